@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ def statistics(about: Examination) -> Finding:
     over channels:
 
         distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
-        ratio      v / s^2
+        ratio      v / s^2, or the mean squares' ratio where a norm keeps only that
 
     Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
     the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
@@ -41,12 +41,10 @@ def statistics(about: Examination) -> Finding:
     is more than 5 % above the loss with recalibrated ones.
     """
     norms: dict[str, Any] = {
-        name: module
-        for name, module in about.model.named_modules()
-        if {"running_mean", "running_var"} <= {key for key, _ in module.named_buffers("", False)}
+        name: module for name, module in about.model.named_modules() if running(module)
     }
     if not norms:
-        return Finding.none("no norm keeps a running mean and variance")
+        return Finding.none("no norm keeps running statistics")
     inside = inside_script(about.model)
     hidden = [name for name in norms if name in inside]
     norms = {name: norm for name, norm in norms.items() if name not in inside}
@@ -89,6 +87,29 @@ def statistics(about: Examination) -> Finding:
     )
 
 
+class Running(NamedTuple):
+    """A norm's running mean and variance, by channel; with a `mean` of None, its mean square."""
+
+    mean: Tensor | None
+    var: Tensor
+
+
+def running(norm: Any) -> Running | None:
+    """Return the statistics that a norm keeps; None if it keeps none.
+
+    They are buffers of these names: as torch has them, or with a standard deviation in place of the
+    variance (batch renormalization), or only a mean square (power normalization).
+    """
+    buffers = {name: x.double().flatten() for name, x in norm.named_buffers("", recurse=False)}
+    mean, var = buffers.get("running_mean"), buffers.get("running_var")
+    if var is None and (deviation := buffers.get("running_std")) is not None:
+        var = deviation.square()
+    if mean is not None and var is not None:
+        return Running(mean, var)
+    square = buffers.get("running_square")
+    return None if square is None else Running(None, square)
+
+
 def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
     if broken:
         return "broken"
@@ -122,7 +143,9 @@ def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
     If several axes have as many entries as the running mean, it is the one along which the output
     is a linear map of the input for each entry.
     """
-    axes = [axis for axis in range(1, x.ndim) if x.shape[axis] == norm.running_mean.numel()]
+    statistics = running(norm)
+    channels = len(statistics.var) if statistics else 0
+    axes = [axis for axis in range(1, x.ndim) if x.shape[axis] == channels]
     if len(axes) < 2 or not isinstance(y, Tensor) or y.shape != x.shape:
         return next(iter(axes), None)
     return min(axes, key=lambda axis: _not_linear(*(t.double().movedim(axis, 0) for t in (x, y))))
@@ -135,26 +158,32 @@ def _not_linear(x: Tensor, y: Tensor) -> float:
     return float((y - gain[:, None] * x).square().sum())
 
 
-def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
+def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None, float, str]:
     """Return distance and ratio (None without data), the factor over the limit, and the state."""
-    mean, var = (x.double().flatten() for x in (norm.running_mean, norm.running_var))
-    if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
+    statistics = running(norm)
+    assert statistics
+    mean, var = statistics.mean, statistics.var
+    finite = bool(var.isfinite().all()) and (mean is None or bool(mean.isfinite().all()))
+    if not (finite and bool((var >= 0).all())):
         return None, None, torch.inf, "not finite"
-    distance = ratio = None
-    times = 0.0
-    count = float(sum(each[0, 0] for each in seen))
-    if count >= FEWEST and len(seen) > 1 and all(bool(each.isfinite().all()) for each in seen):
-        rows = torch.stack(seen)
-        pooled, square = (rows[:, 1:] * rows[:, :1]).sum(0) / count
-        scale = var + getattr(norm, "eps", 1e-5)
-        squared = ((pooled - mean).square() - rows[:, 1].var(0) / len(rows)).clamp(min=0) / scale
+    never = "never updated"
+    initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
+    count = float(sum(row[0, 0] for row in rows))
+    if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
+        return None, None, 0.0, never if initial else ""
+    moments, scale = torch.stack(rows), var + getattr(norm, "eps", 1e-5)
+    pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
+    if mean is None:
+        distance, ratio = 0.0, float((square / scale).median())
+        stale = f"stale: mean square {ratio:.2g}-fold"
+    else:
+        error = moments[:, 1].var(0) / len(rows)
+        squared = ((pooled - mean).square() - error).clamp(min=0) / scale
         distance = float(squared.sqrt().median())
         ratio = float(((square - pooled.square()) * count / (count - 1) / scale).median())
-        times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
-    if bool(((mean == 0) & (var == 1)).all()):  # their initial values
-        return distance, ratio, times, "never updated"
-    stale = "" if times <= 1 else f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
-    return distance, ratio, times, stale
+        stale = f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
+    times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
+    return distance, ratio, times, never if initial else stale if times > 1 else ""
 
 
 def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:

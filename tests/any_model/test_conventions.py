@@ -188,6 +188,17 @@ def test_statistics_over_the_last_axis_are_compared(norm, length):
         assert report.findings["statistics"].verdict == verdict
 
 
+@pytest.mark.parametrize("name", ["brn", "pn", "mabn", "un"])
+def test_running_deviations_and_mean_squares_are_compared_too(name):
+    norm, x = normlab.make_norm(name, WIDTH), torch.randn(4, 12, WIDTH)
+    buffer = next(b for n, b in norm.named_buffers() if n in ("running_std", "running_square"))
+    buffer.fill_(0.9)
+    for size, verdict in ((1.0, "fine"), (50.0, "look")):
+        report = normlab.inspect(norm, size * x, checks="statistics")
+        found = report.findings["statistics"]
+        assert (found.verdict, "stale: " in found.answer) == (verdict, size > 1), found
+
+
 def test_statistics_that_match_were_updated_whatever_a_counter_says():
     norm = nn.InstanceNorm2d(4, track_running_stats=True)
     x = torch.randn(4, 4, 8, 8) * 2 + 3

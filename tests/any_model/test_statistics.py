@@ -79,7 +79,7 @@ def test_the_loss_says_what_stale_statistics_cost_and_nothing_changes(net, batch
 
 
 def test_a_model_without_running_statistics_is_told_so(batch):
-    assert look(nn.LayerNorm(6), batch["x"]).why_not == "no norm keeps a running mean and variance"
+    assert look(nn.LayerNorm(6), batch["x"]).why_not == "no norm keeps running statistics"
 
 
 def test_rows_that_normlab_made_up_are_not_compared(net, batch):
