@@ -1,5 +1,6 @@
 """`normlab.inspect(model, batches)`, and its report: findings as text, JSON and HTML."""
 
+import inspect as inspect_
 import json
 import shutil
 import sys
@@ -114,12 +115,12 @@ def inspect(
 
     `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
     `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
-    default as `model(**batch)` or `model(*batch)`. `rows` and `positions` are the axes of the main
-    input that hold them, if they are not the first two: `rows=1` for `[T, B]`. `mask` names the
-    input that marks real tokens, or is such a mask of `[rows, positions]`, or says what its ones
-    are: "real", "padding", or `{"name": "padding"}`. `loss(output, batch)` is used only by the
-    question `statistics`. `causal` is whether positions must not depend on later ones. `checks` is
-    `quick`, `all` or the names of questions.
+    default as `model(**batch)`, `model(batch)` if it takes a dict, or `model(*batch)`. `rows` and
+    `positions` are the axes of the main input that hold them, if they are not the first two:
+    `rows=1` for `[T, B]`. `mask` names the input that marks real tokens, or is such a mask of
+    `[rows, positions]`, or says what its ones are: "real", "padding", or `{"name": "padding"}`.
+    `loss(output, batch)` is used only by the question `statistics`. `causal` is whether positions
+    must not depend on later ones. `checks` is `quick`, `all` or the names of questions.
 
     The model is examined in eval mode. Afterwards it and the process's state are restored. A
     question that cannot be answered although it applies has the verdict `failed`.
@@ -135,6 +136,8 @@ def inspect(
     asked = [*questions("forward"), *questions(*names, slow=checks == "all")]
     model, given = unwrapped(model), first_batches(batches)
     check(model)
+    if forward is None and takes_a_dict(model, given[0]):
+        forward = _with_a_dict
     if min(max_rows, max_positions) < 1:
         raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
     with _uncompiled(), _quiet(), unchanged(model, (given, forward)) as state:
@@ -214,6 +217,24 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.module
         else:
             return model
+
+
+def takes_a_dict(model: nn.Module, batch: Any) -> bool:
+    """Return whether a model wants a batch of named inputs as one argument, a dict.
+
+    Then its only argument without a default is none of the inputs, as of a SentenceTransformer.
+    """
+    if not isinstance(batch, Mapping):
+        return False
+    arguments = [*inspect_.signature(model.forward).parameters.values()]
+    by_position = (inspect_.Parameter.POSITIONAL_ONLY, inspect_.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [a.name for a in arguments if a.kind in by_position and a.default is a.empty]
+    known = {a.name for a in arguments} & batch.keys()
+    return len(needed) == 1 and not known
+
+
+def _with_a_dict(model: nn.Module, batch: Any) -> Any:
+    return model(dict(batch))
 
 
 def check(model: nn.Module) -> None:

@@ -133,6 +133,27 @@ def test_the_rows_of_a_bare_lstm_are_where_its_batch_first_says(first):
         normlab.inspect(lstm, [x[0]])
 
 
+class Features(nn.Module):
+    """Adds to a dict of features the mean over real positions, as sentence-transformers does."""
+
+    def __init__(self, leaks: bool):
+        super().__init__()
+        self.embed, self.leaks = nn.Embedding(256, WIDTH), leaks
+
+    def forward(self, features: dict[str, Tensor], **options: Any) -> dict[str, Tensor]:
+        tokens, mask = self.embed(features["input_ids"]), features["attention_mask"]
+        real = torch.ones_like(mask) if self.leaks else mask
+        return features | {"token_embeddings": tokens, "sentence_embedding": mean(tokens, real)}
+
+
+def test_a_model_may_take_its_inputs_as_one_dict():
+    assert accused(Features(False), text_batches()[0]) == {}
+    assert (
+        "the output sentence_embedding moves by"
+        in accused(Features(True), text_batches()[0])["padding"]
+    )
+
+
 def test_every_mask_is_padded_as_it_marks_padding():
     class Two(Embedded):
         def forward(self, input_ids, attention_mask, pooling_mask):
