@@ -132,7 +132,7 @@ class OfRow(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def made_of(self, experiment: Experiment, n: int, language: Language) -> str:
         """Return the number of seeds and, unless `data` is false, the data, in brackets."""
         study, _, scale = self.of.partition("/")
-        data = data_name(load_study(study), scale, experiment.records)
+        data = language.data_name(data_name(load_study(study), scale, experiment.records))
         parts = [*([data] if self.data else []), language.seeds.format(n=n)]
         return language.comma.join(parts).join(language.ends)
 

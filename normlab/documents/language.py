@@ -1,7 +1,7 @@
 """The two languages of the articles' tables: the Chinese original, and English."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -12,8 +12,8 @@ from normlab.claims.endpoint import Text
 class Language:
     """The words around the articles' own: the code of the language, and what is said in it.
 
-    `verdicts` has one for each verdict of a part, and for parts that differ; texts with braces are
-    formats.
+    `verdicts` has one for each verdict of a part, and for parts that differ; `data` translates
+    studies' names of their data; texts with braces are formats.
     """
 
     code: str
@@ -36,6 +36,11 @@ class Language:
     legend: str
     play: str
     ends: tuple[str, str]
+    data: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def data_name(self, name: str) -> str:
+        """Return a study's name for its data in this language."""
+        return self.data.get(name, name)
 
 
 ENGLISH = Language(
@@ -101,6 +106,10 @@ CHINESE = Language(
     ),
     play="逐句检验，附可以动手的例子：normlab documents --html",
     ends=("（", "）"),
+    data={
+        "Brown, 2,500 updates": "Brown，2,500 次更新",
+        "CIFAR-10, a quarter of its training pictures": "CIFAR-10，四分之一的训练图像",
+    },
 )
 
 

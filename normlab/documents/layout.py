@@ -4,7 +4,6 @@ Each row has the article's words and, under them, what was found. Notes say in f
 """
 
 import functools
-import html
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -23,28 +22,35 @@ _GAP = 2
 _NAME = 18  # columns for the rows' names, at most
 _NARROW = 10  # the fewest columns for a cell
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
+_OPENING = "[（「『《]"
 _CLOSING = "，。；：、）」』》\uff1f\uff01"
 _SIGNS = (
     *(("\u2705", r"$\surd$"), ("\u274c", r"$\times$"), ("\u26a0\ufe0f", "(!)")),
     (" +- ", r" $\pm$ "),
 )
-_PIECE = re.compile(rf" +|{_CHINESE}[{_CLOSING}]*|(?:(?!{_CHINESE})\S)+[{_CLOSING}]*")
+_PIECE = re.compile(
+    rf" +|\[[\w.]+ \d+\]|{_OPENING}*(?:{_CHINESE}|(?:(?!{_CHINESE})\S)+)[{_CLOSING}]*"
+)
 
 
-class Row(NamedTuple):
+class ShownRow(NamedTuple):
     """A row as it is shown: its name, the article's cells, and all that was found on each."""
 
     name: str
     article: list[str]
     measured: list[list[str]]
 
+    def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+        """Yield each cell after the name: its column, the article's words, and what was found."""
+        return zip(head[1:], self.article, self.measured, strict=True)
 
-class Shown(NamedTuple):
+
+class ShownTable(NamedTuple):
     """A table in one language: what every format prints."""
 
     caption: str
     head: list[str]
-    rows: list[Row]
+    rows: list[ShownRow]
     below: list[str]
     notes: list[str]
     language: Language
@@ -52,11 +58,11 @@ class Shown(NamedTuple):
 
 def shown(
     article: Article, name: str, results: Results, language: Language, *, notes: bool = True
-) -> Shown:
+) -> ShownTable:
     """Return a table with all that it refers to; UserError if something does not exist."""
     table = article.table(name)
     rows = [
-        Row(
+        ShownRow(
             cells[0].text(language),
             [cell.text(language) for cell in cells[1:]],
             [[item.short(results, language) for item in cell.ours] for cell in cells[1:]],
@@ -68,7 +74,7 @@ def shown(
     below = [item.short(results, language) for item in table.below]
     head = [words.text(language) for words in table.columns]
     said = _notes(table, results, language) if notes else []
-    return Shown(caption, head, rows, below, said, language)
+    return ShownTable(caption, head, rows, below, said, language)
 
 
 def _notes(table: Table, results: Results, language: Language) -> list[str]:
@@ -76,7 +82,7 @@ def _notes(table: Table, results: Results, language: Language) -> list[str]:
     return [*dict.fromkeys(filter(None, said))]
 
 
-def text(table: Shown, width: int) -> str:
+def text(table: ShownTable, width: int) -> str:
     """Return a table for a terminal of `width` columns; a table too wide for it raises no error."""
     lead = max(cell_len(word) for word in (table.language.article, table.language.measured))
     names = [table.head[0], *(row.name for row in table.rows)]
@@ -129,7 +135,8 @@ def _joined(cells: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
 def folded(said: str, width: int, *, hang: int = 0) -> list[str]:
     """Fold text at spaces and between Chinese characters; `hang` indents all lines but the first.
 
-    A closing mark stays with the character before it; a longer word than a line is cut.
+    A closing mark stays with the character before it, an opening one with that after it, and the
+    number of a check with its name; a longer word than a line is cut.
     """
     lines, line = [], ""
     pieces = [
@@ -152,7 +159,7 @@ def _cut(piece: str, width: int) -> list[str]:
     return [part[at : at + width] for part in parts for at in range(0, len(part), width)]
 
 
-def markdown(table: Shown) -> str:
+def markdown(table: ShownTable) -> str:
     """Return a table in Markdown: the article's words, and under them, in bold, what was found."""
     lines = [
         [in_markdown(row.name)]
@@ -168,7 +175,7 @@ def markdown(table: Shown) -> str:
     return "\n".join([title, *pipes(head, lines, words=len(head), notes=notes)]).rstrip() + "\n"
 
 
-def latex(table: Shown) -> str:
+def latex(table: ShownTable) -> str:
     r"""Return a table in LaTeX; the document needs \usepackage{booktabs} and, for Chinese, ctex."""
     language, width = table.language, 0.8 / (len(table.head) - 1)
     column = rf"p{{{width:.2f}\linewidth}}"
@@ -188,8 +195,9 @@ def latex(table: Shown) -> str:
         out.append(" & ".join(map(_in_latex, [row.name, *row.article])) + r" \\")
         measured = [r" \newline ".join(map(_italic, cell)) for cell in row.measured]
         out.append(" & ".join(["", *measured]) + r" \\")
-    out += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    out += [f"% {one_line(note)}" for note in (*table.below, *table.notes)]
+    out += [r"\bottomrule", r"\end{tabular}"]
+    out += [rf"\par\smallskip {_in_latex(words)}" for words in table.below]
+    out += [r"\end{table}", *(f"% {one_line(note)}" for note in table.notes)]
     return "\n".join(out) + "\n"
 
 
@@ -202,44 +210,16 @@ def _in_latex(said: str) -> str:
     return functools.reduce(lambda text, pair: text.replace(*pair), _SIGNS, escaped(said))
 
 
-def page(tables: Sequence[Shown]) -> str:
+def page(tables: Sequence[ShownTable]) -> str:
     """Return tables as an HTML page that needs no other file."""
-    code = "zh-CN" if tables[0].language.code == "zh" else "en"
-    body = "\n".join(map(_html, tables))
-    title = html.escape(tables[0].caption)
-    return (
-        f'<!doctype html>\n<html lang="{code}">\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n{body}\n</html>\n"
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("normlab.documents", "templates"),
+        autoescape=True,
+        finalize=lambda value: one_line(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-
-
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "div{overflow-x:auto}table{border-collapse:collapse}caption{text-align:left;font-weight:600}"
-    "th,td{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0}"
-    "tr{border-bottom:1px solid #ddd}td small{display:block;color:#555}"
-)
-
-
-def _html(table: Shown) -> str:
-    head = "".join(f"<th>{_safe(name)}</th>" for name in table.head)
-    rows = [
-        "".join([f"<tr><th>{_safe(row.name)}</th>", *map(_td, row.article, row.measured), "</tr>"])
-        for row in table.rows
-    ]
-    below = "".join(f"<p>{_safe(said)}</p>" for said in table.below)
-    notes = "".join(f"<li>{_safe(note)}</li>" for note in table.notes)
-    notes = f"<ul>{notes}</ul>" if notes else ""
-    rest = "\n".join(rows)
-    caption = f"<caption>{_safe(table.caption)}</caption>"
-    return f"<div><table>{caption}\n<tr>{head}</tr>\n{rest}\n</table></div>\n{below}{notes}"
-
-
-def _td(article: str, measured: Sequence[str]) -> str:
-    lines = "".join(f"<small>{_safe(said)}</small>" for said in measured)
-    return f"<td>{_safe(article)}{lines}</td>"
-
-
-def _safe(said: str) -> str:
-    return html.escape(one_line(said))
+    return environment.get_template("tables.html").render(tables=tables)

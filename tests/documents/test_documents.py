@@ -65,6 +65,26 @@ def test_every_cell_leads_to_evidence_that_exists_and_fits_80_columns(results, c
         assert max(map(cell_len, lines)) <= 80, (each.id, name)
 
 
+def test_what_was_measured_is_said_in_chinese(results):
+    for each, name in TABLES:
+        table = shown(each, name, results, CHINESE, notes=False)
+        cells = [cell for row in table.rows for measured in row.measured for cell in measured]
+        left = re.findall(r"\b(?:updates|seeds|of|its|training|pictures)\b", " ".join(cells))
+        assert not left, (each.id, name)
+
+
+def test_a_bracket_is_not_left_at_the_end_of_a_line_nor_a_checks_number_alone():
+    assert folded("达到（五次）", 5) == ["达到", "（五", "次）"]
+    assert folded("holds [code.article_3 2]", 21) == ["holds", "[code.article_3 2]"]
+
+
+def test_a_page_escapes_and_names_the_column_of_each_cell(results):
+    table = shown(ARTICLES[1], "translation", results, ENGLISH)
+    text = page([table._replace(caption="<b>")])
+    assert "&lt;b&gt;" in text and "<b>" not in text and "+-" not in text
+    assert text.count('<td data-column="BLEU">') == len(table.rows) == 3
+
+
 def test_a_mean_is_that_of_the_records_and_a_verdict_that_of_the_ledger(results):
     lines = (RESULTS / "translation_norms" / "small" / "records.jsonl").read_text().splitlines()
     runs = [json.loads(line) for line in lines]
