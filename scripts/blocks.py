@@ -9,6 +9,7 @@ kinds:
     difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
                                                         format=.1f its size alone: 1.7
     value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
+    part CLAIM.NAME [format=.2f]                        what was found on a part of a claim
     inspected FILE [columns=A,B] [rows=A;B]             table of `normlab inspect RUN RUN`
     claims VERDICT                                      how many claims have this verdict
     cost STUDY/SCALE runs                               how many runs a study plans; with hours:
@@ -25,6 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from normlab.commands.documents import pages
+from normlab.documents.evidence import Results
 from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.notes import Note
@@ -40,7 +42,7 @@ _SCORE = "STUDY/SCALE SCORE"
 _TAKES = {
     **{"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE},
     **{"value": "FILE KEY", "inspected": "FILE", "claims": "VERDICT"},
-    "cost": "STUDY/SCALE WHAT",
+    **{"cost": "STUDY/SCALE WHAT", "part": "CLAIM.NAME"},
 }
 """What each kind of block is followed by, before its named values."""
 
@@ -82,8 +84,12 @@ def _content(root: Path, said: str) -> str:
         raise ValueError(f"expected {_TAKES[kind]}, found {' '.join(words) or 'nothing'}")
     form = named.get("format")
     if kind == "value":
+        if words[0] == "claims.json":
+            raise ValueError("a part is named, as in `part 2.worse`: its place may change")
         value = _looked_up(root / words[0], words[1])
         return figure(value, words[1]) if form is None else format(value, form)
+    if kind == "part":
+        return _of_part(root, words[0], form)
     if kind == "inspected":
         return _inspected(root / words[0], named)
     if kind == "claims":
@@ -109,6 +115,14 @@ def _content(root: Path, said: str) -> str:
     if entry.difference is None:
         raise ValueError("there is no such difference")
     return entry.gap if form is None else format(abs(entry.difference.mean), form)
+
+
+def _of_part(root: Path, name: str, form: str | None) -> str:
+    """Return the value of a part of the ledger, by claim and name, such as `2.worse`."""
+    part = Results(root).part(name)
+    if "value" not in part:
+        raise ValueError(f"part {name} has no value: {part['found']}")
+    return f"{part['value']:{form or '.3g'}}"
 
 
 def _cost(study: str, scale: str, what: str) -> str:

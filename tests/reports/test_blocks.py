@@ -51,6 +51,20 @@ def test_a_mean_a_difference_and_a_value_of_a_report(root):
     assert made_of(root, "value bench.json runs.0.rate format=,.1f") == "1,234.5"
 
 
+def test_the_value_of_a_part_is_found_by_its_name_wherever_the_part_stands(root):
+    parts = [{"name": "first", "found": "no runs"}, {"name": "worse", "value": 1.234}]
+    for order in (parts, parts[::-1]):
+        (root / "claims.json").write_text(json.dumps([{"id": 2, "parts": order}]))
+        assert made_of(root, "part 2.worse format=.1f") == "1.2"
+    for said, problem in (
+        ("part 2.first", "part 2.first has no value: no runs"),
+        ("part 2.other", "no part 2.other"),
+        ("value claims.json 0.parts.1.value", "a part is named"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            made_of(root, said)
+
+
 def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root):
     said = f"table placement_depth/small columns={BLEU} rows='{ROWS[0]}' at=a=2"
     text = made_of(root, said)
