@@ -27,10 +27,10 @@ def main(argv: list[str] | None = None) -> int:
 
         print(version("normlab"))
         return 0
-    from normlab.commands._terminal import complain, crash, printable_output
+    from normlab.commands._terminal import crash, print_error, printable_output
 
     if name not in names():
-        complain(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")
+        print_error(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")
         return 2
     command = import_module(f"normlab.commands.{name}")
     try:
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         return 141
     except Exception as error:
         message = _message(error)
-        complain(message or crash(error), by=f"normlab {name}")
+        print_error(message or crash(error), by=f"normlab {name}")
         return 1 if message else CRASHED
 
 

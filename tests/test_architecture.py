@@ -35,17 +35,17 @@ LONGEST_FILE = 400  # lines
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("documents", "errors", "notebook", "train.run", "progress"),
+    *("documents", "errors", "notebook", "train.run_folder", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
 CHECKED = ("metrics.spread", "records.packed", "reports.trials")
-CONFIGURED = ("config", "train.fit", "train.run", "commands")
+CONFIGURED = ("config", "train.execution", "train.run_folder", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
 # whole, a log that is appended to, and how far a run is.
 WRITERS = (
     *("data.cache", "data.cifar10", "data.encoded", "data.prepare", "data.vocabulary"),
-    *("records.files", "studies.loop", "train.checkpoint", "train.loaded", "train.sinks"),
+    *("records.files", "studies.process_pool", "train.checkpoint", "train.loaded", "train.sinks"),
 )
 
 
@@ -160,7 +160,7 @@ def test_some_imports_have_few_homes(names, homes):
 
 
 def test_the_loop_knows_no_concrete_task_norm_or_probe():
-    free = ("train.build", "train.fit", "train.loaded", "train.optimizer")
+    free = ("train.build", "train.execution", "train.loaded", "train.optimizer")
     for name in MODULES:
         if room_of(name) == "train" and name not in free:
             rooms = ("tasks", "norms", "probes", "placements", "models")
@@ -194,7 +194,7 @@ WRITES = re.compile(r"""\.write_(text|bytes)\(|(torch|np)\.save\(|open\([^)]*"[r
 def test_every_file_is_written_whole_or_not_at_all():
     alone = {name for name, path in MODULES.items() if WRITES.search(path.read_text("utf-8"))}
     assert alone <= set(WRITERS), alone - set(WRITERS)
-    assert {"data.encoded", "studies.loop", "train.checkpoint"} <= alone
+    assert {"data.encoded", "studies.process_pool", "train.checkpoint"} <= alone
 
 
 def loaded_after(code):

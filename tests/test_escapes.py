@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 from normlab import cli
-from normlab.commands._terminal import complain, print_legend, print_table
+from normlab.commands._terminal import print_error, print_legend, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
@@ -55,7 +55,7 @@ class Terminal(io.StringIO):
 def test_nothing_that_a_command_prints_controls_a_terminal(tmp_path, monkeypatch, capsys):
     print_table(["name"], [[EVIL]])
     print_legend([EVIL], whole=False)
-    complain(EVIL)
+    print_error(EVIL)
     assert cli.main(["list", EVIL]) == 1 and cli.main([EVIL]) == 2
     out, err = capsys.readouterr()
     assert not any(mark in out + err for mark in ("\x1b", "\u202e")) and r"\x1b[2J" in out

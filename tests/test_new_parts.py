@@ -15,7 +15,7 @@ import normlab
 from normlab.cli import main
 from normlab.config import folders, registry
 from normlab.norms.tokens import Tokens
-from normlab.studies.loop import program
+from normlab.studies.process_pool import program
 from tests.docs.pages import ROOT, fenced
 from tests.tiny_runs import tiny, write_corpus
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from io import StringIO
 
 from normlab import commands
-from normlab.commands.list import Key, keys
+from normlab.commands.list import ConfigKey, keys
 from normlab.config import folders, registry
 from normlab.metrics.glossary import PROBES, SCORES, Meaning
 
@@ -60,7 +60,7 @@ def _keys() -> str:
     )
 
 
-def _key(key: Key) -> list[str]:
+def _key(key: ConfigKey) -> list[str]:
     return [f"`{key.name}`", f"`{key.default}`", key.allowed, key.description]
 
 

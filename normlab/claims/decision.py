@@ -52,7 +52,7 @@ decide, the smallest corrected p counts; if none does, the last look reached cou
 
 
 @dataclass(frozen=True)
-class Look:
+class Analysis:
     """A planned analysis: the number of seeds to judge, and the share of the error it spends."""
 
     seeds: int
@@ -63,7 +63,7 @@ class Look:
         return min(1.0, p * ERROR / self.share)
 
 
-LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
+LOOKS = tuple(map(Analysis, ANALYSES, (0.01, 0.015, 0.025)))
 FEWEST = LOOKS[0].seeds
 
 
@@ -168,7 +168,7 @@ def constant(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _ROUNDING
 
 
-def contains(values: Sequence[float], wanted: float, look: Look) -> Decision:
+def contains(values: Sequence[float], wanted: float, look: Analysis) -> Decision:
     """Judge whether the interval of the values at a look contains the wanted value."""
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
@@ -211,8 +211,8 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
 
 
 def sequential(
-    seeds: Sequence[int], decide_at: Callable[[Sequence[int], Look], Decision]
-) -> tuple[Look, Decision]:
+    seeds: Sequence[int], decide_at: Callable[[Sequence[int], Analysis], Decision]
+) -> tuple[Analysis, Decision]:
     """Decide on the first seeds at each look reached; return the look that counts and its decision.
 
     `seeds` must be enough for the first look.
@@ -227,7 +227,7 @@ def sequential(
 
 
 def corrected_for_look(
-    decision: Decision, look: Look, *, bounds: Sequence[float] = (), ratio: bool = False
+    decision: Decision, look: Analysis, *, bounds: Sequence[float] = (), ratio: bool = False
 ) -> Decision:
     """Correct a decision's p values for its look and format its numbers.
 

@@ -15,14 +15,14 @@ from msgspec import Meta, Struct, field
 from normlab.claims.decision import (
     FEWEST,
     LOOKS,
+    Analysis,
     Decision,
-    Look,
     corrected_for_look,
     sequential,
     stuck,
     undecided_by_seen,
 )
-from normlab.claims.evidence import Place, Plan, Runs, Where
+from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
@@ -92,7 +92,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         """Describe the measurement in one line; `says` is the part's `says`."""
         raise NotImplementedError
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
         """Judge the available evidence before any correction; `says` is the part's `says`."""
         raise NotImplementedError
 
@@ -167,11 +167,11 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         values = sample.values(next(iter(sample.cells)))
         return {seed: values[seed] for seed in seeds}
 
-    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         """Decide by the values if all seeds train."""
         raise NotImplementedError
 
-    def decide_counts(self, trained: Sequence[Count], look: Look, says: str) -> Decision | None:
+    def decide_counts(self, trained: Sequence[Count], look: Analysis, says: str) -> Decision | None:
         """Decide by the counts of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
@@ -179,7 +179,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Return the values behind a decision as text."""
         return ""
 
-    def decide_at(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Decision:
+    def decide_at(
+        self, sample: Sample, seeds: Sequence[int], look: Analysis, says: str
+    ) -> Decision:
         """Decide at one planned analysis: by value or, if any seed diverged, by how many train."""
         trained, counts = sample.train_text(seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
@@ -197,7 +199,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         decision = self.decide_values([values[seed] for seed in seeds], look, says)
         return replace(decision, detail=self.detail(sample, seeds) or decision.detail)
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
         plan = runs.plan(self.study, self.scale)
         self._check_sides(plan)
         sample = sample_of(runs, self.selection)
@@ -220,7 +222,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             decision = undecided_by_seen(decision)
         return Judgement(decision, basis, more)
 
-    def _check_sides(self, plan: Plan) -> None:
+    def _check_sides(self, plan: PlannedRuns) -> None:
         """Raise UserError if the study plans no run of a side."""
         for side in self.sides:
             if not plan.may_choose(where := {**self.where, **side}):
@@ -229,7 +231,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                     f"planned: {'; '.join(plan.names)}"
                 )
 
-    def _decide(self, sample: Sample, plan: Plan, says: str) -> tuple[Decision, Sequence[int]]:
+    def _decide(
+        self, sample: Sample, plan: PlannedRuns, says: str
+    ) -> tuple[Decision, Sequence[int]]:
         """Return the decision on a sample, and the seeds that it rests on."""
         n = len(sample.seeds)
         if reason := self.refused(sample.all_runs) or sample.problem:
@@ -245,12 +249,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         )
         return decision, sample.seeds[: look.seeds]
 
-    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> Setting:
+    def _setting(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Setting:
         """Return the data and the smallest and the largest model."""
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
         return Setting(plan.scale.data_name, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
-    def _next(self, plan: Plan, have: int, runs: Runs) -> str:
+    def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> str:
         """Return the command that runs the seeds up to the next planned analysis, with its cost."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)

@@ -36,7 +36,7 @@ _SETTLED = "auto"  # resolved to a concrete value by the run
 _T = TypeVar("_T")
 
 
-class Evidence(Struct, frozen=True):
+class CheckFinding(Struct, frozen=True):
     """A finding of a check: the question, the finding, and whether it supports the claim."""
 
     question: str
@@ -47,10 +47,10 @@ class Evidence(Struct, frozen=True):
 
 class _Computed(Struct):
     format: Literal["normlab.computed/1"]
-    checks: dict[str, list[Evidence]]
+    checks: dict[str, list[CheckFinding]]
 
 
-def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
+def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
     """Serialize the findings of checks by name; the result is byte-identical on every machine."""
     content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
     for piece in (piece for pieces in content["checks"].values() for piece in pieces):
@@ -61,12 +61,12 @@ def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
     return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
-def read_computed(path: Path) -> dict[str, list[Evidence]]:
+def read_computed(path: Path) -> dict[str, list[CheckFinding]]:
     """Read the findings of checks; empty if there is no file, `UserError` if it is damaged."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
-class Timed(Struct, frozen=True):
+class TimedCandidate(Struct, frozen=True):
     """A timed candidate: milliseconds, and per round the ratio to the group's first candidate."""
 
     name: str
@@ -79,7 +79,7 @@ class Timings(Struct, frozen=True):
 
     format: Literal["normlab.bench.norms/1"]
     environment: dict[str, Any]
-    groups: dict[str, tuple[Timed, ...]]
+    groups: dict[str, tuple[TimedCandidate, ...]]
     path: str = ""
 
 
@@ -90,7 +90,7 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
         raise UserError(f"{path}: damaged ({error}); recreate it with {again}") from None
 
 
-class Plan:
+class PlannedRuns:
     """The planned runs of a study at a scale.
 
     `names` are the rows with their grid points, as in an address; `varied` lists the config keys in
@@ -141,7 +141,7 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
     return text in (_SETTLED, str(value)) or written(yaml.safe_load(text)) == written(value)
 
 
-class Made(NamedTuple):
+class RecordAt(NamedTuple):
     """A run's record, and its folder or address."""
 
     record: RunRecord
@@ -149,7 +149,7 @@ class Made(NamedTuple):
 
 
 @dataclass
-class Runs:
+class EvidenceStore:
     """All evidence: runs, timings, and the findings of checks.
 
     `made` has the runs of each study and scale by id; a packed run belongs to its folder's study.
@@ -158,16 +158,19 @@ class Runs:
     """
 
     configs: Path
-    made: dict[Place, dict[str, Made]] = field(default_factory=dict)
+    made: dict[Place, dict[str, RecordAt]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     timings: dict[str, Timings] = field(default_factory=dict)
-    computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
-    _plans: dict[Place, Plan] = field(default_factory=dict)
+    computed: Mapping[str, Sequence[CheckFinding]] = field(default_factory=dict)
+    _plans: dict[Place, PlannedRuns] = field(default_factory=dict)
 
     @classmethod
     def read(
-        cls, results: Path, configs: Path, computed: Mapping[str, Sequence[Evidence]] | None = None
-    ) -> "Runs":
+        cls,
+        results: Path,
+        configs: Path,
+        computed: Mapping[str, Sequence[CheckFinding]] | None = None,
+    ) -> "EvidenceStore":
         """Read the packed runs and the timings in `results`, by paths relative to the checkout."""
         store, root = RunStore(results), configs.parent
         runs = cls(configs, computed=computed or {})
@@ -177,18 +180,18 @@ class Runs:
         for folder, record in store.entries():
             if (address := address_of(folder)) is not None:
                 place = address.folder.parent.name, address.folder.name
-                runs.add(place, Made(record, _relative(folder, root)))
+                runs.add(place, RecordAt(record, _relative(folder, root)))
         runs.damaged += [message for _, message in store.damaged]
         return runs
 
-    def add(self, place: Place, made: Made) -> None:
+    def add(self, place: Place, made: RecordAt) -> None:
         """Add a run to a study and scale, unless it is there already."""
         self.made.setdefault(place, {}).setdefault(made.record.run_id, made)
 
-    def plan(self, study: str, scale: str) -> Plan:
+    def plan(self, study: str, scale: str) -> PlannedRuns:
         """Return a study's plan at a scale; raises `UserError` for an unknown study or scale."""
         if (study, scale) not in self._plans:
-            self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
+            self._plans[study, scale] = PlannedRuns(load_study(study, self.configs), scale)
         return self._plans[study, scale]
 
 

@@ -15,7 +15,7 @@ from itertools import chain
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import DECIDED, ERROR, Decision, Verdict
 from normlab.claims.endpoint import Basis, Endpoint, Judgement
-from normlab.claims.evidence import Place, Runs
+from normlab.claims.evidence import EvidenceStore, Place
 from normlab.claims.study_endpoints import Document, Gap
 from normlab.errors import UserError
 from normlab.metrics.spread import holm
@@ -34,7 +34,7 @@ PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JudgedPart:
     """The corrected result of an endpoint of a part; only primary endpoints have `p_holm`.
 
     `number` is the place of the part in its claim, from 1.
@@ -72,12 +72,12 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JudgedClaim:
     """A claim with one primary outcome per part, and all secondary outcomes."""
 
     claim: Claim
-    primary: tuple[Outcome, ...]
-    secondary: tuple[Outcome, ...]
+    primary: tuple[JudgedPart, ...]
+    secondary: tuple[JudgedPart, ...]
 
     @property
     def verdict(self) -> str:
@@ -117,7 +117,7 @@ def verdict(parts: Sequence[Verdict]) -> str:
     return "mixed" if "supported" in decided else "contradicted"
 
 
-def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
+def ledger(claims: Sequence[Claim], runs: EvidenceStore) -> list[JudgedClaim]:
     """Judge claims; pass all of them, because the parts of one study are corrected together.
 
     Raises `UserError` naming the claim and the part, for example if a run is on both sides.
@@ -132,7 +132,7 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
         if each.endpoint.family is not None and not decision.seen:
             families[each.endpoint.family].append(_p(decision))
     return [
-        Entry(
+        JudgedClaim(
             claim,
             tuple(_corrected(each, families[each.endpoint.family]) for each in outcomes),
             tuple(
@@ -149,17 +149,19 @@ def _p(decision: Decision) -> float:
     return 1.0 if decision.p is None else decision.p.at_look
 
 
-def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: Runs) -> Outcome:
+def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: EvidenceStore) -> JudgedPart:
     part = claim.parts[number - 1]
     try:
         judgement = endpoint.judge(runs, part.says)
     except UserError as error:
         raise UserError(f"{claim.path}: part {part.name}: {error}") from None
     decision = judgement.decision
-    return Outcome(claim.id, number, part, endpoint, judgement, decision.verdict, decision.reason)
+    return JudgedPart(
+        claim.id, number, part, endpoint, judgement, decision.verdict, decision.reason
+    )
 
 
-def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
+def _corrected(outcome: JudgedPart, family: Sequence[float] = ()) -> JudgedPart:
     """Correct an outcome for a `family` of p values that includes its own, if it has one."""
     decision, p_holm = outcome.decision, None
     if family and (p := decision.p) is not None:

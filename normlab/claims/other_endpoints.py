@@ -15,7 +15,7 @@ from normlab.claims.decision import (
     with_power,
 )
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting, Text
-from normlab.claims.evidence import BENCH, Place, Runs
+from normlab.claims.evidence import BENCH, EvidenceStore, Place
 
 
 class Published(Endpoint, frozen=True):
@@ -31,7 +31,7 @@ class Published(Endpoint, frozen=True):
         known = self.standing != "missing"
         return "published code and papers" if known else "nothing measures it yet"
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
         if self.standing == "missing":
             return Judgement(Decision("not measured", reason=self.reason))
         verdict = "supported" if self.standing == "supports" else "contradicted"
@@ -50,7 +50,7 @@ class Computed(Endpoint, frozen=True):
     def question(self, says: str) -> str:
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
         pieces = runs.computed.get(self.check, ())
         chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
         if not chosen:
@@ -100,7 +100,7 @@ class Timing(Endpoint, frozen=True):
         by = f"by more than {self.margin:.0%}"
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
         timings = runs.timings.get(self.report)
         group = timings.groups.get(self.group, ()) if timings else ()
         named = {each.name: each for each in group}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from normlab.claims.claim import Part
 from normlab.claims.decision import DECIDED, p_text
-from normlab.claims.ledger import PARTS, VERDICTS, Entry, Outcome
+from normlab.claims.ledger import PARTS, VERDICTS, JudgedClaim, JudgedPart
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, address_of
 from normlab.records.record import plain
@@ -35,7 +35,7 @@ _RULES = (
 )
 
 
-def verdict_text(entry: Entry) -> str:
+def verdict_text(entry: JudgedClaim) -> str:
     """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
     details = "; ".join(filter(None, (entry.counts, entry.grades)))
     return f"{entry.verdict} ({details})" if details else entry.verdict
@@ -46,12 +46,12 @@ def part_text(part: Part) -> str:
     return f"{part.statement} ({part.note})" if part.note else part.statement
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: JudgedPart) -> str:
     """Return the verdict of an endpoint with its grade."""
     return f"{outcome.verdict} ({outcome.grade})" if outcome.grade else outcome.verdict
 
 
-def value_text(outcome: Outcome) -> str:
+def value_text(outcome: JudgedPart) -> str:
     """Return the value with its interval, the values behind it, and the reason if it is open."""
     decision = outcome.decision
     both = f"{decision.value} ({decision.detail})" if decision.value and decision.detail else ""
@@ -59,7 +59,7 @@ def value_text(outcome: Outcome) -> str:
     return "; ".join(filter(None, (text, outcome.reason)))
 
 
-def seeds_text(outcome: Outcome) -> str:
+def seeds_text(outcome: JudgedPart) -> str:
     """Return the number of seeds or rounds, and the confidence of the interval."""
     basis, estimate = outcome.basis, outcome.decision.estimate
     if not basis.n:
@@ -68,12 +68,12 @@ def seeds_text(outcome: Outcome) -> str:
     return text if estimate is None else f"{text}, {100 * estimate.confidence:g} %"
 
 
-def saved(entries: Sequence[Entry]) -> str:
+def saved(entries: Sequence[JudgedClaim]) -> str:
     """Return the ledger as JSON, `results/claims.json`; numbers have six digits."""
     return json.dumps([_claim(entry) for entry in entries], ensure_ascii=False, indent=1) + "\n"
 
 
-def _claim(entry: Entry) -> dict[str, Any]:
+def _claim(entry: JudgedClaim) -> dict[str, Any]:
     claim = entry.claim
     told = ("statement", "chinese", "answer", "chinese_answer", "figure", "documents", "see")
     return {
@@ -87,7 +87,7 @@ def _claim(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: JudgedPart) -> dict[str, Any]:
     decision, basis = outcome.decision, outcome.basis
     numbers: dict[str, float | None] = {"p": _p(outcome), "p_corrected": outcome.p_holm}
     if (estimate := decision.estimate) is not None:
@@ -115,12 +115,12 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _p(outcome: Outcome) -> float | None:
+def _p(outcome: JudgedPart) -> float | None:
     p = outcome.decision.p
     return None if p is None else p.found
 
 
-def markdown(entries: Sequence[Entry]) -> str:
+def markdown(entries: Sequence[JudgedClaim]) -> str:
     """Return the page in Markdown, `results/claims.md`."""
     counts = Counter(entry.verdict for entry in entries)
     said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
@@ -146,7 +146,7 @@ def markdown(entries: Sequence[Entry]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _section(entry: Entry) -> str:
+def _section(entry: JudgedClaim) -> str:
     claim = entry.claim
     figure = f"; its value: {claim.figure}" if claim.figure else ""
     see = ", ".join(f"[{path}]({posixpath.relpath(path, _HOME)})" for path in claim.see)
@@ -178,7 +178,7 @@ def _section(entry: Entry) -> str:
     return "\n\n".join(blocks)
 
 
-def _row(outcome: Outcome) -> list[str]:
+def _row(outcome: JudgedPart) -> list[str]:
     return [
         str(outcome.number),
         outcome.question,
@@ -190,7 +190,7 @@ def _row(outcome: Outcome) -> list[str]:
     ]
 
 
-def _links(outcome: Outcome) -> str:
+def _links(outcome: JudgedPart) -> str:
     """Return a link to each file that an outcome is based on, with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
     for path in outcome.basis.records:
@@ -286,12 +286,12 @@ _CHINESE = _Language(
 )
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[JudgedClaim]) -> str:
     """Return the summary in plain words, `results/summary.md`: one line per claim and part."""
     return "\n".join([_HEAD, *(_summary(entries, words) for words in (_ENGLISH, _CHINESE))])
 
 
-def _summary(entries: Sequence[Entry], words: _Language) -> str:
+def _summary(entries: Sequence[JudgedClaim], words: _Language) -> str:
     lines = [f"## {words.heading}", "", words.opening]
     for verdict, heading in zip(VERDICTS, words.groups, strict=True):
         group = [entry for entry in entries if entry.verdict == verdict]
@@ -335,7 +335,7 @@ _DATA = {
 """The Chinese names of the data, models and machines of studies; the others stay as they are."""
 
 
-def grade_in_chinese(outcome: Outcome) -> str:
+def grade_in_chinese(outcome: JudgedPart) -> str:
     """Return the grade with its setting in Chinese, such as `C：Multi30k 德译英，2+2 层`."""
     if not outcome.grade:
         return ""
@@ -345,7 +345,7 @@ def grade_in_chinese(outcome: Outcome) -> str:
     return f"{letter}：{where}" if where else f"{letter}"
 
 
-def _part(outcome: Outcome, words: _Language) -> str:
+def _part(outcome: JudgedPart, words: _Language) -> str:
     said = in_markdown((words is _CHINESE and outcome.part.chinese) or outcome.part.statement)
     verdict = words.parts[PARTS.index(outcome.verdict)]
     line = words.decided if outcome.verdict in DECIDED and outcome.grade else words.part

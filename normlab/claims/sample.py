@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 
-from normlab.claims.evidence import Plan, Runs, Where
+from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
 from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
@@ -142,7 +142,7 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
     return "tested weights chosen by a score" if chosen else None
 
 
-def sample_of(runs: Runs, selection: Selection) -> Sample:
+def sample_of(runs: EvidenceStore, selection: Selection) -> Sample:
     """Sample the runs of a study; `UserError` if a run is on both sides."""
     made = runs.made.get((selection.study, selection.scale), {})
     records = [record for record, _ in made.values()]
@@ -200,7 +200,9 @@ def _point(run: RunRecord, selection: Selection) -> Point:
 
 
 def _cells(
-    sides: Mapping[str, Mapping[tuple[int, Point], RunRecord]], over: Sequence[str], plan: Plan
+    sides: Mapping[str, Mapping[tuple[int, Point], RunRecord]],
+    over: Sequence[str],
+    plan: PlannedRuns,
 ) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
     """Return the runs of each side by seed, for the seeds that have all nuisance settings.
 
@@ -219,7 +221,7 @@ def _cells(
     }
 
 
-def _unpaired(cells: Cells, selection: Selection, plan: Plan) -> dict[int, str]:
+def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int, str]:
     """Return why the sides' runs of a seed are no pairs, by seed, for the seeds of all sides."""
     chosen = {key for side in selection.sides.values() for key in side}
     compared = tuple(name for key in sorted(chosen) for name in spelled(key))

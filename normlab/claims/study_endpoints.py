@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, field
 
 from normlab.claims import decision
-from normlab.claims.decision import Decision, Look, corrected_for_look, decide, figures, stuck
+from normlab.claims.decision import Analysis, Decision, corrected_for_look, decide, figures, stuck
 from normlab.claims.endpoint import Chosen, StudyEndpoint
 from normlab.claims.evidence import Where
 from normlab.claims.sample import Count, Sample, keys
@@ -107,14 +107,14 @@ class Contrast(Difference, frozen=True, kw_only=True):
             text = f"{self.figure} the same with {better} as with {worse}, within {by}"
         return text + self.within()
 
-    def decide_counts(self, trained: Sequence[Count], look: Look, says: str) -> Decision | None:
+    def decide_counts(self, trained: Sequence[Count], look: Analysis, says: str) -> Decision | None:
         if self.inside:
             return None
         less = decision.less_often(trained[1], trained[0], error=look.share)
         differ = says == "equality" and less.verdict == "supported"
         return replace(less, verdict="contradicted") if differ else less
 
-    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         m, equality = self.margin, says == "equality"
         margin, bounds = (math.log(m), (1.0, m, 1 / m)) if self.ratio else (m, (0.0, m, -m))
         decided = decide(values, margin=margin, equality=equality, error=look.share)
@@ -139,7 +139,7 @@ class Gap(Difference, frozen=True, kw_only=True):
         asked = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
         return f"{asked} {self.value:g}{self.within()}"
 
-    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         wanted = _logarithm(self.value) if self.ratio else self.value
         held = decision.contains(values, wanted, look)
         return corrected_for_look(held, look, bounds=(self.value,), ratio=self.ratio)
@@ -195,7 +195,7 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         deviations = [stdev(values[seed] for seed in seeds) for values in sides]
         return "standard deviations {} against {}".format(*figures(*deviations))
 
-    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         m, equality = self.margin, says == "equality"
         decided = decide(values, margin=math.log(m), equality=equality, error=look.share)
         return corrected_for_look(decided, look, bounds=(1.0, m, 1 / m), ratio=True)
@@ -230,7 +230,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         by = f" by more than {self.margin:g}" if self.margin else ""
         return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
 
-    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         m, bound, equality = self.margin, self.above, says == "equality"
         above_bound = [value - bound for value in values]
         decided = decide(above_bound, margin=m, equality=equality, error=look.share)
@@ -270,7 +270,7 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
                     return f"other data: {key}={value}, the document's is {key}={wanted}"
         return None
 
-    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         return corrected_for_look(decision.contains(values, self.value, look), look)
 
 
@@ -297,7 +297,9 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         sides = ", against ".join(self.labels)
         return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
 
-    def decide_at(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Decision:
+    def decide_at(
+        self, sample: Sample, seeds: Sequence[int], look: Analysis, says: str
+    ) -> Decision:
         trained, fails = sample.train_text(seeds), says in ("fails", "difference")
         side, *others = sample.train_counts(seeds).values()
         reference = others[0] if others else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from normlab.commands import DOES
-from normlab.commands._terminal import at_work, complain
+from normlab.commands._terminal import at_work, print_error
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record
@@ -217,4 +217,4 @@ def say_stopped(folder: Path, record: RunRecord) -> None:
     """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
         said = f"{ended.status} at step {ended.step:,}"
-        complain(f"{folder}: {said}, so these are not the weights of a whole run")
+        print_error(f"{folder}: {said}, so these are not the weights of a whole run")

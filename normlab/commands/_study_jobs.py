@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from normlab.commands._terminal import complain, print_legend
+from normlab.commands._terminal import print_error, print_legend
 from normlab.config.registry import paths
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
 from normlab.records.packed import Key
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study, tuning_of, unchosen
-from normlab.studies.loop import Cell, Plan
+from normlab.studies.process_pool import RunQueue, RunToStart
 from normlab.studies.queue import Job, read_rows, taken_out
-from normlab.studies.show import carry_out_shown
+from normlab.studies.show import run_all_shown
 from normlab.studies.study import SMOKE, Study, Tuning, points_of, rate_name
-from normlab.studies.trials import Bout, sign_of, with_rates
+from normlab.studies.tuning import TuningCell, sign_of, with_rates
 
 if TYPE_CHECKING:
     from normlab.reports.gather import Run as Made
-    from normlab.studies.study_runs import Run
+    from normlab.studies.study_runs import StudyRun
 
 _NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # not part of the experiment
 
@@ -65,7 +65,7 @@ class Publisher:
         except (OSError, UserError) as error:
             problem = f"{job.name} is not published: {error}; the next seed will try again"
             if self.problems.get(job.name) != problem:
-                complain(problem)
+                print_error(problem)
             self.problems[job.name] = problem
             return
         self.problems.pop(job.name, None)
@@ -73,7 +73,7 @@ class Publisher:
         print(f"published {job.name}: seed {' '.join(map(str, seeds))}", flush=True)
 
 
-def _made(run: "Run") -> "Made":
+def _made(run: "StudyRun") -> "Made":
     """Return a run of a study for publishing and tables, without a record until it has ended."""
     from normlab.reports.gather import Run as Made
 
@@ -87,7 +87,9 @@ def warn_if_untuned(job: Job) -> None:
     untuned = unchosen(job.study, job.scale) if job.counts else ()
     if names := [name for name in untuned if name in job.settings]:
         chooses = f"choose it with normlab study tune {job.study.name} scale={job.scale}"
-        complain(f"{job.name}: no learning rate has been chosen for {', '.join(names)}; {chooses}")
+        print_error(
+            f"{job.name}: no learning rate has been chosen for {', '.join(names)}; {chooses}"
+        )
 
 
 def print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
@@ -114,11 +116,11 @@ class Tuned:
     study: Study
     scale: str
     tuning: Tuning
-    bouts: dict[tuple[str, str], Bout]
+    bouts: dict[tuple[str, str], TuningCell]
     results: Path
 
     @property
-    def left(self) -> list["Run"]:
+    def left(self) -> list["StudyRun"]:
         """Return the runs that have not ended."""
         runs = [run for bout in self.bouts.values() for own in bout.runs.values() for run in own]
         return [run for run in runs if not run.has_ended(run.record())]
@@ -176,20 +178,20 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
         grid = f"{len(job.bouts)} rows and points, {len(cells)} runs to go"
         print(f"tuning {job.study.name} scale={job.scale}: {grid}")
         if cells:
-            ended = carry_out_shown(Plan(cells), arguments.processes, again=again, deadline=until)
+            ended = run_all_shown(RunQueue(cells), arguments.processes, again=again, deadline=until)
             failed = failed or any(done.status for done in ended)
         found = job.found()
         print(f"\n{job.study.name} at scale={job.scale}\n\n{table(found)}\n{''.join(notes(found))}")
         if write and not job.left:
             _write(job, found)
     if failed:
-        complain("a trial failed, so nothing is chosen; run the same command again")
+        print_error("a trial failed, so nothing is chosen; run the same command again")
     elif any(job.left for job in jobs):
         print(f"the budget is spent; resume with: {again}")
     return 1 if failed else 0
 
 
-def _cell(job: Tuned, run: "Run") -> Cell:
+def _cell(job: Tuned, run: "StudyRun") -> RunToStart:
     planned = run.planned
     value = f"{job.tuning.key}={planned.tuned}"
     words = (planned.row, planned.point, value, f"seed={planned.seed}")
@@ -209,12 +211,12 @@ def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
         tuning = tuning_of(study, scale, load_study)
         sign_of(tuning.score)  # raises for a score without a direction
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
-        tried: dict[tuple[str, str], dict[str, list[Run]]] = {}
+        tried: dict[tuple[str, str], dict[str, list[StudyRun]]] = {}
         trials = study.trials(scale, tuning, extra, rows=rows)
         for run in studied.runs_of(trials):
             bout = tried.setdefault(run.planned[:2], {})
             bout.setdefault(run.planned.tuned, []).append(run)
-        bouts = {place: Bout(tuning, own) for place, own in tried.items()}
+        bouts = {place: TuningCell(tuning, own) for place, own in tried.items()}
         jobs.append(Tuned(study, scale, tuning, bouts, results))
     if not jobs:
         raise UserError("name a study, such as normlab study tune batching scale=small")

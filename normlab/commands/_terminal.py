@@ -196,7 +196,7 @@ def print_line(text: str, output: Any = None) -> None:
     print("\n".join(lines), file=output)
 
 
-def complain(message: str, *, by: str = "normlab") -> None:
+def print_error(message: str, *, by: str = "normlab") -> None:
     """Print one message to standard error."""
     print_line(f"{by}: {printable(message)}", sys.stderr)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import at_work, complain, print_prose
+from normlab.commands._terminal import at_work, print_error, print_prose
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
 
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     elif not asked.write:
         _list(chosen)
     for message in damaged:
-        complain(message)
+        print_error(message)
     return 1 if damaged else 0
 
 
@@ -107,7 +107,7 @@ def _read(path: Path, again: str) -> list[dict[str, Any]]:
 def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]]:
     """Judge all claims; return the text of each page, and a message for each damaged record."""
     from normlab.claims.claim import load_all
-    from normlab.claims.evidence import Runs, read_computed, to_json
+    from normlab.claims.evidence import EvidenceStore, read_computed, to_json
     from normlab.claims.ledger import ledger
     from normlab.claims.other_endpoints import Computed
     from normlab.claims.pages import markdown, saved, summary
@@ -121,7 +121,7 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
         endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]
         checks = sorted({each.check for each in endpoints if isinstance(each, Computed)})
         computed = {name: computed_now(name) for name in checks}
-    runs = Runs.read(results, CONFIG_DIR, computed)
+    runs = EvidenceStore.read(results, CONFIG_DIR, computed)
     entries = ledger(claims, runs)
     pages = {results / "claims.md": markdown(entries), results / "summary.md": summary(entries)}
     pages |= {results / _SAVED: saved(entries), results / _COMPUTED: to_json(computed)}
@@ -156,7 +156,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
         what = "does not match the records" if path.is_file() else "missing"
         problems.append(f"{path}: {what}; check what changed, then {again}")
     for problem in problems:
-        complain(problem)
+        print_error(problem)
     if not problems:
         print("the pages match the records")
     return 1 if problems else 0

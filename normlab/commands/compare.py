@@ -15,7 +15,7 @@ from normlab.commands._arguments import (
     named_columns,
     none_below,
 )
-from normlab.commands._terminal import complain, folded, print_legend, print_prose, print_table
+from normlab.commands._terminal import folded, print_error, print_legend, print_prose, print_table
 from normlab.errors import UserError
 from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
@@ -99,7 +99,7 @@ def main(argv: list[str]) -> int:
         if not arguments.latex and not arguments.markdown:
             print_legend([note for table in made for note in table.notes], whole=arguments.notes)
     for problem in problems:
-        complain(problem)
+        print_error(problem)
     return 1 if problems else 0
 
 

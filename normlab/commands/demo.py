@@ -20,8 +20,8 @@ from normlab.records.packed import Key
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.notes import Note
-from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out
-from normlab.studies.show import Runs
+from normlab.studies.process_pool import LOG_FILE, RunQueue, RunToStart, run_all
+from normlab.studies.show import RunsDisplay
 
 _NORMS = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
 _SETTINGS = (
@@ -114,12 +114,12 @@ def main(argv: list[str]) -> int:
 
 def _planned(
     own: Sequence[str], extra: Sequence[str]
-) -> tuple[list[Cell], list[Cell], dict[str, Any]]:
+) -> tuple[list[RunToStart], list[RunToStart], dict[str, Any]]:
     """Return all runs, those that have not ended, and the config of the first."""
     from normlab.config.compose import compose
     from normlab.config.experiments import EXPERIMENT
     from normlab.config.overrides import check_given_once, in_full, typed, written_out
-    from normlab.train.run import Run
+    from normlab.train.run_folder import RunFolder
 
     check_given_once(extra)
     extra = written_out(in_full(extra))
@@ -131,35 +131,35 @@ def _planned(
             said = f"{key}={given[key]}: the demo chooses the {key} itself"
             raise UserError(f"{said}; normlab train {key}={given[key]} takes any")
     own = [text for text in (*_SETTINGS, *own) if text.partition("=")[0] not in given]
-    planned: dict[Cell, Run] = {}
+    planned: dict[RunToStart, RunFolder] = {}
     for norm, name in _NORMS.items():
         overrides = (f"norm={norm}", *own, *extra)
-        run = Run(compose(overrides))
-        planned[Cell(name, overrides, run.folder)] = run
+        run = RunFolder(compose(overrides))
+        planned[RunToStart(name, overrides, run.folder)] = run
     left = [cell for cell, run in planned.items() if run.finished(processes=1) is None]
     return [*planned], left, next(iter(planned.values())).config
 
 
-class _Progress(Runs):
+class _Progress(RunsDisplay):
     """The live table, or in a pipe only a line every few seconds."""
 
     def say(self, line: str) -> None:
         pass
 
 
-def _train(cells: Sequence[Cell], at_a_time: int) -> None:
+def _train(cells: Sequence[RunToStart], at_a_time: int) -> None:
     """Train with a live table; UserError with the reason of the first run that fails.
 
     All runs train at once, even on fewer cores, so that no core is idle while the last one ends.
     """
     with _Progress(at_a_time) as shown:
-        ended = carry_out(Plan(cells), at_a_time, show=shown)
+        ended = run_all(RunQueue(cells), at_a_time, show=shown)
     for done in ended:
         if done.status:
             raise UserError(f"{done.cell.name}: {done.said} ({done.cell.folder / LOG_FILE})")
 
 
-def _measured(cell: Cell) -> Found:
+def _measured(cell: RunToStart) -> Found:
     """Return what was measured of a run that has ended; its model is examined only once."""
     record, kept = read_record(cell.folder), cell.folder / "demo.json"
     if not record.finished:
@@ -255,7 +255,9 @@ def _share(value: float) -> str:
     return f"{100 * value:.1f} %" if value >= _MOVED else "0 %"
 
 
-def _page(found: Sequence[Found], cells: Sequence[Cell], said: Sequence[str], again: str) -> str:
+def _page(
+    found: Sequence[Found], cells: Sequence[RunToStart], said: Sequence[str], again: str
+) -> str:
     """Return the page: the sentences, the table, and the curves."""
     from normlab.reports.charts import KINDS, row_looks
     from normlab.reports.gather import Run, rows_of_run

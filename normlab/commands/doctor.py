@@ -15,7 +15,7 @@ _EXAMPLES = """examples:
 _SECONDS = 3.0  # the longest wait for W&B to answer
 
 
-class Check(NamedTuple):
+class Diagnosis(NamedTuple):
     """One finding: ok or warn; `advice` says what to do, or is empty."""
 
     name: str
@@ -68,7 +68,7 @@ def _speed(overrides: list[str], *, as_json: bool) -> int:
     return 0
 
 
-def run_checks() -> Iterator[Check]:
+def run_checks() -> Iterator[Diagnosis]:
     """Check the device, the precision behind `precision=auto`, and the W&B login."""
     import torch
 
@@ -79,26 +79,30 @@ def run_checks() -> Iterator[Check]:
     device = str(environment["device"])
     if torch.version.cuda is not None and not torch.cuda.is_available():
         found = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
-        yield Check("device", "warn", found, "run nvidia-smi to see why, or use the CPU")
+        yield Diagnosis("device", "warn", found, "run nvidia-smi to see why, or use the CPU")
     else:
-        yield Check("device", "ok", f"{device}, {torch.get_num_threads()} threads for a run")
+        yield Diagnosis("device", "ok", f"{device}, {torch.get_num_threads()} threads for a run")
     _, precision, instructions = arithmetic_of(environment)
-    yield Check("precision", "ok", f"precision=auto is {precision} ({instructions})")
+    yield Diagnosis("precision", "ok", f"precision=auto is {precision} ({instructions})")
     yield _wandb()
 
 
-def _wandb() -> Check:
+def _wandb() -> Diagnosis:
     from normlab.train.wandb import find_login, reach, resolve_mode
 
     login = find_login()
     mode = resolve_mode("auto", login)
     if not login.source:
-        return Check("wandb", "ok", f"mode auto is {mode}: no login", "to send runs: wandb login")
+        return Diagnosis(
+            "wandb", "ok", f"mode auto is {mode}: no login", "to send runs: wandb login"
+        )
     if mode != "online":
-        return Check("wandb", "ok", f"mode auto is {mode}")
+        return Diagnosis("wandb", "ok", f"mode auto is {mode}")
     try:
         reach(login.host, _SECONDS)
     except OSError as error:
         found = f"login in {login.source}; {login.host}: {error}"
-        return Check("wandb", "warn", found, "runs are kept offline; wandb sync uploads them later")
-    return Check("wandb", "ok", f"online at {login.host}, login in {login.source}")
+        return Diagnosis(
+            "wandb", "warn", found, "runs are kept offline; wandb sync uploads them later"
+        )
+    return Diagnosis("wandb", "ok", f"online at {login.host}, login in {login.source}")

@@ -9,7 +9,7 @@ from statistics import fmean
 from msgspec import to_builtins
 
 from normlab.commands._arguments import add_notes, add_run, as_path, command_parser, load, runs_of
-from normlab.commands._terminal import at_work, complain, print_legend, print_table
+from normlab.commands._terminal import at_work, print_error, print_legend, print_table
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
         and not isclose(score.value, read_record(folder).scores[name].value, abs_tol=1e-9)
     ]
     for text in differing:
-        complain(text)
+        print_error(text)
     return 1 if differing else 0
 
 

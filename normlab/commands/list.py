@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import complain, print_lines, print_prose
+from normlab.commands._terminal import print_error, print_lines, print_prose
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.overrides import TRACKERS, did_you_mean
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         for note in found.notes:
             print_prose(note)
     for problem in found.problems:
-        complain(problem)
+        print_error(problem)
     return 1 if found.problems else 0
 
 
@@ -164,7 +164,7 @@ def _score(record: RunRecord) -> str:
     return "-" if name is None else f"{name} {scores[name].value:.4g}"
 
 
-class Key(NamedTuple):
+class ConfigKey(NamedTuple):
     """A dotted key with its default (empty for an option's key), allowed values and meaning."""
 
     name: str
@@ -173,7 +173,7 @@ class Key(NamedTuple):
     description: str
 
 
-def keys() -> list[Key]:
+def keys() -> list[ConfigKey]:
     """Return the keys of every run, in the order of the config file, then the keys of options."""
     from normlab.config.schema import LATER, leaves, top_level_keys
 
@@ -190,21 +190,23 @@ def keys() -> list[Key]:
             allowed = ", ".join(member.name for member in kind)
         elif limits is not None:
             allowed = limits.allowed
-        found.append(Key(name, default, allowed, said))
+        found.append(ConfigKey(name, default, allowed, said))
     return [*_short_keys({key.name: key for key in found}), *found]
 
 
-def _short_keys(known: Mapping[str, Key]) -> Iterator[Key]:
+def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
     """Yield the short keys, and those of W&B and TensorBoard."""
     for name, long in SHORT.items():
         key = known[long]
-        yield Key(name, key.default, key.allowed, f"short for {long}")
-    yield Key(EXPERIMENT, "null", "", "the settings of an experiment: normlab list experiments")
+        yield ConfigKey(name, key.default, key.allowed, f"short for {long}")
+    yield ConfigKey(
+        EXPERIMENT, "null", "", "the settings of an experiment: normlab list experiments"
+    )
     for name in TRACKERS:
-        yield Key(name, "false", "true, false", f"adds the sink {name}")
+        yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
         for own, (default, said) in _lines(f"sink/{name}.yaml").items():
             if not own.startswith("_"):
-                yield Key(f"{name}.{own}", default, "", said)
+                yield ConfigKey(f"{name}.{own}", default, "", said)
 
 
 def _lines(file: str) -> dict[str, tuple[str, str]]:

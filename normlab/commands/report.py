@@ -14,7 +14,7 @@ from normlab.commands._arguments import (
     named_columns,
     none_below,
 )
-from normlab.commands._terminal import at_work, complain
+from normlab.commands._terminal import at_work, print_error
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
         without = "its curves are shown, but not its scores"
         for line in [*problems, *(f"{run.name}: {run.state}; {without}" for run in unfinished)]:
             if line not in told:
-                complain(line)
+                print_error(line)
             told.add(line)
         if not found:
             raise UserError(none_below(places, " that can be read"))
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
             try:
                 write(reload=_EVERY)
             except UserError as error:  # no run has the requested row or score yet
-                complain(str(error))
+                print_error(str(error))
             time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
     except KeyboardInterrupt:
         print(f"\n{out / 'report.html'} is no longer updated")
@@ -159,5 +159,5 @@ def _draw(sections: "Sequence[TableSection]", out: Path, form: str) -> None:
             paths += drawn
             lacking |= dict.fromkeys(missing)
     for line in lacking:
-        complain(line)
+        print_error(line)
     print(*paths, sep="\n")

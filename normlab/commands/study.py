@@ -15,15 +15,15 @@ from normlab.commands._study_jobs import (
     tune,
     warn_if_untuned,
 )
-from normlab.commands._terminal import complain, print_legend, print_prose, print_table
+from normlab.commands._terminal import print_error, print_legend, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
 from normlab.errors import UserError
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
-from normlab.studies.loop import each_once, places
+from normlab.studies.process_pool import each_once, machine_shares
 from normlab.studies.queue import Job, Queue, jobs_of
-from normlab.studies.show import carry_out_shown
-from normlab.studies.study_runs import Run
+from normlab.studies.show import run_all_shown
+from normlab.studies.study_runs import StudyRun
 
 _EXAMPLES = """examples:
   normlab study run translation_norms                    a trial, 20 s per run
@@ -177,7 +177,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
         wrong += own
         print(*said, sep="\n", end="\n" if said else "")
     for line in wrong:
-        complain(line)
+        print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
         where = "" if root == Path("results") else f" --results {root}"
         print(f"the ledger: normlab claims --verify{where}")  # verdicts are not checked here
@@ -196,15 +196,15 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
         try:
             studied.check_data(job.study, job.scale, left)
         except UserError as error:
-            complain(str(error))
+            print_error(str(error))
             job.lacks_data = True
     runnable = [job for job in jobs if not job.lacks_data]
     if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
-        complain(warning)
+        print_error(warning)
     queue = Queue(jobs, on_seeds=publisher.publish)
     ended = []
     if queue.left():
-        ended = carry_out_shown(queue, arguments.processes, again=again, deadline=until)
+        ended = run_all_shown(queue, arguments.processes, again=again, deadline=until)
     print_tables(runnable, notes=arguments.notes)
     for folder in publisher.folders:
         print(f"written to {folder}")
@@ -227,7 +227,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     for job in jobs:
         left = _left(job)
         print_prose(_head(job, left))
-        rows, notes = cost_table(job, left, published, len(places(arguments.processes)))
+        rows, notes = cost_table(job, left, published, len(machine_shares(arguments.processes)))
         if job.study.claims:
             numbers = ", ".join(map(str, job.study.claims))
             notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
@@ -237,13 +237,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _left(job: Job) -> list[Run]:
+def _left(job: Job) -> list[StudyRun]:
     """Return the requested runs that have not ended; a damaged record is reported and ignored."""
-    found = [(run, run.record(complain)) for run in job.runs]
+    found = [(run, run.record(print_error)) for run in job.runs]
     return [run for run, record in found if not run.has_ended(record)]
 
 
-def _head(job: Job, left: Sequence[Run]) -> str:
+def _head(job: Job, left: Sequence[StudyRun]) -> str:
     """Return one line about a job: how many runs it has, over which grid, and how many are left."""
     planned = [run.planned for run in job.runs]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])

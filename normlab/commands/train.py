@@ -24,7 +24,7 @@ from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.studies.loop import INTERRUPTED, LOG_FILE, Cell, Plan, carry_out
+from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunQueue, RunToStart, run_all
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -183,7 +183,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
 
     from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
     from normlab.config.overrides import quoted, typed
-    from normlab.train.run import Run
+    from normlab.train.run_folder import RunFolder
 
     register()
     if "slurm" in typed(argv).get("hydra/launcher", "") and shutil.which("srun") is None:
@@ -192,7 +192,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
         )
     single: list[int] = []  # the exit status, without a sweep
-    cells: list[Cell] = []
+    cells: list[RunToStart] = []
     before: set[Path] = set()  # folders of runs that had ended before
     configs: dict[Path, Mapping[str, Any]] = {}
     processes: list[int | None] = []
@@ -214,16 +214,16 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             return None if record is None else objective(record, config, direction)
         folder = own / str(len(cells))
         with suppress(Exception):  # an invalid config fails later, with its own message
-            run = Run(from_hydra(config))
+            run = RunFolder(from_hydra(config))
             folder = run.folder
             configs[folder] = run.config
             if run.finished(processes=1) is not None:
                 before.add(folder)
-        cells.append(Cell(" ".join(overrides), overrides, folder))
+        cells.append(RunToStart(" ".join(overrides), overrides, folder))
         processes.append(config.observe.processes)
         if grid:
             return None  # the runs of a grid are all known, and start together below
-        (done,) = carry_out(Plan(cells[-1:]), 1)
+        (done,) = run_all(RunQueue(cells[-1:]), 1)
         if done.status:
             raise UserError(f"{done.cell.name}: {done.said} ({folder / LOG_FILE})")
         return objective(read_record(folder), config, direction)
@@ -269,7 +269,9 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
     return [*flags, *overrides]
 
 
-def _in_groups(cells: list[Cell], configs: Mapping[Path, Mapping[str, Any]]) -> list[Cell]:
+def _in_groups(
+    cells: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
+) -> list[RunToStart]:
     """Return the cells with their W&B group and job type, if they are sent to W&B.
 
     A cell whose config is invalid, or that chose both itself, stays as it is.
@@ -285,7 +287,7 @@ def _in_groups(cells: list[Cell], configs: Mapping[Path, Mapping[str, Any]]) -> 
     from normlab.train.wandb import groups
 
     named = groups([(config, cell.overrides) for cell, config in sent])
-    more: dict[Cell, list[str]] = {}
+    more: dict[RunToStart, list[str]] = {}
     for (cell, config), group in zip(sent, named, strict=True):
         sink, values = "observe.sink.wandb", {"group": quoted(group), "job_type": "sweep"}
         chosen = config["observe"]["sink"]["wandb"]
@@ -293,10 +295,10 @@ def _in_groups(cells: list[Cell], configs: Mapping[Path, Mapping[str, Any]]) -> 
     return [cell._replace(overrides=(*cell.overrides, *more.get(cell, ()))) for cell in cells]
 
 
-def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: str) -> int:
+def _sweep(cells: list[RunToStart], before: set[Path], processes: int | None, again: str) -> int:
     """Run what has not ended, and compare all runs; `again` is the command that resumes."""
     from normlab.commands.compare import main as compare
-    from normlab.studies.show import carry_out_shown
+    from normlab.studies.show import run_all_shown
 
     names = short_names([cell.overrides for cell in cells])
     named = (cell._replace(name=name) for cell, name in zip(cells, names, strict=True))
@@ -304,7 +306,7 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
     left = [cell for cell in cells if cell.folder not in before]
     if len(left) < len(cells):
         print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
-    ended = carry_out_shown(Plan(left), processes, again=again) if left else []
+    ended = run_all_shown(RunQueue(left), processes, again=again) if left else []
     failed = {done.cell.folder for done in ended if done.failed}  # whose record is not of this run
     folders = [cell.folder for cell in cells if cell.folder not in failed]
     if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
@@ -313,9 +315,9 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
     return 1 if any(done.status for done in ended) else 0
 
 
-def each_run_once(cells: Iterable[Cell]) -> list[Cell]:
+def each_run_once(cells: Iterable[RunToStart]) -> list[RunToStart]:
     """Return the cells without those that are the same run as an earlier one, and say so."""
-    first: dict[Path, Cell] = {}
+    first: dict[Path, RunToStart] = {}
     for cell in cells:
         if (twin := first.setdefault(cell.folder, cell)) is not cell:
             same = "given twice" if cell.name == twin.name else f"the same run as {twin.name}"

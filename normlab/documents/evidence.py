@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from normlab.claims.evidence import Evidence, read_computed
+from normlab.claims.evidence import CheckFinding, read_computed
 from normlab.documents.language import Language, Words
 from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
@@ -50,7 +50,7 @@ class Results:
             ) from None
 
     @cached_property
-    def checks(self) -> Mapping[str, list[Evidence]]:
+    def checks(self) -> Mapping[str, list[CheckFinding]]:
         return read_computed(self.folder / "computed.json")
 
     def part(self, name: str) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ class Results:
             raise UserError(f"no part {name} in {self.folder / 'claims.json'}{there}")
         return names[part]
 
-    def check(self, name: str) -> Evidence:
+    def check(self, name: str) -> CheckFinding:
         """Return a finding by its check and number, such as `modes.mismatch 1`."""
         check, _, number = name.partition(" ")
         findings = self.checks.get(check, [])

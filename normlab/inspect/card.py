@@ -23,7 +23,7 @@ from normlab.records.record import RunRecord, plain
 from normlab.records.store import RunStore
 from normlab.train import train
 from normlab.train.runtime import Runtime
-from normlab.train.speed import Clock, start
+from normlab.train.speed import StepClock, start
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -187,7 +187,7 @@ def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str
         yield each.name, plain(found.plain(each))
 
 
-def carry_out(config: "DictConfig") -> RunRecord:
+def trained_record(config: "DictConfig") -> RunRecord:
     """Return a run's record, training if there is none; KeyboardInterrupt if interrupted."""
     record = train(config)
     if record.outcome.status == "interrupted":
@@ -197,7 +197,7 @@ def carry_out(config: "DictConfig") -> RunRecord:
 
 def _trained_model(subject: Examined) -> Subject | None:
     config = subject.config("translation", seed=subject.sizes.seeds[0])
-    if carry_out(config).outcome.status != "finished":
+    if trained_record(config).outcome.status != "finished":
         return None
     return subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
 
@@ -256,7 +256,7 @@ def cost(examined: Examined) -> Finding:
     configs = [to_dict(examined.config("translation", reference=own)) for own in (True, False)]
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
     sides = [start(side, each, runtime) for side, each in zip(_SIDES, configs, strict=True)]
-    clock, rounds = Clock(runtime.device), examined.sizes.rounds
+    clock, rounds = StepClock(runtime.device), examined.sizes.rounds
     turns: list[list[float]] = [[], []]
     for turn in range(rounds):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):

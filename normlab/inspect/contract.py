@@ -47,7 +47,7 @@ class Broken(Exception):
     """A violation of the norm contract; its message says what is wrong and how to fix it."""
 
 
-def must(holds: object, otherwise: str) -> None:
+def require(holds: object, otherwise: str) -> None:
     """Raise Broken with the message `otherwise` unless `holds`."""
     if not holds:
         raise Broken(otherwise)
@@ -78,13 +78,13 @@ def shape(norm: BareNorm) -> str:
         before = x.clone()
         y = norm.new()(x)  # without tokens, all tokens are real
         given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
-        must(given == got, f"returns shape {got} for an input of shape {given}")
-        must(torch.equal(x, before), "modifies its input, which the residual connection reads")
-        must(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
+        require(given == got, f"returns shape {got} for an input of shape {given}")
+        require(torch.equal(x, before), "modifies its input, which the residual connection reads")
+        require(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
         finite = call(norm.new().train(training), x).isfinite().all()
-        must(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
+        require(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
     return "the output is finite and has the input's shape; the input is unchanged"
 
 
@@ -98,16 +98,16 @@ def precision(norm: BareNorm) -> str:
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         own = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
         made = call(own, x.to(dtype), valid).dtype
-        must(made == dtype, f"returns {made} for {dtype}: end `forward` with `.to(x.dtype)`")
+        require(made == dtype, f"returns {made} for {dtype}: end `forward` with `.to(x.dtype)`")
     own, exact = norm.new(torch.float32), norm.new(torch.float32)
     x = (x + 300).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = call(own, x, valid).float()[valid]
     close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
     cure = "compute them in float32, from `widen(x)` of normlab/norms/moments.py"
-    must(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
+    require(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
     wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
-    must(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
+    require(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
     return "the output has the input's dtype; statistics are in float32 under bf16"
 
 
@@ -122,8 +122,8 @@ def pools(norm: BareNorm) -> str:
     mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})
     said = f"declares pools={{{', '.join(in_order(declared))}}}, but its output"
     more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
-    must(not beyond or mixes, f"{said} also depends on {more}: declare all axes it pools over")
-    must(not without, f"{said} does not depend on {less}")
+    require(not beyond or mixes, f"{said} also depends on {more}: declare all axes it pools over")
+    require(not without, f"{said} does not depend on {less}")
     also = "; an output also depends on its token's other features" if beyond else ""
     return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
 
@@ -139,12 +139,12 @@ def padding(norm: BareNorm) -> str:
             padded = with_padding(own, x, real, columns=columns, value=value)
             pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
             moved = " and ".join(what for what, before, after in pairs if differ(before, after))
-            must(
+            require(
                 not moved,
                 f"in {mode} padding changes the {moved} of real tokens: use `tokens.real(x)` "
                 "(`tokens.valid` is None without padding)",
             )
-            must(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
+            require(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
     return "outputs, gradients and statistics are the same with and without padding"
 
 
@@ -161,7 +161,7 @@ def independent(norm: BareNorm) -> str:
     }
     for flag, (how, declared, y) in flags.items():
         depends = differ(whole, y)
-        must(
+        require(
             depends != declared,
             f"`{flag}` is {declared}, but in eval a sequence has "
             f"{'a different' if depends else 'the same'} output {how}: declare `pools`, use "
@@ -180,10 +180,10 @@ def gradient(norm: BareNorm) -> str:
     learned = {"the input": x, **dict(own.named_parameters())}
     idle = [name for name, tensor in learned.items() if tensor.grad is None]
     cure = "give `super().__init__` scale=False or shift=False, or use it in `forward`"
-    must(not idle, f"no gradient reaches {', '.join(idle)}: {cure}")
+    require(not idle, f"no gradient reaches {', '.join(idle)}: {cure}")
     for name, tensor in learned.items():
         finite = tensor.grad is not None and tensor.grad.isfinite().all()
-        must(finite, f"the gradient of {name} is not finite")
+        require(finite, f"the gradient of {name} is not finite")
     reached = f"a finite gradient reaches {', '.join(learned)}"
     if not own.exact_gradient:
         return f"{reached}; it declares exact_gradient=False"
@@ -195,7 +195,7 @@ def gradient(norm: BareNorm) -> str:
         fast_mode=True,
         raise_exception=False,
     )
-    must(right, "the backward pass is not exact: if intended, declare exact_gradient = False")
+    require(right, "the backward pass is not exact: if intended, declare exact_gradient = False")
     return f"{reached}, and it is exact"
 
 
@@ -214,7 +214,7 @@ def formula(norm: BareNorm) -> str | Finding:
     plain = _in_both_modes(norm, x)
     if issubclass(kind, RunningNorm) and kind.same_in_training:
         same = torch.allclose(*plain, rtol=1e-9, atol=1e-9)
-        must(
+        require(
             same,
             "with momentum 1 the same batch has another output in eval than in training: use one "
             "`formula` in both, or declare same_in_training = False",
@@ -222,7 +222,7 @@ def formula(norm: BareNorm) -> str | Finding:
     elif issubclass(kind, RunningNorm):
         in_training, in_eval = _settled(norm, x)
         apart = float((in_training - in_eval).abs().max() / in_eval.abs().max())
-        must(
+        require(
             apart < _SETTLED,
             f"after {_STEPS_TO_SETTLE} steps on one batch, whose statistics are then the running "
             f"ones, training and eval differ by {apart:.0%}: `training_formula` and `formula` "
@@ -233,7 +233,7 @@ def formula(norm: BareNorm) -> str | Finding:
     if not moved[0] and issubclass(kind, RunningNorm):
         moved[0] = not torch.equal(plain[0], _in_both_modes(norm, x, "training_formula")[0])
     for changes, mode in zip(moved, ("training", "eval"), strict=True):
-        must(changes, f"another `formula` leaves the output in {mode} as it is: use it there")
+        require(changes, f"another `formula` leaves the output in {mode} as it is: use it there")
     runs = "the formula is what runs in training and in eval"
     if kind in FAST and agrees(norm.new()):
         return f"{runs}, or a kernel that equals it where both were compared"
@@ -287,7 +287,7 @@ def saved(norm: BareNorm) -> str:
     before = _state(own)
     run(own, *norm.tokens(STEPS + 1))
     altered = _altered(before, _state(own))
-    must(not altered, f"a forward in eval changes {altered}")
+    require(not altered, f"a forward in eval changes {altered}")
     for stop in (3, STEPS - 3):
         own, other = norm.trained(stop), norm.new()
         other.load_state_dict(copy.deepcopy(own.state_dict()))
@@ -296,12 +296,12 @@ def saved(norm: BareNorm) -> str:
             pairs = zip(train_step(own, number), train_step(other, number), strict=True)
             same = all(torch.equal(mine, loaded) for mine, loaded in pairs)
             cure = "its state must be in buffers (`register_buffer`)"
-            must(same, f"{at} its output or gradient differs at step {number}: {cure}")
+            require(same, f"{at} its output or gradient differs at step {number}: {cure}")
         altered = _altered(_state(own), _state(other))
-        must(not altered, f"{at} {altered} differ")
+        require(not altered, f"{at} {altered} differ")
         x = norm.values(4, 6)
         same = torch.equal(look(own.eval(), x), look(other.eval(), x))
-        must(same, f"{at} its output in eval differs")
+        require(same, f"{at} its output in eval differs")
     return "eval changes nothing; training resumes bit for bit from the saved state"
 
 
@@ -316,20 +316,20 @@ def running(norm: BareNorm) -> str | Finding:
     with normalized_by(model, "batch"):
         call(own, x.clone().requires_grad_(), valid)[valid].sum().backward()
     altered = _altered(before, _state(own))
-    must(not altered, f"a forward in eval with batch statistics changes {altered}")
+    require(not altered, f"a forward in eval with batch statistics changes {altered}")
 
     def feed() -> None:
         run(own, x, valid)
 
     with recalibrated(model, feed):
         moved = _altered(before, _state(own))
-    must(
+    require(
         moved,
         "recalibration changes nothing: pass the batch's moments to `self.see` unless "
         "`self.regime` is running, and update the tables in `enter`",
     )
     altered = _altered(before, _state(own))
-    must(not altered, f"recalibration does not restore {altered}")
+    require(not altered, f"recalibration does not restore {altered}")
     return "running statistics can be bypassed, recalibrated and restored"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.compose import to_dict
 from normlab.config.folders import own_line
 from normlab.errors import UserError
-from normlab.inspect.card import Examined, carry_out
+from normlab.inspect.card import Examined, trained_record
 from normlab.inspect.question import Finding, Table, question
 from normlab.records.record import plain
 from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
@@ -75,7 +75,7 @@ def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Find
     seeds = [*map(str, examined.seeds(task))]
     for seed in seeds:
         config = examined.config(task, seed=int(seed))
-        record = carry_out(config)
+        record = trained_record(config)
         values["runs"][seed] = record.run_id
         values["curves"][seed] = sorted(series(_metrics(config), "valid/loss"))
         if record.outcome.status != "finished":
@@ -147,7 +147,7 @@ def _try(examined: Examined, rate: float) -> Trial:
         *(f"budget.steps={steps}", f"validate.every={steps}"),
         f"observe.log_every={max(1, steps // 10)}",
     )
-    record = carry_out(config)
+    record = trained_record(config)
     outcome = record.outcome
     if outcome.status != "finished":
         where = f" in {outcome.layer}" if outcome.layer else ""

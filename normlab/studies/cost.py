@@ -14,14 +14,14 @@ from normlab.config.machine import settled_device
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.queue import Job
-from normlab.studies.study_runs import Run
+from normlab.studies.study_runs import StudyRun
 from normlab.train.console import duration
 
 COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
 OTHER_DEVICE = "*"
 
 
-class Timed(NamedTuple):
+class TimedRuns(NamedTuple):
     """Finished runs of one kind of device, from which times are estimated.
 
     `whose` is "own" or "published", `other` whether their device is of another kind than the one
@@ -43,7 +43,7 @@ class Timed(NamedTuple):
         return [f"{self.whose} on {device}" for device in named]
 
 
-def timed(device: str, own: Sequence[RunRecord], published: Sequence[RunRecord]) -> Timed:
+def timed(device: str, own: Sequence[RunRecord], published: Sequence[RunRecord]) -> TimedRuns:
     """Return the finished runs that best tell how long a run takes on a device, `cpu` or `cuda`.
 
     Runs on this kind of device come first, one's own before published ones; without any, the runs
@@ -52,18 +52,18 @@ def timed(device: str, own: Sequence[RunRecord], published: Sequence[RunRecord])
     sources = {"own": own, "published": published}
     for whose, records in sources.items():
         if same := [each for each in records if each.environment.get("device_type") == device]:
-            return Timed(same, whose)
+            return TimedRuns(same, whose)
     for whose, records in sources.items():
         kinds = Counter(each.environment.get("device_type") for each in records)
         if kinds:
             ((kind, _),) = kinds.most_common(1)
             others = [each for each in records if each.environment.get("device_type") == kind]
-            return Timed(others, whose, other=True)
-    return Timed(())
+            return TimedRuns(others, whose, other=True)
+    return TimedRuns(())
 
 
 def cost_table(
-    job: Job, left: Sequence[Run], results: Path, at_a_time: int
+    job: Job, left: Sequence[StudyRun], results: Path, at_a_time: int
 ) -> tuple[list[list[str]], list[str]]:
     """Return the table rows (`COLUMNS`), one per study row and point, and notes on data and time.
 
@@ -72,11 +72,11 @@ def cost_table(
     """
     size = job.study.scale(job.scale)
     published = _published(job, results)
-    groups: dict[tuple[str, str], list[Run]] = {}
+    groups: dict[tuple[str, str], list[StudyRun]] = {}
     for run in job.runs:
         groups.setdefault(run.planned[:2], []).append(run)
     lines: list[list[str]] = []
-    costs: list[tuple[Timed, int]] = []
+    costs: list[tuple[TimedRuns, int]] = []
     for (row, point), runs in groups.items():
         own = [record for run in runs if (record := run.record()) is not None and record.finished]
         device = settled_device(runs[0].config["device"])
@@ -104,7 +104,7 @@ def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunReco
     return found
 
 
-def _time_notes(costs: Sequence[tuple[Timed, int]], at_a_time: int) -> list[str]:
+def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[str]:
     """Return notes on the whole time, and on the runs that it comes from."""
     notes: list[str] = []
     machines = Counter(name for known, _ in costs for name in known.machines)

@@ -14,9 +14,9 @@ from normlab.config.experiments import EXPERIMENT
 from normlab.config.overrides import in_full, written_out
 from normlab.errors import UserError
 from normlab.studies.load import load_study
-from normlab.studies.loop import Cell, Ended, Plan
+from normlab.studies.process_pool import EndedRun, RunQueue, RunToStart
 from normlab.studies.study import SMOKE, Study, rate_name
-from normlab.studies.study_runs import Run, runs_of
+from normlab.studies.study_runs import StudyRun, runs_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ class Job:
         self.study, self.scale = study, scale
         self.lacks_data = False
         """Whether to start none of its runs, because their data are missing."""
-        self.by_seed: dict[int, list[Run]] = {}
+        self.by_seed: dict[int, list[StudyRun]] = {}
         for run in runs_of(study.planned(scale, seeds=seeds, rows=rows, extra=extra)):
             self.by_seed.setdefault(run.planned.seed, []).append(run)
 
@@ -53,7 +53,7 @@ class Job:
         return f"{self.study.name} scale={self.scale}"
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StudyRun]:
         return [*chain.from_iterable(self.by_seed.values())]
 
     @property
@@ -67,7 +67,7 @@ class Job:
         return self.scale != SMOKE and not self.study.scale(self.scale).pilot
 
 
-class Queue(Plan):
+class Queue(RunQueue):
     """The order in which the runs of several jobs are started.
 
     Args:
@@ -80,8 +80,8 @@ class Queue(Plan):
         self, jobs: Sequence[Job], *, on_seeds: Callable[[Job, list[int]], object]
     ) -> None:
         self.jobs, self._on_seeds = jobs, on_seeds
-        self._runs: dict[Path, Run] = {}
-        self._cells: dict[Path, Cell] = {}
+        self._runs: dict[Path, StudyRun] = {}
+        self._cells: dict[Path, RunToStart] = {}
         for job in jobs:
             for run in job.runs:
                 self._runs.setdefault(run.folder, run)
@@ -95,7 +95,7 @@ class Queue(Plan):
         for job in jobs:
             self._on_seeds(job, self.complete_seeds(job))
 
-    def next(self) -> Cell | None:
+    def next(self) -> RunToStart | None:
         started = self.done | self.failed | self._running
         for job in (job for job in self.jobs if not job.lacks_data):
             for seed in sorted(job.by_seed, key=lambda seed: not self._begun(job, seed)):
@@ -105,7 +105,7 @@ class Queue(Plan):
                         return self._cells[run.folder]
         return None
 
-    def ended(self, done: Ended) -> None:
+    def ended(self, done: EndedRun) -> None:
         folder = done.cell.folder
         self._running.discard(folder)
         run = self._runs[folder]
@@ -126,7 +126,7 @@ class Queue(Plan):
         """Return the seeds of a job whose runs have all ended."""
         return [seed for seed in job.by_seed if self._is_complete(job, seed)]
 
-    def left(self) -> list[Run]:
+    def left(self) -> list[StudyRun]:
         """Return the runs still to be made, each once, except those that failed."""
         runs = {run.folder: run for job in self.jobs if not job.lacks_data for run in job.runs}
         return [run for folder, run in runs.items() if folder not in self.done | self.failed]

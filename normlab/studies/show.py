@@ -13,7 +13,15 @@ from rich.markup import escape
 
 from normlab.progress import Stage
 from normlab.records.store import read_progress
-from normlab.studies.loop import LOG_FILE, Cell, Ended, Plan, Show, carry_out, places
+from normlab.studies.process_pool import (
+    LOG_FILE,
+    EndedRun,
+    ProgressDisplay,
+    RunQueue,
+    RunToStart,
+    machine_shares,
+    run_all,
+)
 from normlab.train.console import duration, figure
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ _PIPE_SECONDS = 10.0  # between lines in a pipe
 _LINES = 8  # terminal lines outside the table
 
 
-class Runs(Show):
+class RunsDisplay(ProgressDisplay):
     """The display of runs, `at_a_time` of them in parallel; on standard error by default."""
 
     def __init__(self, at_a_time: int, console: "Console | None" = None) -> None:
@@ -33,14 +41,14 @@ class Runs(Show):
         self._at_a_time = at_a_time
         self._console = console or Console(file=sys.stderr, highlight=False)
         self._live: Any = None
-        self._running: Mapping[Cell, float] = {}
-        self._progress: dict[Cell, dict[str, Any]] = {}
-        self._training: dict[Cell, float] = {}  # seconds from a run's start to its last step
-        self._ended: Sequence[Ended] = ()
+        self._running: Mapping[RunToStart, float] = {}
+        self._progress: dict[RunToStart, dict[str, Any]] = {}
+        self._training: dict[RunToStart, float] = {}  # seconds from a run's start to its last step
+        self._ended: Sequence[EndedRun] = ()
         self._count = 0
         self.every = 1.0 if self._console.is_terminal else _PIPE_SECONDS
 
-    def __enter__(self) -> "Runs":
+    def __enter__(self) -> "RunsDisplay":
         if self._console.is_terminal:
             from rich.live import Live
 
@@ -63,7 +71,9 @@ class Runs(Show):
         if self._live is None or not sys.stdout.isatty():
             print(line, flush=True)
 
-    def beat(self, running: Mapping[Cell, float], ended: Sequence[Ended], count: int) -> None:
+    def beat(
+        self, running: Mapping[RunToStart, float], ended: Sequence[EndedRun], count: int
+    ) -> None:
         self._running, self._ended, self._count = running, ended, count
         for cell in running:
             if (found := read_progress(cell.folder)) is not None:
@@ -76,7 +86,7 @@ class Runs(Show):
             said = [f"{cell.name}: {' '.join(self._does(cell)).rstrip()}" for cell in running]
             print(" | ".join([self.counts(), *said]), flush=True)
 
-    def _does(self, cell: Cell) -> tuple[str, str]:
+    def _does(self, cell: RunToStart) -> tuple[str, str]:
         """Return the phase and progress of a run, and its loss."""
         if (now := self._progress.get(cell)) is None:
             return "starting", ""
@@ -141,19 +151,19 @@ class Runs(Show):
         return [said, *begun, f"resume with: {command}"]
 
 
-def carry_out_shown(
-    plan: Plan, processes: int | None, *, again: str, deadline: float = math.inf
-) -> list[Ended]:
-    """Execute a plan like `carry_out`, and print its progress and the reasons for failures.
+def run_all_shown(
+    plan: RunQueue, processes: int | None, *, again: str, deadline: float = math.inf
+) -> list[EndedRun]:
+    """Execute a plan like `run_all`, and print its progress and the reasons for failures.
 
     Returns the runs that were not interrupted. `again` is the resume command shown after Ctrl-C.
     """
-    at_a_time = min(plan.count, len(places(processes)))
-    runs = Runs(at_a_time)
+    at_a_time = min(plan.count, len(machine_shares(processes)))
+    runs = RunsDisplay(at_a_time)
     print(f"{plan.count} runs, {at_a_time} at a time; {LOG_FILE} in each run's folder", flush=True)
     try:
         with runs:
-            found = carry_out(plan, processes, deadline=deadline, show=runs)
+            found = run_all(plan, processes, deadline=deadline, show=runs)
     except KeyboardInterrupt:
         print("\n".join(runs.stopped(again)), file=sys.stderr)
         raise
@@ -167,9 +177,9 @@ def carry_out_shown(
     return ended
 
 
-def _by_reason(failed: Sequence[Ended]) -> dict[tuple[int, str], list[Ended]]:
+def _by_reason(failed: Sequence[EndedRun]) -> dict[tuple[int, str], list[EndedRun]]:
     """Group failed runs by status and reason, which the runs of a sweep often share."""
-    found: dict[tuple[int, str], list[Ended]] = {}
+    found: dict[tuple[int, str], list[EndedRun]] = {}
     for done in failed:
         found.setdefault((done.status, done.said), []).append(done)
     return found

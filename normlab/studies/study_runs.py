@@ -12,16 +12,16 @@ from normlab.config.registry import option_names
 from normlab.errors import UserError
 from normlab.records.code import checkout_state
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.studies.loop import INTERRUPTED, Cell, program
+from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
 from normlab.train import data
-from normlab.train.run import NUMERICS, own_norms
+from normlab.train.run_folder import NUMERICS, own_norms
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 
-class Run(NamedTuple):
+class StudyRun(NamedTuple):
     """A planned run with its config and its folder."""
 
     planned: Planned
@@ -33,8 +33,8 @@ class Run(NamedTuple):
         """Return whether to make the run again if its record was made by different code."""
         return self.config["observe"]["other_code"] == "rerun"
 
-    def cell(self, name: str) -> Cell:
-        return Cell(name, self.planned.overrides, self.folder)
+    def cell(self, name: str) -> RunToStart:
+        return RunToStart(name, self.planned.overrides, self.folder)
 
     def record(self, complain: Callable[[str], object] = lambda damage: None) -> "RunRecord | None":
         """Return the record, or None if there is none or, after `complain`, if it is damaged."""
@@ -59,13 +59,13 @@ class Run(NamedTuple):
 
 def runs_of(
     planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
-) -> list[Run]:
+) -> list[StudyRun]:
     """Compose the runs' configs, once for all seeds; UserError for wrong values or equal runs.
 
     `known` is a cache of configs by overrides without the seed; new configs are added to it.
     """
     known = {} if known is None else known
-    found: dict[Path, Run] = {}
+    found: dict[Path, StudyRun] = {}
     for run in map(_with_files, planned):
         others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
         if others not in known:
@@ -80,7 +80,7 @@ def runs_of(
                 f"{found[folder].planned.name} and {run.name} are the same run: leave out the "
                 "overrides or seeds that make them equal"
             )
-        found[folder] = Run(run, config, folder)
+        found[folder] = StudyRun(run, config, folder)
     return list(found.values())
 
 
@@ -101,9 +101,9 @@ def composed(run: Planned) -> dict[str, Any]:
     return to_dict(compose(run.overrides))
 
 
-def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
+def check_data(study: Study, scale: str, runs: Iterable[StudyRun]) -> None:
     """Prepare the runs' data, each data set once; if any is missing, raise UserError naming it."""
-    asked: dict[str, Run] = {}
+    asked: dict[str, StudyRun] = {}
     for run in runs:
         task = run.config["task"]
         of = [run.config["choices"]["task"], run.config.get("data_dir")]
@@ -119,7 +119,7 @@ def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
             )
 
 
-def data_problem(run: Run) -> str | None:
+def data_problem(run: StudyRun) -> str | None:
     """Prepare the data of a run; return the error message if that fails."""
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]

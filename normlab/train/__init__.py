@@ -24,9 +24,9 @@ def train(config: "DictConfig") -> "RunRecord":
     damaged files, or a run made by another code version.
     """
     from normlab.config.launch import check_single, launch
-    from normlab.train.run import Run
+    from normlab.train.run_folder import RunFolder
 
-    run = Run(config)
+    run = RunFolder(config)
     with ExitStack() as stack:
         if run.config["observe"]["debug"]:
             check_single("debug=true runs in one process")
@@ -38,11 +38,11 @@ def train(config: "DictConfig") -> "RunRecord":
         check_writable(run.folder)
         if process.rank == 0 and sys.stderr is not None and sys.stderr.isatty():
             print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
-        from normlab.train.fit import carry_out
+        from normlab.train.execution import execute
         from normlab.train.runtime import torch_settings_kept
 
         with torch_settings_kept():
-            return carry_out(run)
+            return execute(run)
 
 
 class _Callable(ModuleType):

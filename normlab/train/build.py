@@ -20,11 +20,11 @@ from normlab.tasks.base import Task
 from normlab.tasks.conditions import disturbed
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
-from normlab.train.loop import Trainer
 from normlab.train.optimizer import build_optimizer, group_settings, own_keys
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import Sink, SinkGroup
+from normlab.train.trainer import Trainer
 
 _GRAPHS = 64
 """Graphs of the code of blocks: for encoder and decoder, source and target with or without padding,

@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from normlab.tasks.base import Task
 from normlab.train.build import build_model, build_task, build_trainer, make_fast
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
+from normlab.train.trainer import Trainer
 
 _NEVER = 1 << 62
 _ROWS = 2048  # rows of the matrix products that measure the machine's peak
@@ -25,13 +25,13 @@ _WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # for `measure`
 
 
 class Span(NamedTuple):
-    """Seconds of wall time and of processor time (see `Clock`)."""
+    """Seconds of wall time and of processor time (see `StepClock`)."""
 
     wall: float
     busy: float
 
 
-class Clock:
+class StepClock:
     """A stopwatch for work on one device.
 
     On a CPU with one thread, `busy` is processor time, which excludes other programs. Otherwise it
@@ -71,7 +71,7 @@ class Steps(NamedTuple):
         """The unit of the run's speed, as in its record: tokens or pictures."""
         return str(self.trainer.task.describe().get("unit", "tokens"))
 
-    def take(self, steps: int, clock: Clock) -> tuple[Span, int]:
+    def take(self, steps: int, clock: StepClock) -> tuple[Span, int]:
         """Take steps; return their time and the target tokens (or pictures) over all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
@@ -127,7 +127,7 @@ def flop_per_token(trainer: Trainer) -> float:
 def peak(model: nn.Module, runtime: Runtime) -> float:
     """Return the FLOP/s of the fastest matrix product at a model's shapes and precision."""
     dtype = torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype
-    clock, batch = Clock(runtime.device), _ATTEMPT if runtime.device.type == "cuda" else 1
+    clock, batch = StepClock(runtime.device), _ATTEMPT if runtime.device.type == "cuda" else 1
     rates = []
     for inner, columns in sorted(
         {(w[0].numel(), len(w)) for w in model.parameters() if w.dim() > 1}
@@ -148,7 +148,7 @@ def peak(model: nn.Module, runtime: Runtime) -> float:
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return training speed in tokens (or images) per second, share of the peak, and setup."""
     runtime = runtime_of(config)
-    steps, clock = start("run", config, runtime), Clock(runtime.device)
+    steps, clock = start("run", config, runtime), StepClock(runtime.device)
     steps.take(_WARM_UP, clock)
     rates, peaks = [], []
     for _ in range(_MEASUREMENTS):

@@ -12,7 +12,7 @@ from normlab.config.registry import instantiate
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 from normlab.train.runtime import Runtime
-from normlab.train.speed import Clock, spread
+from normlab.train.speed import StepClock, spread
 
 TRAINING, EVALUATION = "alone, training", "alone, evaluation"
 
@@ -80,7 +80,7 @@ def measure(
     groups: Mapping[str, Sequence[Candidate]], runtime: Runtime, *, rounds: int, seconds: float
 ) -> dict[str, Any]:
     """Time all candidates in turns of about `seconds`; return means per call as plain values."""
-    clock = Clock(runtime.device)
+    clock = StepClock(runtime.device)
     everyone = [each for group in groups.values() for each in group]
     calls = {id(each): _calls_lasting(seconds, each, clock) for each in everyone}
     for turn in range(rounds):
@@ -97,7 +97,7 @@ def measure(
     }
 
 
-def _calls_lasting(seconds: float, candidate: Candidate, clock: Clock) -> int:
+def _calls_lasting(seconds: float, candidate: Candidate, clock: StepClock) -> int:
     """Return how many calls last about `seconds`.
 
     Under a limit of processor time (`ulimit -t`) the system counts in milliseconds, so a few calls
@@ -110,7 +110,7 @@ def _calls_lasting(seconds: float, candidate: Candidate, clock: Clock) -> int:
     return max(1, round(calls * seconds / spent))
 
 
-def _seconds(candidate: Candidate, calls: int, clock: Clock) -> float:
+def _seconds(candidate: Candidate, calls: int, clock: StepClock) -> float:
     clock.restart()
     for _ in range(calls):
         candidate.call()

@@ -31,7 +31,7 @@ from normlab.models.seq2seq import Seq2Seq
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model
 from normlab.train.runtime import Runtime
-from normlab.train.speed import Clock, Span, spread
+from normlab.train.speed import Span, StepClock, spread
 
 _EXAMPLES = """examples:
   python scripts/bench decode                               beam 5, 32 sentences, 31 tokens each
@@ -76,7 +76,7 @@ class Decoder:
         with self.runtime.autocast(), full_length(self.model, eos_id):
             return self.task.decode(self.model, batch, self.settings)
 
-    def take(self, clock: Clock) -> Span:
+    def take(self, clock: StepClock) -> Span:
         """Decode all batches once."""
         clock.restart()
         for batch in self.batches:
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> int:
     runtime = start_runtime(configs[0], arguments.threads)
     sizes = {name: getattr(arguments, name) for name in ("batches", "sentences", "length")}
     decoders = [start(config["choices"]["norm"], config, runtime, **sizes) for config in configs]
-    clock = Clock(runtime.device)
+    clock = StepClock(runtime.device)
     for decoder in decoders:
         decoder.decode(decoder.batches[0])
     for turn in range(arguments.rounds):

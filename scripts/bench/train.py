@@ -17,7 +17,7 @@ from bench.common import (
 from normlab.commands._terminal import print_legend, print_table
 from normlab.distributed import process_group
 from normlab.train.runtime import Runtime
-from normlab.train.speed import Clock, Steps, flop_per_token, peak, spread, start
+from normlab.train.speed import StepClock, Steps, flop_per_token, peak, spread, start
 
 _EXAMPLES = """examples:
   python scripts/bench train                                the small model on synthetic text
@@ -78,7 +78,7 @@ def measure(
     contenders: Sequence[Steps], runtime: Runtime, *, intervals: int, steps: int, warmup: int
 ) -> dict[str, Any]:
     """Warm every run up, let them take turns, and return the report as plain values."""
-    clock = Clock(runtime.device)
+    clock = StepClock(runtime.device)
     peaks: list[float] = []
     wall: dict[str, list[float]] = {each.name: [] for each in contenders}
     busy: dict[str, list[float]] = {each.name: [] for each in contenders}

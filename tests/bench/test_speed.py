@@ -9,7 +9,7 @@ from normlab.cli import main as cli
 from normlab.config.compose import compose, to_dict
 from normlab.train import speed
 from normlab.train.runtime import Runtime
-from normlab.train.speed import Clock, Span, flop_per_token, peak, start
+from normlab.train.speed import Span, StepClock, flop_per_token, peak, start
 from tests.bench.small import TOY
 
 
@@ -22,7 +22,7 @@ def test_a_measurement_counts_the_target_tokens_of_its_steps(runtime):
     steps = start("ln", to_dict(compose([*TOY, "accumulate=2"])), runtime)
     again = steps.trainer.task.train_batches(runtime.world, 1)
     batches = [next(again) for _ in range(8)]
-    span, tokens = steps.take(3, Clock(runtime.device))
+    span, tokens = steps.take(3, StepClock(runtime.device))
     assert steps.trainer.progress.step == 4  # `start` has taken one
     assert tokens == sum(len(batch.tgt_out) for batch in batches[2:])
     assert span.wall > 0 and steps.unit == "tokens"
@@ -44,7 +44,7 @@ def test_training_takes_six_operations_per_weight_and_place(overrides, products,
 
 
 def test_the_peak_is_the_best_of_the_products_of_the_weights(runtime, monkeypatch):
-    monkeypatch.setattr(speed.Clock, "read", lambda clock: Span(1.0, 1.0))
+    monkeypatch.setattr(speed.StepClock, "read", lambda clock: Span(1.0, 1.0))
     monkeypatch.setattr(speed.time, "perf_counter", iter(range(99)).__next__)
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 4))
     monkeypatch.setattr(speed, "_PEAK_SECONDS", 1.5)  # each ends after one product of 2,048 rows

@@ -6,7 +6,7 @@ from typing import Any
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import Decision, Estimate, PValues
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting
-from normlab.claims.ledger import Entry, Outcome
+from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.other_endpoints import Computed, Published
 from normlab.claims.study_endpoints import Contrast
 
@@ -30,41 +30,41 @@ OPEN = {"reason": "no runs", "to_measure": f"`{COMMAND}` (30 runs, about 2.0 h)"
 
 def outcome(
     verdict: Any, asked: Endpoint = ENDPOINT, *, to_measure: str = "", **facts: Any
-) -> Outcome:
+) -> JudgedPart:
     basis = Basis(**{name: facts.pop(name) for name in [*facts] if name in Basis.__annotations__})
     judgement = Judgement(made := Decision(verdict, **facts), basis, to_measure)
     part = Part("a", "b", "difference", asked)
     p_holm = 0.012 if made.p else None
-    return Outcome(0, 1, part, asked, judgement, verdict, made.reason, p_holm)
+    return JudgedPart(0, 1, part, asked, judgement, verdict, made.reason, p_holm)
 
 
-def compared(verdict: Any, **changes: Any) -> Outcome:
+def compared(verdict: Any, **changes: Any) -> JudgedPart:
     """Return a contrast of records with its figures and addresses."""
     return outcome(verdict, **{**COMPARED, **changes})
 
 
-def open_outcome(**changes: Any) -> Outcome:
+def open_outcome(**changes: Any) -> JudgedPart:
     return outcome("not measured", **{**OPEN, **changes})
 
 
-def decided(name: str, *outcomes: Outcome, statement: str = "") -> list[Outcome]:
+def decided(name: str, *outcomes: JudgedPart, statement: str = "") -> list[JudgedPart]:
     """Return outcomes of one part, the primary one first; `entry` numbers them."""
     said = statement or f"It is so ({name})."
     part = Part(name, said, "difference", outcomes[0].endpoint)
     return [replace(each, part=part) for each in outcomes]
 
 
-def entry(number: int, *parts: list[Outcome], **changes: Any) -> Entry:
+def entry(number: int, *parts: list[JudgedPart], **changes: Any) -> JudgedClaim:
     values = {"documents": ("article 1",), "statement": f"Statement {number}.", "figure": None}
     values |= {"answer": f"Answer {number}.", "chinese_answer": f"回答 {number}。"} | changes
     parts = tuple([replace(o, number=n) for o in part] for n, part in enumerate(parts, 1))
     made = tuple(each[0].part for each in parts)
     claim = Claim(id=number, parts=made, literature="Nothing is known.", **values)
     secondary = tuple(each for part in parts for each in part[1:])
-    return Entry(claim, tuple(part[0] for part in parts), secondary)
+    return JudgedClaim(claim, tuple(part[0] for part in parts), secondary)
 
 
-def entries() -> list[Entry]:
+def entries() -> list[JudgedClaim]:
     """Return a claim of each verdict."""
     defined = outcome("supported", Computed("a.b"), value="bn: it moves by 21 %", grade="D")
     missing = "There is no task of pictures."

@@ -6,7 +6,7 @@ import yaml
 from msgspec.structs import replace
 
 from normlab.claims.claim import load
-from normlab.claims.evidence import Made, Runs
+from normlab.claims.evidence import EvidenceStore, RecordAt
 from normlab.claims.ledger import ledger
 from normlab.records.record import Score
 from tests.records.examples import record
@@ -93,9 +93,9 @@ def claim(folder, *parts: dict[str, Any], number: int = 1):
 
 def runs_of(root, records, place=("made", "small"), **more: Any):
     """Return these records as the runs of a study."""
-    runs = Runs(root, **more)
+    runs = EvidenceStore(root, **more)
     for each in records:
-        runs.add(place, Made(each, each.run_id))
+        runs.add(place, RecordAt(each, each.run_id))
     return runs
 
 

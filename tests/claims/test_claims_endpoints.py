@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from normlab.claims.evidence import Plan, Timed, Timings
+from normlab.claims.evidence import PlannedRuns, TimedCandidate, Timings
 from normlab.claims.ledger import NOT_SURVIVED
 from normlab.metrics.spread import NOT_CLEAR
 from normlab.records.record import Score
@@ -185,7 +185,7 @@ def test_what_a_side_may_choose_of_a_plan(tmp_path, text, other, norm, rows):
     (configs(tmp_path) / "study" / "made.yaml").write_text(
         STUDY.replace(text, other).format(grid="{}")
     )
-    plan = Plan(load_study("made", tmp_path), "small")
+    plan = PlannedRuns(load_study("made", tmp_path), "small")
     assert plan.may_choose({"norm": norm}) == rows and not plan.may_choose({"optim.lr": 1e-3})
 
 
@@ -339,7 +339,10 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
 
 def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
     ratios = (0.89, 0.9, 0.91, 0.88, 0.92, 0.9)
-    timed = Timed("ln", {"median": 2.0}, (1.0,) * 6), Timed("bn", {"median": 1.8}, ratios)
+    timed = (
+        TimedCandidate("ln", {"median": 2.0}, (1.0,) * 6),
+        TimedCandidate("bn", {"median": 1.8}, ratios),
+    )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
     found = primary(tmp_path, [], each, timings={"norms": report})
@@ -355,7 +358,10 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
 
 def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
     ratios = (0.9, 0.92, 0.97, 0.95, 0.92, 0.98)
-    timed = Timed("ln", {"median": 2.0}, (1.0,) * 6), Timed("bn", {"median": 1.8}, ratios)
+    timed = (
+        TimedCandidate("ln", {"median": 2.0}, (1.0,) * 6),
+        TimedCandidate("bn", {"median": 1.8}, ratios),
+    )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
     alone = primary(tmp_path, [], each, timings={"norms": report})
@@ -423,7 +429,7 @@ def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
 
 def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
     timed = tuple(
-        Timed(name, {"median": ms}, tuple(ms + 0.001 * k for k in range(9)))
+        TimedCandidate(name, {"median": ms}, tuple(ms + 0.001 * k for k in range(9)))
         for name, ms in (("bn", 1.0), ("ln", 2.0))
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})

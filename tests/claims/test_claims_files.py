@@ -10,7 +10,7 @@ import yaml
 
 from normlab.claims.claim import Claim, Part, load, load_all
 from normlab.claims.endpoint import StudyEndpoint
-from normlab.claims.evidence import Plan, read_computed
+from normlab.claims.evidence import PlannedRuns, read_computed
 from normlab.claims.other_endpoints import Computed, Timing
 from normlab.claims.study_endpoints import Contrast, Level
 from normlab.config.compose import compose, to_dict
@@ -192,7 +192,7 @@ def test_every_key_that_a_claim_chooses_by_is_one_of_a_config():
             known |= {f"{group}.{key}" for key in leaves(read_yaml(option.path))}
     for study in map(load_study, option_names("study")):
         for scale in study.scales:
-            known |= set(Plan(study, scale).varied)
+            known |= set(PlannedRuns(study, scale).varied)
     for claim in CLAIMS:
         for each in endpoints(claim):
             if isinstance(each, StudyEndpoint):

@@ -6,7 +6,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from normlab.claims.evidence import Evidence, read_computed, to_json
+from normlab.claims.evidence import CheckFinding, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.commands import claims as command
 from normlab.config.folders import CONFIG_DIR
@@ -91,8 +91,8 @@ def test_a_value_that_the_interval_holds_is_not_corrected_away(tmp_path):
 def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
     found = {
         "a.b": [
-            Evidence("bn: it moves", "it moves", "supports"),
-            Evidence("ln: it moves", "it does not", "contradicts"),
+            CheckFinding("bn: it moves", "it moves", "supports"),
+            CheckFinding("ln: it moves", "it does not", "contradicts"),
         ]
     }
     every, some, none = (
@@ -108,7 +108,7 @@ def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
 
 
 def test_what_checks_found_is_kept_without_the_noise_of_rounding(tmp_path):
-    pieces = [Evidence("q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
+    pieces = [CheckFinding("q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
     path = tmp_path / "computed.json"
     path.write_text(to_json({"a.b": pieces}))
     (piece,) = read_computed(path)["a.b"]

@@ -9,7 +9,7 @@ from normlab.metrics.bleu import bleu_scores
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
 from normlab.train import train
-from normlab.train.run import NUMERICS
+from normlab.train.run_folder import NUMERICS
 from tests.tiny_runs import tiny, write_corpus
 
 # The longest sentence of a batch limits the length of all; 50 more tokens exceed what is decoded.

@@ -45,7 +45,7 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
     monkeypatch.delitem(demo._NORMS, "none")  # for a shorter test
     assert demo.main(settings) == 0
     first = capsys.readouterr().out
-    monkeypatch.setattr(demo, "carry_out", None)
+    monkeypatch.setattr(demo, "run_all", None)
     monkeypatch.setattr(demo, "_examined", None)
     assert demo.main(settings) == 0
     second = capsys.readouterr().out
@@ -115,7 +115,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "carry_out", interrupted)
+    monkeypatch.setattr(demo, "run_all", interrupted)
     monkeypatch.chdir(tmp_path)
     assert cli(["demo", "deep", "budget.steps=9"]) == 130
     assert "resume with: normlab demo deep budget.steps=9" in capsys.readouterr().err

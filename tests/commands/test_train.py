@@ -8,7 +8,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands.train import each_run_once
-from normlab.studies.loop import Cell
+from normlab.studies.process_pool import RunToStart
 from tests.commands.conftest import FINISHED as SAME
 from tests.tiny_runs import QUICK, Ended, tiny
 
@@ -176,7 +176,7 @@ def test_a_sweep_trains_a_run_once_however_often_it_is_given(copied, corpus, tmp
     assert ended.status == 0, ended.output
     assert ended.output.count("all defaults is given twice, so it is trained once") == 3
     assert "1 of 1 runs had already ended" in ended.output
-    cells = [Cell(name, (name,), tmp_path) for name in ("norm=ln", "norm=layernorm")]
+    cells = [RunToStart(name, (name,), tmp_path) for name in ("norm=ln", "norm=layernorm")]
     assert each_run_once(cells) == cells[:1]
 
 

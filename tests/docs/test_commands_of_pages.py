@@ -27,7 +27,7 @@ from normlab.config.overrides import written_out
 from normlab.config.registry import option_names
 from normlab.records.store import run_id
 from normlab.studies.load import load_study
-from normlab.studies.loop import Ended
+from normlab.studies.process_pool import EndedRun
 from tests.docs.pages import PAGES, ROOT, fenced
 from tests.records.examples import record
 
@@ -108,7 +108,7 @@ def begun(monkeypatch):
 
     def trial(plan, _):  # a search asks for one run after the other
         sweep(plan)
-        return [Ended(plan[0], 0, "", 0.0)]
+        return [EndedRun(plan[0], 0, "", 0.0)]
 
     def ends(*arguments, all_runs=BasicSweeper.split_arguments):
         return [[runs[0], runs[-1]] for runs in all_runs(*arguments)]
@@ -116,8 +116,8 @@ def begun(monkeypatch):
     monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
     monkeypatch.setattr(training, "train_and_say", begin)
     monkeypatch.setattr(training, "_sweep", sweep)
-    monkeypatch.setattr(training, "Plan", list)
-    monkeypatch.setattr(training, "carry_out", trial)
+    monkeypatch.setattr(training, "RunQueue", list)
+    monkeypatch.setattr(training, "run_all", trial)
     monkeypatch.setattr(training, "read_record", lambda folder: record())
     return runs
 

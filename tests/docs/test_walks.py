@@ -12,7 +12,7 @@ import torch
 from normlab.cli import main
 from normlab.config.compose import compose, to_dict
 from normlab.train.build import build_task
-from normlab.train.loop import Trainer
+from normlab.train.trainer import Trainer
 from tests.docs.pages import ROOT
 from tests.tiny_runs import QUICK, tiny, write_corpus
 from tests.train.trainers import trainer_of

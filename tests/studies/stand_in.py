@@ -13,7 +13,7 @@ from normlab.config.machine import settled_device
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
 from normlab.studies import study_runs as studied
-from normlab.studies.loop import each_once
+from normlab.studies.process_pool import each_once
 from tests.records.examples import changed, record
 
 PROGRAM = """\

@@ -9,17 +9,17 @@ from rich.console import Console
 
 from normlab.commands.train import short_names
 from normlab.records.store import PROGRESS_FILE
-from normlab.studies.loop import Cell, Ended
-from normlab.studies.show import Runs
+from normlab.studies.process_pool import EndedRun, RunToStart
+from normlab.studies.show import RunsDisplay
 
 
 def shown(tmp_path, count, *, terminal=False):
-    cells = [Cell(f"norm=bn seed={n}", (), tmp_path / str(n)) for n in range(count)]
+    cells = [RunToStart(f"norm=bn seed={n}", (), tmp_path / str(n)) for n in range(count)]
     for cell in cells:
         cell.folder.mkdir(exist_ok=True)
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=80, height=20)
-    return Runs(2, console), cells, out
+    return RunsDisplay(2, console), cells, out
 
 
 def progress(folder, **changes):
@@ -33,7 +33,7 @@ def test_a_live_table_fits_the_terminal_and_shows_what_is_running(tmp_path, coun
     runs, cells, out = shown(tmp_path, count, terminal=True)
     with runs:
         progress(cells[1].folder)
-        failed = [Ended(cell, 1, "", 1.0) for cell in cells[2:]]
+        failed = [EndedRun(cell, 1, "", 1.0) for cell in cells[2:]]
         runs.beat({cells[1]: 10.0}, failed, count)
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
     assert max(map(len, text.splitlines())) <= 80
@@ -49,7 +49,7 @@ def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
     runs.beat({cells[0]: 50.0, cells[1]: 50.0}, [], 5)  # trained after 60 and 90 s
     assert runs.left == pytest.approx((10 + 40 + 3 * (60 + 90) / 2) / 2)
     assert capsys.readouterr().out.startswith("0 of 5 done, about 2m 18s of training left | ")
-    ended = [Ended(cells[0], 0, "", 80.0)]  # 20 s of validation and test
+    ended = [EndedRun(cells[0], 0, "", 80.0)]  # 20 s of validation and test
     progress(cells[2].folder, left=60.0)
     runs.beat({cells[1]: 60.0, cells[2]: 60.0}, ended, 5)
     assert runs.left == pytest.approx((60 + 80 + 2 * (120 + 140 + 80) / 3) / 2)

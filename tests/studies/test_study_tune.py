@@ -10,7 +10,7 @@ from normlab.commands import study as command
 from normlab.config.folders import CONFIG_DIR
 from normlab.reports.trials import notes, read, table
 from normlab.studies.load import load_study, tuning_of
-from normlab.studies.trials import best, sign_of, with_rates
+from normlab.studies.tuning import best_value, sign_of, with_rates
 
 BEST = {"ln": "2e-3", "bn": "4e-3"}
 TUNING = "{key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
@@ -69,7 +69,7 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     assert len(tuned.lines("calls")) == 6 + 3 and "| ln |" not in out
     rates = study(tuned).scale("smoke").rates
     assert {row: of for row, (of,) in rates.items()} == {
-        row: f"optim.lr={best}" for row, best in (*BEST.items(), ("none", "1e-3"))
+        row: f"optim.lr={rate}" for row, rate in (*BEST.items(), ("none", "1e-3"))
     }
     now = json.loads((tuned.folder / "results/one/tuning.json").read_text())
     (*others, none) = now["scales"]["smoke"]["rows"]
@@ -82,7 +82,7 @@ def test_a_part_of_the_grid_is_tuned_alone(tuned, capsys):
     trials(tuned, by_best)
     code, out = tuning(capsys, "placement=post")
     assert code == 0 and "2 rows and points, 6 runs to go" in out
-    rates = {f"{row} @ placement=post": (f"optim.lr={best}",) for row, best in BEST.items()}
+    rates = {f"{row} @ placement=post": (f"optim.lr={rate}",) for row, rate in BEST.items()}
     assert study(tuned).scale("smoke").rates == rates
     assert tuning(capsys)[0] == 0 and len(tuned.lines("calls")) == 12
     assert len(study(tuned).scale("smoke").rates) == 4
@@ -186,7 +186,7 @@ def test_published_choices_follow_from_their_trials():
             for row in found["rows"]:
                 scores = {trial["value"]: trial["score"] for trial in row["trials"]}
                 whole = len(scores) == len(found["tuning"]["values"])
-                chosen = best(scores, sign) if whole else None
+                chosen = best_value(scores, sign) if whole else None
                 assert row["chosen"] == chosen, (path, scale, row["row"])
                 checked += 1
     assert checked > 50

@@ -15,7 +15,7 @@ from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.ahead import BatchesAhead
 from normlab.train.evaluate import Evaluator, Weights
-from normlab.train.fit import check_start
+from normlab.train.execution import check_start
 from normlab.train.runtime import Runtime
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 

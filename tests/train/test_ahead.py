@@ -11,7 +11,7 @@ from normlab.errors import UserError
 from normlab.norms.tokens import Tokens
 from normlab.tasks.base import Batch
 from normlab.train.ahead import BatchesAhead
-from normlab.train.loop import Trainer
+from normlab.train.trainer import Trainer
 from tests.train.trainers import build_trainer, largest_difference, weights
 
 CPU = torch.device("cpu")

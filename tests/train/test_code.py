@@ -10,9 +10,9 @@ from normlab.config.compose import compose
 from normlab.errors import UserError
 from normlab.records import code
 from normlab.records.code import Code, checkout_state, joint_code, module_file, uncommitted_files
-from normlab.train import run as run_module
+from normlab.train import run_folder as run_module
 from normlab.train import runtime, train
-from normlab.train.loop import Trainer
+from normlab.train.trainer import Trainer
 from tests.tiny_runs import QUICK, tiny
 
 SHORT = (*QUICK, "budget.steps=4", "validate.every=4", "observe.checkpoint_every=2")

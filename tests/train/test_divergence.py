@@ -31,7 +31,7 @@ class Poison:
     port: int = 0
 
     def install(self) -> None:
-        from normlab.train.loop import Trainer
+        from normlab.train.trainer import Trainer
 
         if self.rank is not None:
             enter_rank(self.rank, 2, self.port)

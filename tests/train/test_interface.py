@@ -14,7 +14,7 @@ from normlab.config.compose import to_dict
 from normlab.models.seq2seq import Seq2Seq
 from normlab.notebook import Records
 from normlab.tasks.translation import Translation
-from normlab.train.run import Run
+from normlab.train.run_folder import RunFolder
 from tests.tiny_runs import tiny
 
 INTERFACE = (
@@ -95,7 +95,7 @@ def test_explain_returns_what_the_command_prints(capsys):
 def test_an_older_config_gets_new_defaults_or_an_error_that_names_the_missing_key(tmp_path):
     plain = to_dict(normlab.compose(["task=toy", f"runs_dir={tmp_path}"]))
     del plain["observe"]["rank_timeout"], plain["batching"]
-    assert Run(OmegaConf.create(plain)).config["observe"]["rank_timeout"] == 30
+    assert RunFolder(OmegaConf.create(plain)).config["observe"]["rank_timeout"] == 30
     del plain["task"]["label_smoothing"]
     with pytest.raises(ValueError, match=r"^task\.label_smoothing is missing$"):
         normlab.train(OmegaConf.create(plain))

@@ -14,7 +14,7 @@ from normlab.probes import base as probe_values
 from normlab.records.record import RunRecord
 from normlab.train import train
 from normlab.train.checkpoint import load_checkpoint
-from normlab.train.fit import notices
+from normlab.train.execution import notices
 from normlab.train.runtime import Runtime
 from normlab.train.speed import start
 from tests.bench.small import TOY

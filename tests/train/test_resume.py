@@ -75,8 +75,8 @@ def place(corpus: Path, tmp_path: Path) -> Place:
 
 # 12 steps; rows at 2, 4, ...; validations at 4, 8, 12; states at 3, 4, 6, 8, 9, 12.
 MOMENTS = {
-    "before the first step": Kill("normlab.train.loop.Trainer.step", 1),
-    "in the middle of a step": Kill("normlab.train.loop.Trainer._loss", 6, "after"),
+    "before the first step": Kill("normlab.train.trainer.Trainer.step", 1),
+    "in the middle of a step": Kill("normlab.train.trainer.Trainer._loss", 6, "after"),
     "after a row, before its state": Kill("normlab.train.sinks.Jsonl.log", 3, "after"),
     "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 9, "within"),
     "in the middle of the test": Kill("normlab.tasks.translation.Translation.score_lines", 4),
@@ -97,7 +97,7 @@ def test_a_killed_run_ends_like_an_uninterrupted_run(moment: str, place: Place, 
 def test_a_run_killed_several_times_ends_like_an_uninterrupted_run(place: Place, undisturbed: Path):
     """The last kill cuts a row in half."""
     for step in (5, 3, 5):  # resumed at 1, 5 and 7
-        killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", step).install)
+        killed = place.start(prepare=Kill("normlab.train.trainer.Trainer.step", step).install)
         assert killed.status == -signal.SIGKILL, killed.output
     metrics = place.folder / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-30])
@@ -106,7 +106,7 @@ def test_a_run_killed_several_times_ends_like_an_uninterrupted_run(place: Place,
 
 
 def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
-    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
+    place.start(prepare=Kill("normlab.train.trainer.Trainer.step", 8).install)
     (lost := place.folder / "checkpoints" / "best-loss.pt").unlink()
     ended = place.start()
     assert ended.status == 1 and f"{lost}: missing" in ended.output
@@ -116,7 +116,7 @@ def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
     """The signal arrives in the middle of step 7, after which no checkpoint is due."""
-    moment = Kill("normlab.train.loop.Trainer._loss", 7, "after", number)
+    moment = Kill("normlab.train.trainer.Trainer._loss", 7, "after", number)
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output
     assert "Traceback" not in stopped.output
@@ -131,7 +131,7 @@ def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed:
 
 
 def test_a_signal_during_the_last_validation_is_not_lost(place: Place, undisturbed: Path):
-    moment = Kill("normlab.train.loop.Trainer._validate", 3, "after", signal.SIGTERM)
+    moment = Kill("normlab.train.trainer.Trainer._validate", 3, "after", signal.SIGTERM)
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output
     assert place.start().status == 0
@@ -174,7 +174,7 @@ def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
     alone = Place(place.corpus, tmp_path / "two_ranks")
     assert [end.status for end in start_ranks(alone)] == [0, 0]
     assert read_record(alone.folder).environment["world_size"] == 2
-    left, lost = start_ranks(place, None, Kill("normlab.train.loop.Trainer._loss", 5, "after"))
+    left, lost = start_ranks(place, None, Kill("normlab.train.trainer.Trainer._loss", 5, "after"))
     assert lost.status == -signal.SIGKILL and left.status == 1
     (line,) = [text for text in left.output.splitlines() if text.startswith("normlab train: ")]
     assert "rank 0 of 2: another rank has ended" in line
@@ -226,7 +226,7 @@ def test_different_data_with_the_same_config_are_refused(
 
 @pytest.mark.parametrize(("asked", "threads"), [("null", 2), ("1", 1)])
 def test_a_run_resumes_with_the_threads_it_began_with_or_says_so(place, asked, threads):
-    kill = Kill("normlab.train.loop.Trainer.step", 8)
+    kill = Kill("normlab.train.trainer.Trainer.step", 8)
     place.start("observe.threads=2", *QUICK, prepare=kill.install)
     ended = place.start(f"observe.threads={asked}", *QUICK)
     assert ended.status == 0, ended.output

@@ -10,7 +10,7 @@ import torch
 from normlab.config.registry import instantiate
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.train.divergence import Diverged
-from normlab.train.loop import Trainer
+from normlab.train.trainer import Trainer
 from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, compose, largest_difference, to_dict, weights
 

@@ -14,8 +14,8 @@ from normlab.distributed import process_group
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.build import build_trainer as assembled
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
+from normlab.train.trainer import Trainer
 from tests.tiny_runs import fork_server, tiny
 
 # One draw of 8 sentences at random is the next two draws of 4; without dropout, in float64,

@@ -4,11 +4,11 @@ A claim's `computed:` names a check, such as `padding.pollutes`. A module has th
 family. Each check is a function registered by `@question(name, of="claim")`.
 """
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.question import questions
 
 
-def compute(name: str) -> list[Evidence]:
+def compute(name: str) -> list[CheckFinding]:
     """Run a check and return its evidence; for an unknown name, UserError lists all checks."""
     (found,) = questions("claim", names=[name])
     return found.ask()

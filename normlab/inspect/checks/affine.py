@@ -3,14 +3,14 @@
 import torch
 
 from normlab.any_model.movement import movement, percent
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import WIDTH, draw_tokens, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 
 
 @question("affine.identity", of="claim")
-def identity() -> list[Evidence]:
+def identity() -> list[CheckFinding]:
     """Is there a scale and shift for each feature that undoes a norm on a given batch?
 
     For batch norm it is its deviation and mean. For layer norm it is found by least squares, for

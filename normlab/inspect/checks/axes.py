@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import close, option, piece
 from normlab.inspect.explain import SHAPE, Group, dependence, document, pooled_cells, work
 from normlab.inspect.question import question
@@ -14,7 +14,7 @@ def _first_group(name: str) -> Group:
 
 
 @question("axes.worked", of="claim")
-def worked() -> list[Evidence]:
+def worked() -> list[CheckFinding]:
     """What statistics do ln and two kinds of bn compute on the articles' example tensor?"""
     wanted = {
         "bn_sample": ("position 0, mean([1,2,3,4,-1,0,1,2])", 1.5, 2.25),
@@ -37,7 +37,7 @@ def worked() -> list[Evidence]:
 
 
 @question("axes.positions", of="claim")
-def positions() -> list[Evidence]:
+def positions() -> list[CheckFinding]:
     """What does the articles' batch norm pool over in their code, example and table?"""
     x = document().permute(0, 2, 1)
     error = ""

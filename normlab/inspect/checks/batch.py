@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.any_model.movement import movement, percent
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
 from normlab.inspect.checks.tools import (
     LENGTH,
@@ -40,7 +40,7 @@ SETS = 50  # of batch mates, on which the ledger's numbers rest
 
 
 @question("batch.alone", of="claim")
-def alone() -> list[Evidence]:
+def alone() -> list[CheckFinding]:
     """In eval, what does bn do with a sentence alone, or with one longer than any in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
     bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
@@ -66,7 +66,7 @@ def alone() -> list[Evidence]:
 
 
 @question("batch.generation", of="claim")
-def generation() -> list[Evidence]:
+def generation() -> list[CheckFinding]:
     """Does decoding token by token give a different output than the whole sentence?"""
     x = draw_tokens(1, 16)
     norms = {
@@ -81,7 +81,7 @@ def generation() -> list[Evidence]:
 
 
 @question("batch.ranks", of="claim")
-def ranks() -> list[Evidence]:
+def ranks() -> list[CheckFinding]:
     """Does splitting a batch over two processes change the output?"""
     x = draw_tokens(16, LENGTH)
     whole = {name: run(new_norm(name), x) for name in ("bn", "ln")}
@@ -99,7 +99,7 @@ def ranks() -> list[Evidence]:
 
 
 @question("batch.gradients", of="claim")
-def gradients() -> list[Evidence]:
+def gradients() -> list[CheckFinding]:
     """Do gradients change if a batch is divided over processes, or over steps that accumulate them?
 
     A linear layer is followed by a norm without running statistics; the loss is a fixed random
@@ -128,7 +128,7 @@ def gradients() -> list[Evidence]:
 
 
 @question("batch.order", of="claim")
-def order() -> list[Evidence]:
+def order() -> list[CheckFinding]:
     """Does the output of a sample depend on the order of the samples in its batch?"""
     x = draw_tokens(16, LENGTH)
     orders = torch.randperm(16, generator=torch.Generator().manual_seed(SEED))
@@ -165,7 +165,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
 
 
 @question("batch.mates", of="claim")
-def computed_mates() -> list[Evidence]:
+def computed_mates() -> list[CheckFinding]:
     """Do a sentence's values and attention change with the rest of its batch?
 
     One sentence is batched with fifty different sets of 31 others, and attends only to itself.

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import piece
 from normlab.inspect.question import question
 
@@ -25,7 +25,7 @@ def shape_of(x: Tensor) -> str:
 
 
 @question("code.article_1", of="claim")
-def article_1() -> list[Evidence]:
+def article_1() -> list[CheckFinding]:
     """Does the code of article 1, section 7, run?"""
     x = torch.randn(BATCH, LENGTH, HIDDEN, generator=torch.Generator().manual_seed(1))
     y = nn.LayerNorm(HIDDEN)(x)
@@ -51,7 +51,7 @@ def article_1() -> list[Evidence]:
 
 
 @question("code.article_3", of="claim")
-def article_3() -> list[Evidence]:
+def article_3() -> list[CheckFinding]:
     """Does the code of article 3, section 9, run, and over what does its batch norm normalize?"""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(BATCH, LENGTH, HIDDEN, generator=generator)

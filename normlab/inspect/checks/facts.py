@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
 from normlab.inspect.checks.tools import piece
 from normlab.inspect.question import question
@@ -20,7 +20,7 @@ VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
 @question("facts.bert_base", of="claim")
-def bert_base() -> list[Evidence]:
+def bert_base() -> list[CheckFinding]:
     """How many parameters has BERT-base?
 
     It has embeddings of pieces, positions and segments, a norm, twelve layers, and the pooler.
@@ -44,7 +44,7 @@ def surveyed() -> dict[str, Any]:
 
 
 @question("facts.norms", of="claim")
-def norms() -> list[Evidence]:
+def norms() -> list[CheckFinding]:
     """How many models of transformers use layer norm or RMS norm, and how many batch norm?"""
     classes = surveyed()
     total = len(classes)
@@ -77,7 +77,7 @@ def vision_norms() -> list[Evidence]:
 
 
 @question("facts.placement", of="claim")
-def placement() -> list[Evidence]:
+def placement() -> list[CheckFinding]:
     """How many models of transformers normalize before their sub-layers?"""
     classes = surveyed()
     found = Counter(row["order"] for row in classes.values())

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.any_model.movement import movement
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import draw, in_words, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
@@ -20,7 +20,7 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
 
 
 @question("images.shift", of="claim")
-def shift() -> list[Evidence]:
+def shift() -> list[CheckFinding]:
     """If an image is shifted, and the others of its batch are not, is its output shifted alike?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
     other = torch.cat([shifted(x[0])[None], x[1:]])
@@ -77,7 +77,7 @@ def channels() -> list[Evidence]:
 
 
 @question("images.grey", of="claim")
-def grey() -> list[Evidence]:
+def grey() -> list[CheckFinding]:
     """What becomes of the colours of a pixel if its channels are normalized together?"""
     colours = {
         "dark grey": (50.0, 50.0, 50.0),

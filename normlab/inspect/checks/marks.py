@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.any_model.movement import movement
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import change_piece, draw, in_words, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
@@ -26,7 +26,7 @@ def standardized(name: str) -> Float[Tensor, "3 3"]:
 
 
 @question("marks.subjects", of="claim")
-def subjects() -> list[Evidence]:
+def subjects() -> list[CheckFinding]:
     """Whom does a norm compare: the class in a subject, or the subjects of a pupil?"""
     bn, ln = standardized("bn"), standardized("ln")
     zero = 1e-6
@@ -56,7 +56,7 @@ def subjects() -> list[Evidence]:
 
 
 @question("marks.coach", of="claim")
-def coach() -> list[Evidence]:
+def coach() -> list[CheckFinding]:
     """Does a norm calm what is too large and rouse what is too small, and keep people in line?"""
     x = draw(1, 12, 64)
     ln = [run(new_norm("ln"), factor * x)[0] for factor in (1.0, 10.0, 0.1)]

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.any_model.movement import movement
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import draw, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import call
@@ -31,7 +31,7 @@ def mixed(layer: Callable[[Block], Block]) -> set[str]:
 
 
 @question("mixing.axes", of="claim")
-def axes() -> list[Evidence]:
+def axes() -> list[CheckFinding]:
     """Along which axes do projections, attention and norms mix values?"""
     weight = draw(FEATURES, FEATURES, seed=2)
 
@@ -66,7 +66,7 @@ def axes() -> list[Evidence]:
 
 
 @question("mixing.kernel", of="claim")
-def kernel() -> list[Evidence]:
+def kernel() -> list[CheckFinding]:
     """Do the values of a feature come from one kernel in a Transformer, as in a CNN?"""
     x, weight = draw(2, 6, 8), draw(5, 8, seed=2)
     linear = x @ weight.T

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from normlab.any_model.movement import movement, percent
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import (
     WIDTH,
     change_piece,
@@ -21,7 +21,7 @@ from normlab.inspect.subject import run
 
 
 @question("modes.mismatch", of="claim")
-def mismatch() -> list[Evidence]:
+def mismatch() -> list[CheckFinding]:
     """Does the same batch give a different output in eval than in training?"""
 
     def gap(name: str, sequences: int) -> float:
@@ -38,7 +38,7 @@ def mismatch() -> list[Evidence]:
 
 
 @question("modes.agreement", of="claim")
-def agreement() -> list[Evidence]:
+def agreement() -> list[CheckFinding]:
     """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
     norm, x = new_norm("ln"), draw_tokens(8, 16)
     training = run(norm, x)
@@ -54,7 +54,7 @@ def agreement() -> list[Evidence]:
 
 
 @question("modes.buffers", of="claim")
-def buffers() -> list[Evidence]:
+def buffers() -> list[CheckFinding]:
     """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
     x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
     kept, two = {}, {}
@@ -71,7 +71,7 @@ def buffers() -> list[Evidence]:
 
 
 @question("modes.memory", of="claim")
-def memory() -> list[Evidence]:
+def memory() -> list[CheckFinding]:
     """How many values does batch norm store with one row per position, or one row for all?"""
 
     def size(name: str, **values: Any) -> int:

@@ -4,14 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import SEED, WIDTH, draw, draw_tokens, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 
 
 @question("order.kept", of="claim")
-def order_kept() -> list[Evidence]:
+def order_kept() -> list[CheckFinding]:
     """Does a norm preserve the order of values within a token, and within a feature?"""
     x = draw_tokens(8, 16)
     generator = torch.Generator().manual_seed(SEED)
@@ -34,7 +34,7 @@ def order_kept() -> list[Evidence]:
 
 
 @question("order.time", of="claim")
-def order_over_time() -> list[Evidence]:
+def order_over_time() -> list[CheckFinding]:
     """Which norm preserves the order of a feature's values over the positions of a sentence?
 
     Tokens have four features, as in the articles' example; their values are normal.

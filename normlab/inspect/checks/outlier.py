@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import LENGTH, SEED, WIDTH, draw, in_words, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
@@ -25,7 +25,7 @@ _DEAD = 1e-6
 
 
 @question("outlier.softmax", of="claim")
-def softmax() -> list[Evidence]:
+def softmax() -> list[CheckFinding]:
     """Does an outlier of 999 saturate the softmax, in the article's example as it stands?"""
     bare = attended(norm_of_sentence("none"))
     slope = float(bare.slope[0])
@@ -35,7 +35,7 @@ def softmax() -> list[Evidence]:
 
 
 @question("outlier.words", of="claim")
-def words() -> list[Evidence]:
+def words() -> list[CheckFinding]:
     """What does layer norm make of the three words of article 3?"""
     first, second, third = norm_of_sentence("ln")
     asked = ("ln brings 10 20 999 -5", "ln stretches 0.1 0.2 0.1 0.1", "ln keeps 5 5 5 5 apart")
@@ -60,7 +60,7 @@ def _near_one(value: float) -> bool:
 
 
 @question("outlier.range", of="claim")
-def value_range() -> list[Evidence]:
+def value_range() -> list[CheckFinding]:
     """In which range do the values of layer norm lie?
 
     Of D values with mean 0 and variance 1 none exceeds the root of D - 1, which one value apart
@@ -90,7 +90,7 @@ def value_range() -> list[Evidence]:
 
 
 @question("outlier.votes", of="claim")
-def votes() -> list[Evidence]:
+def votes() -> list[CheckFinding]:
     """How many points does each word of article 3 give to itself and to the others?"""
     counts = {name: norm_of_sentence(name) @ norm_of_sentence(name).T for name in ("none", "ln")}
     bare, ln = counts["none"], counts["ln"]
@@ -120,7 +120,7 @@ def votes() -> list[Evidence]:
 
 
 @question("outlier.values", of="claim")
-def softmax_values() -> list[Evidence]:
+def softmax_values() -> list[CheckFinding]:
     """What is the softmax of the article's small and large logits?"""
     small, large = (
         torch.tensor(logits, dtype=torch.float64).softmax(-1)
@@ -143,7 +143,7 @@ def softmax_values() -> list[Evidence]:
 
 
 @question("outlier.scale", of="claim")
-def scale() -> list[Evidence]:
+def scale() -> list[CheckFinding]:
     """What happens to attention if all tokens become ten times as large?
 
     One sentence of twelve tokens of width 64, with one draw of projections. A share is the largest
@@ -178,7 +178,7 @@ def scale() -> list[Evidence]:
 
 
 @question("outlier.width", of="claim")
-def width() -> list[Evidence]:
+def width() -> list[CheckFinding]:
     """Does the softmax saturate at widths of 4 to 768, with random query and key projections?
 
     The first four features are the article's; 1 and 0.1 times normal values fill up the first two

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.any_model.movement import movement
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import (
     WIDTH,
     change_piece,
@@ -24,7 +24,7 @@ FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 @question("padding.pollutes", of="claim")
-def pollutes() -> list[Evidence]:
+def pollutes() -> list[CheckFinding]:
     """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
     padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
     torchs = nn.BatchNorm1d(1, momentum=1.0).double()
@@ -57,7 +57,7 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
 
 
 @question("padding.spares", of="claim")
-def spares() -> list[Evidence]:
+def spares() -> list[CheckFinding]:
     """Does padding change any bit of layer norm's output at real tokens?"""
     norm, x = new_norm("ln"), draw_tokens(8, 12)
     real = torch.ones(8, 12, dtype=torch.bool)
@@ -86,7 +86,7 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
 
 
 @question("padding.batch_of_three", of="claim")
-def batch_of_three() -> list[Evidence]:
+def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
 
     Cell by cell, in three readings of batch norm's statistics: of all tokens (`bn`), of a position
@@ -126,7 +126,7 @@ def batch_of_three() -> list[Evidence]:
 
 
 @question("padding.position_3", of="claim")
-def position_3() -> list[Evidence]:
+def position_3() -> list[CheckFinding]:
     """Does padding move real tokens at position 3 of [A, B, C, PAD, PAD] and [X, Y, PAD, PAD, PAD]?
 
     The article counts from 0 here, as its mean (PAD + PAD) / 2 shows, and pools one position.
@@ -158,7 +158,7 @@ def position_3() -> list[Evidence]:
 
 
 @question("padding.share", of="claim")
-def share() -> list[Evidence]:
+def share() -> list[CheckFinding]:
     """How do mean and variance depend on the share of padding?
 
     With a share p of zeros, a feature of mean m and variance v gets the mean (1 - p) m and the
@@ -185,7 +185,7 @@ def share() -> list[Evidence]:
 
 
 @question("padding.zero", of="claim")
-def zero() -> list[Evidence]:
+def zero() -> list[CheckFinding]:
     """Are padded positions, filled with zeros, still zero behind a norm?"""
     x, real = padded_batch(3, 2)
     shift = draw_tokens(1)[0]

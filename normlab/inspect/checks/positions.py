@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
 from normlab.inspect.checks.tools import piece
 from normlab.inspect.question import question
@@ -37,7 +37,7 @@ def alike(spectrum: Spectrum) -> float:
 
 
 @question("positions.differ", of="claim")
-def differ() -> list[Evidence]:
+def differ() -> list[CheckFinding]:
     """Do the words at different positions of a sentence have different distributions?
 
     They do if the entropy of the first word is below 0.9 of that of all words.
@@ -56,7 +56,7 @@ def differ() -> list[Evidence]:
 
 
 @question("positions.alike", of="claim")
-def first_words() -> list[Evidence]:
+def first_words() -> list[CheckFinding]:
     """Are the first words of different sentences less alike than any two words?"""
     pieces = []
     for name, corpus in read().items():

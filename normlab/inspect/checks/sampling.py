@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import SEED, WIDTH, piece
 from normlab.inspect.question import question
 
 
 @question("sampling.variance_of_the_mean", of="claim")
-def variance_of_the_mean() -> list[Evidence]:
+def variance_of_the_mean() -> list[CheckFinding]:
     """Is Var(mean) = sigma^2 / N, and does N count sentences or tokens?
 
     Sets are drawn from single values, from sentences of 16 independent tokens, and from sentences

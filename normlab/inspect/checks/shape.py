@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.inspect.checks.tools import SEED, WIDTH, draw, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
@@ -15,7 +15,7 @@ PRODUCTS, WIDE = 8, 256
 
 
 @question("shape.kept", of="claim")
-def kept() -> list[Evidence]:
+def kept() -> list[CheckFinding]:
     """Is a norm's output a standard normal distribution?
 
     Each feature of 4,096 tokens has an exponential distribution with a scale of its own.
@@ -72,7 +72,7 @@ def skewness(x: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
 
 
 @question("shape.moments", of="claim")
-def moments() -> list[Evidence]:
+def moments() -> list[CheckFinding]:
     """Do outputs have mean b and variance g squared, for a learned shift b and scale g?"""
     x = draw(16, 16, WIDTH)
     gain, shift = 0.5 + draw(WIDTH, seed=SEED + 1).abs(), draw(WIDTH, seed=SEED + 2)
@@ -104,7 +104,7 @@ def moments() -> list[Evidence]:
 
 
 @question("shape.growth", of="claim")
-def growth() -> list[Evidence]:
+def growth() -> list[CheckFinding]:
     """Does a vector grow with each product with a matrix?
 
     The factor is the geometric mean over eight products of vectors of width 256.

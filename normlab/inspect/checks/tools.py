@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.any_model.movement import percent
-from normlab.claims.evidence import Evidence
+from normlab.claims.evidence import CheckFinding
 from normlab.config.registry import options
 from normlab.inspect.subject import on_table, trained
 from normlab.norms.base import Norm
@@ -20,9 +20,9 @@ from normlab.norms.make import make_norm
 SEED, WIDTH, LENGTH = 1, 64, 12
 
 
-def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence:
+def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> CheckFinding:
     """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise."""
-    return Evidence(asked, answer, "supports" if holds else "contradicts", numbers)
+    return CheckFinding(asked, answer, "supports" if holds else "contradicts", numbers)
 
 
 def close(found: Sequence[float], wanted: Sequence[float]) -> bool:
@@ -35,7 +35,9 @@ def changes(share: float) -> bool:
     return share > 1e-9
 
 
-def change_piece(asked: str, share: float, *, expected: bool = True, because: str = "") -> Evidence:
+def change_piece(
+    asked: str, share: float, *, expected: bool = True, because: str = ""
+) -> CheckFinding:
     """Return evidence on whether an output changes, given its relative change, `share`."""
     answer = f"changes by {percent(share)}" if changes(share) else "identical"
     return piece(asked, answer + because, holds=changes(share) == expected, moved=share)
@@ -57,7 +59,7 @@ def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
     return " ".join(f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
 
 
-def in_full(pieces: Sequence[Evidence]) -> str:
+def in_full(pieces: Sequence[CheckFinding]) -> str:
     """Return the result of a check as one sentence: its findings."""
     return "; ".join(piece.finding for piece in pieces)
 

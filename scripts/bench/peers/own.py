@@ -8,13 +8,13 @@ from bench.peers.files import config_of, start_decoder
 from bench.peers.turns import Turns
 from bench.peers.work import arguments
 from normlab.train.runtime import Runtime
-from normlab.train.speed import Clock, start
+from normlab.train.speed import StepClock, start
 
 
 def train(config: Mapping[str, Any], runtime: Runtime) -> None:
     """Train for as long as there are turns."""
     steps = start("normlab", config, runtime, task=bench_task(config))
-    clock = Clock(runtime.device)
+    clock = StepClock(runtime.device)
 
     def taken() -> Iterator[int]:
         while True:
@@ -28,7 +28,7 @@ def train(config: Mapping[str, Any], runtime: Runtime) -> None:
 def decode(config: Mapping[str, Any], runtime: Runtime) -> None:
     """Decode for as long as there are turns."""
     decoder = start_decoder("normlab", config, runtime)
-    clock = Clock(runtime.device)
+    clock = StepClock(runtime.device)
 
     def passes() -> Iterator[int]:
         while True:

@@ -12,11 +12,11 @@ from normlab.errors import UserError
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.record import RunRecord
 from normlab.studies.study import Tuning
-from normlab.studies.study_runs import Run
+from normlab.studies.study_runs import StudyRun
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """The runs for one value, one per seed; `status` is diverged if any of them diverged.
 
     `score` is the mean over seeds, None if diverged; `step` is the step of the first divergence.
@@ -35,15 +35,15 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Bout:
+class TuningCell:
     """The tuning of a row at a point: the runs of each value, one per seed."""
 
     tuning: Tuning
-    runs: Mapping[str, Sequence[Run]]
+    runs: Mapping[str, Sequence[StudyRun]]
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[TuningTrial]:
         """Return the trials of all values whose runs have all ended."""
-        trials: list[Trial] = []
+        trials: list[TuningTrial] = []
         for value, runs in self.runs.items():
             records = [record for run in runs if run.has_ended(record := run.record()) and record]
             if len(records) == len(runs):
@@ -51,14 +51,18 @@ class Bout:
                 trials.append(_trial(value, names, records, self.tuning.score))
         return trials
 
-    def chosen(self, trials: Sequence[Trial]) -> str | None:
+    def chosen(self, trials: Sequence[TuningTrial]) -> str | None:
         """Return the value with the best mean; None if some are untried or all diverged."""
         if len(trials) < len(self.runs):
             return None
-        return best({trial.value: trial.score for trial in trials}, sign_of(self.tuning.score))
+        return best_value(
+            {trial.value: trial.score for trial in trials}, sign_of(self.tuning.score)
+        )
 
 
-def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str) -> Trial:
+def _trial(
+    value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str
+) -> TuningTrial:
     seconds = sum(record.budget.wall_seconds for record in records)
     commits = tuple(dict.fromkeys(commit for record in records for commit in _commits(record)))
     firsts = [record.first_loss for record in records if record.first_loss is not None]
@@ -66,13 +70,13 @@ def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], scor
     for record in records:
         if not record.finished:
             step = record.outcome.step
-            return Trial(value, "diverged", None, step, {}, seconds, commits, runs, first)
+            return TuningTrial(value, "diverged", None, step, {}, seconds, commits, runs, first)
         if score not in record.scores:
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
             raise UserError(f"{record.run_id}: no score {score}; available: {there}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
     mean = fmean(seeds.values())
-    return Trial(value, "finished", mean, None, seeds, seconds, commits, runs, first)
+    return TuningTrial(value, "finished", mean, None, seeds, seconds, commits, runs, first)
 
 
 def _commits(record: RunRecord) -> list[str]:
@@ -80,7 +84,7 @@ def _commits(record: RunRecord) -> list[str]:
     return [f"{commit}{changes}" for commit in record.commits]
 
 
-def best(scores: Mapping[str, float | None], sign: int) -> str | None:
+def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:
     """Return the value with the best score, the first in a tie; None if there is no score."""
     found = {value: sign * score for value, score in scores.items() if score is not None}
     return min(found, key=lambda value: found[value]) if found else None

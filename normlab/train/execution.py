@@ -50,14 +50,14 @@ from normlab.train.checkpoint import (
     start_from,
 )
 from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
-from normlab.train.loop import Trainer
-from normlab.train.run import Run
+from normlab.train.run_folder import RunFolder
 from normlab.train.runtime import Runtime
 from normlab.train.sinks import Live, RunInfo, Sink, SinkGroup
 from normlab.train.stopping import Validations
+from normlab.train.trainer import Trainer
 
 
-def carry_out(run: Run) -> RunRecord:
+def execute(run: RunFolder) -> RunRecord:
     """Train a run and write its record, alone or as one of several processes."""
     config = run.config
     check_nodes(config)
@@ -84,7 +84,7 @@ def carry_out(run: Run) -> RunRecord:
             return done
         with heard_by(sinks.stage):
             try:
-                record = _Fit(run, task, runtime, sinks).carry_out()
+                record = _Execution(run, task, runtime, sinks).execute()
             except BaseException:
                 sinks.close(None)
                 raise
@@ -92,7 +92,7 @@ def carry_out(run: Run) -> RunRecord:
             return record
 
 
-def _sinks(run: Run) -> SinkGroup:
+def _sinks(run: RunFolder) -> SinkGroup:
     """Return the sinks of the run's metrics; only the main rank has any.
 
     `observe.debug` leaves out W&B and TensorBoard, since nothing of the run is kept.
@@ -105,10 +105,10 @@ def _sinks(run: Run) -> SinkGroup:
     return SinkGroup({**named, "progress": Live(run.folder)})
 
 
-class _Fit:
+class _Execution:
     """A run in training, with its task, runtime, sinks and checkpoints."""
 
-    def __init__(self, run: Run, task: Task, runtime: Runtime, sinks: SinkGroup):
+    def __init__(self, run: RunFolder, task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
         self.config = run.config
         self.environment = runtime.environment()
@@ -117,7 +117,7 @@ class _Fit:
         self.milestones: dict[str, int] = {}
         self.codes: list[Code] = []
 
-    def carry_out(self) -> RunRecord:
+    def execute(self) -> RunRecord:
         """Prepare, train, test, and write the record."""
         say(Stage(PREPARING))
         config, steps = self.config, self.config["budget"]["steps"]

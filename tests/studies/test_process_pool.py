@@ -10,8 +10,15 @@ import time
 import pytest
 
 from normlab.config.machine import usable_cores
-from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out, places, visible_gpus
-from normlab.studies.show import carry_out_shown
+from normlab.studies.process_pool import (
+    LOG_FILE,
+    RunQueue,
+    RunToStart,
+    machine_shares,
+    run_all,
+    visible_gpus,
+)
+from normlab.studies.show import run_all_shown
 
 
 @pytest.fixture
@@ -28,8 +35,8 @@ def stand_in(tmp_path, monkeypatch):
 
 
 def sweep(folder, *runs, processes=2, **more):
-    cells = [Cell(run, (run,), folder / "runs" / run) for run in runs]
-    return carry_out(Plan(cells), processes, **more)
+    cells = [RunToStart(run, (run,), folder / "runs" / run) for run in runs]
+    return run_all(RunQueue(cells), processes, **more)
 
 
 def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
@@ -51,8 +58,8 @@ def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
         'case "$*" in *norm=b*) echo "train: no such thing" >&2; exit 3;; *rms*) exit 1;; esac'
     )
     names = ("norm=ln", "norm=bn", "norm=rms", "norm=brn")
-    cells = [Cell(name, (name,), tmp_path / name) for name in names]
-    found = carry_out_shown(Plan(cells), 1, again="normlab train")
+    cells = [RunToStart(name, (name,), tmp_path / name) for name in names]
+    found = run_all_shown(RunQueue(cells), 1, again="normlab train")
     assert [done.status for done in found] == [0, 3, 1, 3]
     out = capsys.readouterr().out
     assert out.count("no such thing") == 1  # runs with the same reason share its line
@@ -70,9 +77,9 @@ def test_a_killed_run_says_that_memory_may_have_run_out(tmp_path, stand_in):
 
 def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
-    cells = [Cell(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
+    cells = [RunToStart(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
     with pytest.raises(KeyboardInterrupt):
-        carry_out_shown(Plan(cells), 1, again="normlab train -m a=1,2,3")
+        run_all_shown(RunQueue(cells), 1, again="normlab train -m a=1,2,3")
     assert len((tmp_path / "calls").read_text().split()) == 1
     said = capsys.readouterr().err.splitlines()
     assert said == [
@@ -122,7 +129,7 @@ def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a2b, MIG-3c4d")
     assert visible_gpus() == ["GPU-1a2b", "MIG-3c4d"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert len(places(None)) == usable_cores()
-    assert all(not place.variables for place in places(2))
+    assert len(machine_shares(None)) == usable_cores()
+    assert all(not place.variables for place in machine_shares(2))
     with pytest.raises(ValueError, match="processes=-1 must be above 0"):
-        places(-1)
+        machine_shares(-1)

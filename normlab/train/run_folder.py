@@ -115,7 +115,7 @@ def _conditions(record: RunRecord) -> set[str]:
     return {name.split("/")[1] for name in record.scores if name.startswith("test/")}
 
 
-class Run:
+class RunFolder:
     """One run: its fully resolved config and its folder."""
 
     def __init__(self, config: "DictConfig"):

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from normlab.config.compose import compose
 from normlab.errors import UserError
 from normlab.records.files import check_writable
-from normlab.train.run import NUMERICS, Run
+from normlab.train.run_folder import NUMERICS, RunFolder
 from tests.sinks.runs import record
 
 HERE, THERE = ("cpu", "fp32", "AVX2"), ("cpu", "fp32", "AVX512-BF16")
 
 
-def run(tmp_path, *overrides: str) -> Run:
-    return Run(compose(["task=toy", f"runs_dir={tmp_path}", "device=cpu", *overrides]))
+def run(tmp_path, *overrides: str) -> RunFolder:
+    return RunFolder(compose(["task=toy", f"runs_dir={tmp_path}", "device=cpu", *overrides]))
 
 
 def test_other_code_is_refused_accepted_or_trained_again(tmp_path):
@@ -61,7 +61,7 @@ def test_a_disk_without_locks_is_named_with_what_to_do(number, tmp_path, monkeyp
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    run = Run(compose([f"runs_dir={tmp_path}"]))
+    run = RunFolder(compose([f"runs_dir={tmp_path}"]))
     with pytest.raises(UserError, match=f"cannot be locked .*{os.strerror(number)}"), run.lock():
         pass
 

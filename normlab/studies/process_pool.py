@@ -34,7 +34,7 @@ _KILLED = "killed, most likely since memory ran out: give a smaller batch_size o
 _WAIT = 0.05  # seconds between polls of the running processes
 
 
-class Cell(NamedTuple):
+class RunToStart(NamedTuple):
     """A run to start: its display name, overrides and folder."""
 
     name: str
@@ -42,10 +42,10 @@ class Cell(NamedTuple):
     folder: Path
 
 
-class Ended(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that has ended: its exit status, the last line of its log, and its duration (s)."""
 
-    cell: Cell
+    cell: RunToStart
     status: int
     said: str
     seconds: float
@@ -61,10 +61,10 @@ class Ended(NamedTuple):
         return self.status != 0 and not self.interrupted
 
 
-class Plan:
+class RunQueue:
     """The runs to start, in order; a subclass may choose the next run by how others ended."""
 
-    def __init__(self, cells: Iterable[Cell]) -> None:
+    def __init__(self, cells: Iterable[RunToStart]) -> None:
         self._left = list(cells)
         self._count = len(self._left)
 
@@ -73,15 +73,15 @@ class Plan:
         """The number of runs this command will execute, as far as is known."""
         return self._count
 
-    def next(self) -> Cell | None:
+    def next(self) -> RunToStart | None:
         """Return the next run to start; None if no run can start now."""
         return self._left.pop(0) if self._left else None
 
-    def ended(self, done: Ended) -> None:
+    def ended(self, done: EndedRun) -> None:
         """Register that a run has ended."""
 
 
-class Show:
+class ProgressDisplay:
     """The display of progress, updated every `every` seconds; by default it only prints lines."""
 
     every = math.inf
@@ -90,18 +90,20 @@ class Show:
         """Print a line of progress."""
         print(line, flush=True)
 
-    def beat(self, running: Mapping[Cell, float], ended: Sequence[Ended], count: int) -> None:
+    def beat(
+        self, running: Mapping[RunToStart, float], ended: Sequence[EndedRun], count: int
+    ) -> None:
         """Show the current runs with their seconds so far, and the ended runs, out of `count`."""
 
 
-class Place(NamedTuple):
+class MachineShare(NamedTuple):
     """A share of the machine: the override and the variables that confine a process to it."""
 
     threads: str
     variables: dict[str, str]
 
 
-def places(processes: int | None) -> list[Place]:
+def machine_shares(processes: int | None) -> list[MachineShare]:
     """Divide the machine among `processes`; None is one per GPU or, without GPUs, per core.
 
     Raises UserError if `processes` is below 1.
@@ -113,7 +115,7 @@ def places(processes: int | None) -> list[Place]:
         raise UserError(f"processes={number} must be above 0")
     threads = f"observe.threads={max(1, cores // number)}"
     return [
-        Place(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
+        MachineShare(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
         for each in range(number)
     ]
 
@@ -140,7 +142,7 @@ def program() -> list[str]:
 class _Job:
     """The process of a run."""
 
-    def __init__(self, cell: Cell, place: Place) -> None:
+    def __init__(self, cell: RunToStart, place: MachineShare) -> None:
         self.cell, self.place, self.begun = cell, place, time.monotonic()
         given = each_once(cell.overrides)
         if not any(override.startswith("observe.threads=") for override in given):
@@ -157,7 +159,7 @@ class _Job:
                 stderr=subprocess.STDOUT,
             )
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> EndedRun | None:
         """Return how the run ended; None if it is still running."""
         if (status := self.process.poll()) is None:
             return None
@@ -165,27 +167,27 @@ class _Job:
         said = lines[-1].strip() if lines else "no output"
         if status == -signal.SIGKILL:
             said = f"{_KILLED} ({said})"
-        return Ended(self.cell, status, said, time.monotonic() - self.begun)
+        return EndedRun(self.cell, status, said, time.monotonic() - self.begun)
 
 
-def carry_out(
-    plan: Plan,
+def run_all(
+    plan: RunQueue,
     processes: int | None = None,
     *,
     deadline: float = math.inf,
-    show: Show | None = None,
-) -> list[Ended]:
+    show: ProgressDisplay | None = None,
+) -> list[EndedRun]:
     """Execute the runs of a plan; return the ended runs in the order in which they ended.
 
-    `processes` is as in `places`. At `deadline` (by `time.monotonic`) the current runs are asked to
-    stop and returned as interrupted; no more are started. Ctrl-C reaches the processes directly,
-    other signals that ask to stop (`STOP_SIGNALS`) are passed on as SIGTERM; all of them raise
-    KeyboardInterrupt once all runs have saved.
+    `processes` is as in `machine_shares`. At `deadline` (by `time.monotonic`) the current runs are
+    asked to stop and returned as interrupted; no more are started. Ctrl-C reaches the processes
+    directly, other signals that ask to stop (`STOP_SIGNALS`) are passed on as SIGTERM; all of them
+    raise KeyboardInterrupt once all runs have saved.
     """
     check_single("a sweep or a study starts its own processes")
-    show, free = show or Show(), places(processes)
-    running: dict[Cell, _Job] = {}
-    found: list[Ended] = []
+    show, free = show or ProgressDisplay(), machine_shares(processes)
+    running: dict[RunToStart, _Job] = {}
+    found: list[EndedRun] = []
     told: list[int] = []  # signals received
     stopped = interrupted = False
     next_beat = -math.inf
