@@ -63,7 +63,7 @@ def norms() -> list[CheckFinding]:
 
 
 @question("facts.vision_norms", of="claim")
-def vision_norms() -> list[Evidence]:
+def vision_norms() -> list[CheckFinding]:
     """Which norms have the families of vision models in timm, each by its smallest model?"""
     rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
     has = Counter(kind for row in rows for kind in row)

@@ -50,7 +50,7 @@ def shift() -> list[CheckFinding]:
 
 
 @question("images.channels", of="claim")
-def channels() -> list[Evidence]:
+def channels() -> list[CheckFinding]:
     """Do other channels of the output change if one channel of all images does?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
     other = x.clone()

@@ -42,7 +42,7 @@ def kept() -> list[CheckFinding]:
 
 
 @question("shape.rms", of="claim")
-def rms() -> list[Evidence]:
+def rms() -> list[CheckFinding]:
     """Which mean and variance do tokens have after RMSNorm, if their mean is not 0?"""
     x = draw(64, 64, WIDE) + 3
     y, by_ln = (run(new_norm(name, WIDE), x) for name in ("rms", "ln"))
