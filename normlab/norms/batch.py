@@ -14,6 +14,7 @@ from normlab.errors import UserError
 from normlab.norms import fast
 from normlab.norms.moments import Axis, Moments, Padding
 from normlab.norms.ramp import Clock
+from normlab.norms.rms import RMSNorm
 from normlab.norms.running import RunningNorm
 
 _DRAWN_AT_ONCE = 64  # steps of noise
@@ -118,13 +119,17 @@ class SampleBatchNorm(PositionBatchNorm):
 
 
 class ScaledBatchNorm(BatchNorm):
-    """Batch norm of tokens that are first divided by their root mean square.
+    """Batch norm of tokens that RMS norm has first divided by their root mean square.
 
     It is a baseline for PowerNorm in Shen et al. 2020 (`mask_syncbatchnorm.py` in their code).
     """
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rms_norm = RMSNorm(self.dim, affine=False, eps=self.eps).normalized
+
     def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-        return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        return self.rms_norm(x)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

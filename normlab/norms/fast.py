@@ -38,7 +38,7 @@ def kernel_of(norm: type) -> Callable[[Any], Any]:
     return register
 
 
-def output(norm: "Norm", x: Float[Tensor, "B P D"], tokens: Tokens) -> Tensor | None:
+def output(norm: "Norm", x: Float[Tensor, "*_ D"], tokens: Tokens) -> Tensor | None:
     """Return the norm's output, computed by its kernel; None if there is none that applies."""
     if torch.compiler.is_compiling() or (kernel := FAST.get(type(norm))) is None:
         return None
@@ -50,7 +50,8 @@ def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     if norm.detach != "none":
         return None
     wide, weight, bias = widen(x, norm.weight, norm.bias)
-    return F.layer_norm(wide, (norm.dim,), weight, bias, norm.eps).to(x.dtype)
+    learned = (weight, bias) if norm.affine else (None, None)
+    return F.layer_norm(wide, (norm.dim,), *learned, norm.eps).to(x.dtype)
 
 
 def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
@@ -58,7 +59,7 @@ def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain)
-    return root_mean_square(wide, gain, norm.eps).to(x.dtype)
+    return root_mean_square(wide, gain if norm.affine else None, norm.eps).to(x.dtype)
 
 
 def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
@@ -66,7 +67,7 @@ def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 
     torch has a kernel for it on CUDA alone; elsewhere it takes many small operators.
     """
-    if x.is_cuda or torch.compiler.is_compiling():
+    if x.is_cuda:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
     return _RootMeanSquare.apply(x, weight, eps)
 

@@ -12,11 +12,9 @@ from jaxtyping import Float
 from msgspec import Meta
 from torch import Tensor
 
-from normlab.norms import fast
 from normlab.norms.base import learn, require_divisor
 from normlab.norms.layer import TokenNorm
-from normlab.norms.moments import widen
-from normlab.norms.tokens import ALL, Tokens
+from normlab.norms.rms import RMSNorm
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -39,13 +37,17 @@ class SeeDNorm(TokenNorm):
         self.forgo_shift()
         learn(self, "alpha", torch.ones(self.dim), learned=True)
         learn(self, "beta", torch.zeros(self.dim), learned=True)
+        self.rms_norm = RMSNorm(self.dim, affine=False, eps=self.eps).normalized
 
-    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        wide, weight, alpha, beta = widen(x, self.weight, self.alpha, self.beta)
-        products = (wide * beta).unflatten(-1, (self.groups, -1)).sum(-1)
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return self.rms_norm(x)
+
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        """Return `(weight + alpha tanh(x . beta)) z`."""
+        weight, alpha, beta = (each.to(z) for each in (self.weight, self.alpha, self.beta))
+        products = (x * beta).unflatten(-1, (self.groups, -1)).sum(-1)
         moved = products.tanh().repeat_interleave(self.dim // self.groups, dim=-1)
-        normalized = fast.root_mean_square(wide, None, self.eps)
-        return (torch.addcmul(weight, alpha, moved) * normalized).to(x.dtype)
+        return torch.addcmul(weight, alpha, moved) * z
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -69,6 +71,7 @@ class GatedNorm(TokenNorm):
         learn(self, "down", torch.empty(self.rank, self.dim), learned=True)
         learn(self, "up", torch.empty(self.dim, self.rank), learned=True)
         self.initialize(torch.Generator().manual_seed(0))
+        self.rms_norm = RMSNorm(self.dim, affine=False, eps=self.eps).normalized
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
@@ -77,8 +80,12 @@ class GatedNorm(TokenNorm):
             bound = table.shape[1] ** -0.5
             table.copy_(torch.empty(table.shape).uniform_(-bound, bound, generator=generator))
 
-    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        wide, weight, down, up = widen(x, self.weight, self.down, self.up)
-        y = fast.root_mean_square(wide, weight, self.eps)
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return self.rms_norm(x)
+
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        """Return `factor y sigmoid(up silu(down y))`, with y = `weight z`."""
+        weight, down, up = (each.to(z) for each in (self.weight, self.down, self.up))
+        y = weight * z
         gate = F.linear(F.silu(F.linear(y, down)), up).sigmoid()
-        return (self.factor * gate * y).to(x.dtype)
+        return self.factor * gate * y

@@ -1,4 +1,4 @@
-"""Instance norm, sequence norm and group norm of a sample: statistics of one sequence."""
+"""Instance norm and sequence norm: statistics of one sequence."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -46,13 +46,3 @@ class SequenceNorm(InstanceNorm):
     """Normalizes all features of all real tokens of a sequence together."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class SampleGroupNorm(SequenceNorm):
-    """Normalizes groups of neighboring features over a sample's positions (Wu and He 2018, eq. 7).
-
-    With one group it is `SequenceNorm`; with as many groups as features it is instance norm.
-    """
-
-    groups: int

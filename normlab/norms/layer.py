@@ -1,15 +1,14 @@
-"""Layer norm and other norms of one token: AdaNorm, group norm, and none at all."""
+"""Layer norm, AdaNorm, and no norm at all; the base class of norms of one token."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms import fast
-from normlab.norms.base import Affine, Norm, require_divisor
+from normlab.norms.base import Affine, Norm
 from normlab.norms.moments import Axis, widen
 from normlab.norms.tokens import ALL, Tokens
 
@@ -30,7 +29,10 @@ class NoNorm(Norm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TokenNorm(Norm):
-    """`weight z + bias`, where `formula` computes z from each token separately."""
+    """`weight z + bias`, where `formula` computes z from each token separately.
+
+    A norm that builds on another one, such as RMS norm, calls that one's `normalized`.
+    """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
 
@@ -43,12 +45,24 @@ class TokenNorm(Norm):
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         if (quick := fast.output(self, x, tokens)) is not None:
             return quick
-        z = self.formula(*widen(x))
-        return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
+        (wide,) = widen(x)
+        return self.output(self.formula(wide), wide).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Return z."""
         raise NotImplementedError
+
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        """Return the norm's output, given z and the values that it was computed from."""
+        return self.gain_and_shift(z) if self.affine else z
+
+    def normalized(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        """Return z as it runs: by a kernel that agrees with `formula`, else by the formula.
+
+        It is for other norms, which build one with `affine=False`; `x` is float32 or float64.
+        """
+        quick = fast.output(self, x, ALL)
+        return self.formula(x) if quick is None else quick
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -97,25 +111,3 @@ class AdaNorm(TokenNorm):
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         n = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + self.eps)
         return self.scale * (1 - self.k * n.detach()) * n
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class GroupNorm(TokenNorm):
-    """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
-
-    On images, group norm also pools over space (`SampleGroupNorm`). Without `center` each group
-    keeps its mean and is divided by its root mean square, as in PowerNorm's group scaling.
-    """
-
-    eps: float
-    groups: int
-    center: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_divisor(self.groups, self.dim)
-
-    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        normalize = F.layer_norm if self.center else F.rms_norm
-        grouped = x.unflatten(-1, (self.groups, -1))
-        return normalize(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import during, fix_at_zero, learn
 from normlab.norms.batch import BatchNorm
+from normlab.norms.layer import LayerNorm
 from normlab.norms.moments import widen
 from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.tokens import ALL, Tokens
@@ -64,6 +64,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         self.register_buffer("blend", torch.tensor(float(self.start)), persistent=False)
         learn(self, "token_weight", torch.ones(self.dim), learned=bool(self.affine))
         learn(self, "token_bias", torch.zeros(self.dim), learned=self.affine is True)
+        self.layer_norm = LayerNorm(self.dim, affine=False, eps=self.eps).normalized
 
     def forgo_shift(self) -> None:
         super().forgo_shift()
@@ -93,7 +94,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     def of_tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Return the layer norm of each token."""
         weight, bias = self.token_weight.to(x), self.token_bias.to(x)
-        return F.layer_norm(x, (self.dim,), weight, bias, self.eps)
+        return torch.addcmul(bias, self.layer_norm(x), weight)
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         if self.regime == "train" and self.phases.get("warmup", False):

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.norms import fast
 from normlab.norms.base import require_divisor
 from normlab.norms.gradient import Projection, projected
 from normlab.norms.moments import Axis, Moments, Values
 from normlab.norms.ramp import Clock, Ramp
+from normlab.norms.rms import RMSNorm
 from normlab.norms.running import RunningNorm
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -43,6 +43,8 @@ class SquareNorm(RunningNorm):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_divisor(self.groups or 1, self.dim)
+        width = self.dim // (self.groups or 1)
+        self.of_group = RMSNorm(width, affine=False, eps=self.eps).normalized
         self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
         self.averages = True  # running square: over all batches so far
         self.register_buffer("running_square", torch.ones(1, self.dim))
@@ -52,8 +54,7 @@ class SquareNorm(RunningNorm):
         """Scale each feature group of each token to a mean square of 1."""
         if self.groups is None:
             return x
-        grouped = x.unflatten(-1, (self.groups, -1))
-        return fast.root_mean_square(grouped, None, self.eps).flatten(-2)
+        return self.of_group(x.unflatten(-1, (self.groups, -1))).flatten(-2)
 
     def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         return x * (var + self.eps).rsqrt()

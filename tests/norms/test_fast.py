@@ -192,3 +192,41 @@ def test_the_noise_of_a_noisy_batch_norm_is_rounded_once_in_bf16():
     x = torch.randn(4, 6, 8).bfloat16()
     wide = copy.deepcopy(norm)(x.float())
     assert torch.equal(norm(x), wide.bfloat16())
+
+
+# The norms that build on layer norm, RMS norm or batch norm, with settings in which they do
+BUILT_ON = {
+    "ln": {"gn": {"groups": 2}, "prepbn": {}},
+    "rms": {
+        **{"gn": {"groups": 2, "center": False}, "seednorm": {"groups": 2}, "gatednorm": {}},
+        **{"pn": {"groups": 2}, "pn_v": {"groups": 2}, "bn_rms": {}},
+    },
+    "bn": {"repbn": {}, "bn_noisy": {}, "bn_position": {}, "global": {}, "bn_sample": {}},
+}
+
+
+def named(base):
+    return [f"{option}-{base}" for option in BUILT_ON[base]]
+
+
+@pytest.mark.parametrize("case", [case for base in BUILT_ON for case in named(base)])
+def test_an_edited_formula_reaches_every_norm_that_builds_on_it(case, monkeypatch):
+    option, _, base = case.partition("-")
+    kind, x = OPTIONS[base], torch.randn(4, 6, 8) + 3
+    norm = make_norm(option, 8, **BUILT_ON[base][option])
+    edited = copy.deepcopy(norm)
+    plain, formula = in_both_modes(norm, x), kind.formula
+    monkeypatch.setattr(kind, "formula", lambda self, x, *rest: formula(self, x, *rest) ** 3)
+    changed = [
+        (a - b).abs().max() > 0.1 for a, b in zip(plain, in_both_modes(edited, x), strict=True)
+    ]
+    assert changed == [True, option != "prepbn"]  # PRepBN uses layer norm in training alone
+
+
+def test_a_norm_that_builds_on_another_is_computed_by_its_kernel(monkeypatch):
+    norm, x = make_norm("gn", 8, groups=2), torch.randn(4, 6, 8)
+    expected = torch.nn.functional.group_norm(x.flatten(0, 1), 2).view_as(x)
+    torch.testing.assert_close(norm(x), expected)
+    monkeypatch.setattr(fast, "agrees", lambda norm: True)
+    monkeypatch.setattr(OPTIONS["ln"], "formula", None)
+    torch.testing.assert_close(norm(x), expected)

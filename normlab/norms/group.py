@@ -1,0 +1,42 @@
+"""Group norm, of each token separately or, as on images, over the positions of a sample."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import require_divisor
+from normlab.norms.instance import SequenceNorm
+from normlab.norms.layer import LayerNorm, TokenNorm
+from normlab.norms.rms import RMSNorm
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GroupNorm(TokenNorm):
+    """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
+
+    Without `center` it is RMS norm within groups, as in PowerNorm's group scaling.
+    """
+
+    eps: float
+    groups: int
+    center: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_divisor(self.groups, self.dim)
+        kind, width = LayerNorm if self.center else RMSNorm, self.dim // self.groups
+        self.of_group = kind(width, affine=False, eps=self.eps).normalized
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return self.of_group(x.unflatten(-1, (self.groups, -1))).flatten(-2)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SampleGroupNorm(SequenceNorm):
+    """Normalizes groups of neighboring features over a sample's positions (Wu and He 2018, eq. 7).
+
+    With one group it is `SequenceNorm`; with as many groups as features it is instance norm.
+    """
+
+    groups: int
