@@ -26,11 +26,12 @@ from normlab.norms.make import make_norm
 
 NEW = ("ln", "rms", "gn", "gn_sample", "dyt", "none")
 """Options of `configs/norm` that can replace a batch, layer or RMS norm."""
-_FORMULAS: Mapping[str, Callable[[Tensor], Tensor]] = {
+_OF_OTHERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "ln": lambda x: F.layer_norm(x, x.shape[-1:]),
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias are one linear map per feature
 }
+"""What the norms of other packages compute: an edit of normlab's formulas does not change them."""
 _SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone causes 1e-5
 _ALPHAS = torch.logspace(-4, 3, 27).tolist()
 _BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best alpha
@@ -266,7 +267,8 @@ def _new(
     x, running = x.to(like.device), hasattr(old, "running_mean")
     y = copied(old).float()(x)
     for kind, axis in [("bn", 1)] if running else product(("ln", "rms"), (-1, 1)):
-        gain, _, error = _fitted(_totals(_FORMULAS[kind](x.movedim(axis, -1)), y.movedim(axis, -1)))
+        z = _OF_OTHERS[kind](x.movedim(axis, -1))
+        gain, _, error = _fitted(_totals(z, y.movedim(axis, -1)))
         if error < _SAME:
             break
     else:

@@ -65,9 +65,9 @@ class BatchNorm(RunningNorm):
 
     def batch_divisor(self) -> Tensor | None:
         alone = self.exact_gradient and self.ghost is None and self.pool.rows == 1
-        if not alone or self.seen is None:
+        if not alone or self.last_batch is None:
             return None
-        var = self.seen().var.flatten()
+        var = self.last_batch().var.flatten()
         zero = torch.zeros_like(var)
         return 1 / self.formula(zero + 1, zero, var)
 

@@ -75,7 +75,10 @@ def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 class _RootMeanSquare(torch.autograd.Function):
     """RMS norm by the backward pass of torch's layer norm.
 
-    Given a mean of 0, that returns RMS norm's gradient minus a mean over features, which is added.
+        forward     y = weight x r,  r = 1 / sqrt(mean(x^2) + eps)
+        backward    dx = r (g - x r mean(g x r)),  g = weight dy;  dweight = sum(dy x r)
+
+    Layer norm's backward pass, given a mean of 0, returns `dx - r mean(g)`.
     """
 
     @staticmethod
@@ -117,13 +120,13 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
         y, *found = torch.ops.aten._native_batch_norm_legit(
             _image(packed), weight, bias, mean, var, True, norm.momentum, norm.eps
         )
-        norm.seen, norm.seen_from = partial(moments, *found, norm.eps, count), 0
+        norm.last_batch, norm.last_batch_row = partial(moments, *found, norm.eps, count), 0
     else:
         y, *found = torch.ops.aten._native_batch_norm_legit.no_stats(
             _image(packed), weight, bias, True, 0.0, norm.eps
         )
         mean, inverse = found
-        norm.see(moments(mean, inverse, norm.eps, count))
+        norm.remember(moments(mean, inverse, norm.eps, count))
     return tokens.unpack(_tokens(y).to(x.dtype), x.shape)
 
 

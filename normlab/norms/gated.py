@@ -21,6 +21,7 @@ from normlab.norms.rms import RMSNorm
 class SeeDNorm(TokenNorm):
     """`(weight + alpha tanh(x . beta)) x / sqrt(mean(x^2) + eps)` (Cai et al. 2025).
 
+    The division is `RMSNorm.formula` (`rms.py`).
     Alpha starts at 1 and beta at 0, which is RMS norm. With `groups` (the paper's heads), each
     slice of neighboring features has its own dot product. The paper applies weight decay to alpha
     and beta, too.
@@ -54,6 +55,7 @@ class SeeDNorm(TokenNorm):
 class GatedNorm(TokenNorm):
     """`factor y sigmoid(up silu(down y))`, with y = `weight x / sqrt(mean(x^2) + eps)`.
 
+    The division in y is `RMSNorm.formula` (`rms.py`).
     The matrices `down` [rank, D] and `up` start like torch's linear layers, so the gate starts near
     1/2; with factor 2 the norm starts near RMS norm. A run draws them from its own seed; a norm
     built outside a run uses seed 0. Source: Qiu et al. 2026.

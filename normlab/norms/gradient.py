@@ -1,29 +1,30 @@
-"""Gradients that are not those of the forward pass: a moment projected out of them."""
+"""The backward pass of PN, MABN and Unified Norm: a moment is projected out of the gradient."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from normlab.norms.moments import AllReduce, Values, unchanged
+from normlab.norms.square import SquareNorm
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """What the backward pass of PowerNorm, MABN and Unified Norm subtracts: `dz - m z`.
+    """A function that changes the gradient alone, by a multiple of its own value z.
 
-    m is a moment of earlier gradients, `fixed`, or of this one, too, with means over the tokens of
-    each group of a batch:
+        forward     z
+        backward    dz' = factor (dz - m z),  m = fixed + share mean(dz z)
 
-        m = fixed + share mean(dz z)
+    with means over the tokens of each group of a batch. `fixed` comes from earlier gradients;
+    without `share`, m is `fixed` alone.
 
-    `mean(dz z)`, or with no `share` what is left of it, is also added to `sums` `[1, D + 1]`: the
-    sums over tokens, and the number of tokens. Last, the gradient is multiplied by `factor`.
-    `after` is called when all that is done.
+    What a norm remembers of this gradient is added to `sums` `[1, D + 1]`: the sums over tokens of
+    `dz z`, or without `share` of `(dz - m z) z`, and the number of tokens. Then `after` is called.
     """
 
     fixed: Tensor
@@ -101,3 +102,55 @@ class _Scaled(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (factor,) = ctx.saved_tensors
         return grad * factor, None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GradientNorm(SquareNorm):
+    """A norm that projects a moment out of its gradient, and remembers it.
+
+    The backward pass adds up the moment's sums over tokens, and their number, which enter the
+    tables at the end of the update; outside of a run, at once.
+    """
+
+    exact_gradient: ClassVar[bool] = False
+    same_in_training: ClassVar[bool] = False
+
+    gradient_sums: Float[Tensor, "1 columns"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.register_buffer("gradient_sums", torch.zeros(1, self.dim + 1), persistent=False)
+
+    def commit(self) -> None:
+        measured = not self.pending.empty
+        super().commit()
+        if measured:
+            self.commit_gradient()
+
+    @torch.no_grad()
+    def commit_gradient(self) -> None:
+        """Enter the gradient's moment, of all backward passes since the last time."""
+        sums = self.gradient_sums
+        if self.pool.divided:
+            sums = self.pool.over_processes(sums)
+        moment, count = sums[:, :-1], sums[:, -1:]
+        self.enter_gradient((moment / count.clamp(min=1)).to(self.running_square), count > 0)
+        self.gradient_sums.zero_()
+
+    def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
+        """Enter the last batch's gradient moment into the tables where it `counts`."""
+        raise NotImplementedError
+
+    def project(
+        self, z: Tensor, *, fixed: Tensor, share: Tensor | None, factor: Tensor | None = None
+    ) -> Tensor:
+        """Return `z`, with a moment projected out of its gradient (see `Projection`)."""
+        trains, waits = self.regime == "train", self.pending.begun
+        by = Projection(
+            fixed=fixed,
+            share=share,
+            factor=factor,
+            sums=self.gradient_sums if trains else None,
+            after=self.commit_gradient if trains and not waits else None,
+        )
+        return projected(z, by, self.counted, self.pool.over_group)

@@ -15,7 +15,8 @@ from normlab.norms.rms import RMSNorm
 class GroupNorm(TokenNorm):
     """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
 
-    Without `center` it is RMS norm within groups, as in PowerNorm's group scaling.
+    It calls `LayerNorm.formula` (`layer.py`) or, without `center`, `RMSNorm.formula` (`rms.py`), as
+    in PowerNorm's group scaling.
     """
 
     eps: float
@@ -36,7 +37,8 @@ class GroupNorm(TokenNorm):
 class SampleGroupNorm(SequenceNorm):
     """Normalizes groups of neighboring features over a sample's positions (Wu and He 2018, eq. 7).
 
-    With one group it is `SequenceNorm`; with as many groups as features it is instance norm.
+    With one group it is `SequenceNorm`; with as many groups as features it is instance norm, whose
+    `InstanceNorm.formula` (`instance.py`) it uses.
     """
 
     groups: int

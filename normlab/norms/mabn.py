@@ -8,9 +8,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms.base import during
+from normlab.norms.gradient import GradientNorm
 from normlab.norms.moments import Moments
 from normlab.norms.ramp import Ramp
-from normlab.norms.square import GradientNorm
 from normlab.norms.window import Window
 
 Rows = Float[Tensor, "G D"]
@@ -34,13 +34,19 @@ class Entry(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MovingAverageBatchNorm(GradientNorm):
-    """MABN: divides by the root mean square over a window of batches (Yan et al. 2020).
+    """MABN: `weight r x / sqrt(chi^2 + eps) + bias`, with a gradient of its own (`MABN.py`).
 
-        y = weight r z + bias        dz' = dz - z mean over the window of mean(dz z)
-        r = sqrt((square + eps) / (running square + eps)), clipped to 1/5 and 5
+        training     z = x / sqrt(chi^2 + eps),  y = weight r z + bias:
+                     chi^2 is the mean of mean(x^2) over the last `window` batches,
+                     r = sqrt((chi^2 + eps) / (running chi^2 + eps)), clipped to 1/5 and 5
+        backward     dz = r weight dy,  dz' = dz - psi z,  dx = dz' / sqrt(chi^2 + eps):
+                     psi is the mean of mean(dz z) over the last `window` batches
+        inference    y = weight x / sqrt(running chi^2 + eps) + bias
 
     with the running square from before the batch. In the warm-up, and until the window is full, the
-    moments are the batch's own; r is 1 until `correction_share` of the run has passed.
+    moments are the batch's own; r is 1 until `correction_share` of the run has passed. The division
+    is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    `training_formula` has all in order.
 
     The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
     before it is centered (`normlab.models.seq2seq.Layer._center`).
@@ -68,15 +74,15 @@ class MovingAverageBatchNorm(GradientNorm):
         warmup, correction = super().last_steps(total).values()
         return {"warmup": warmup, "correction": max(correction, warmup)}
 
-    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
         """Divide by the window's square, project its moment out of the gradient, and correct."""
         with torch.no_grad():
-            entry = self.entry(var.flatten(0, -2))
-            r = self.correction(entry).view_as(mean).to(x)
-        z = self.formula(x, mean, entry.square.view_as(mean).to(x))
+            entry = self.entry(mean_square.flatten(0, -2))
+            r = self.correction(entry).view_as(zero).to(x)
+        z = self.formula(x, zero, entry.square.view_as(zero).to(x))
         if torch.is_grad_enabled():
             fixed, share = self.multiple(entry)
-            z = self.project(z, fixed=spread(fixed, mean).to(x), share=spread(share, mean).to(x))
+            z = self.project(z, fixed=spread(fixed, zero).to(x), share=spread(share, zero).to(x))
         return self.corrected(z, r)
 
     def corrected(self, z: Tensor, r: Tensor) -> Tensor:

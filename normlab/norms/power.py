@@ -1,4 +1,4 @@
-"""PowerNorm (Shen et al. 2020, algorithm 2)."""
+"""PowerNorm (Shen et al. 2020): PN-V, and PN (algorithm 2)."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,20 +7,36 @@ import torch
 from torch import Tensor
 
 from normlab.norms.base import during
-from normlab.norms.square import GradientNorm
+from normlab.norms.gradient import GradientNorm
+from normlab.norms.square import SquareNorm
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PowerNormV(SquareNorm):
+    """PN-V (Shen et al. 2020): `weight x / sqrt(mean(x^2) + eps) + bias`, with an exact gradient.
+
+    It divides by the batch's mean square in training and the running one at inference, by
+    `SquareNorm.formula` (`square.py`). The authors published no code for it. With `padding=forward`
+    it is the same as with `exclude`.
+    """
+
+    groups: int | None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PowerNorm(GradientNorm):
-    """PN: divides by the batch's root mean square in the warm-up, then by the running one.
+    """PN: `weight x / sqrt(psi^2 + eps) + bias`, with a gradient of its own (algorithm 2).
 
-    z = u / sqrt(square + eps), with the running square from before the batch. In the backward pass,
-    with g the gradient of z, nu a running moment that starts at 0, and means over tokens:
+        training     z = x / sqrt(psi^2 + eps):
+                     psi^2 is the batch's mean square in the warm-up, then the running one from
+                     before the batch
+        backward     dz' = dz - backward_momentum nu z,  dx = dz' / sqrt(s + eps),
+                     nu += mean(dz' z), which starts at 0
+        inference    z = x / sqrt(psi^2 + eps): psi^2 is the running mean square
 
-        g' = g - backward_momentum nu z        nu += mean(g' z)        du = g' / sqrt(s + eps)
-
-    `backward` chooses s: with `code` it is the batch's square at every step, as in the authors'
-    code; with `paper` it is the square used in the forward pass.
+    `backward` chooses s: with `code` it is the batch's mean square at every step, as in the
+    authors' code; with `paper` it is psi^2. The division is `SquareNorm.formula` (`square.py`),
+    dz' is `Projection` (`gradient.py`).
     """
 
     groups: int | None
@@ -32,16 +48,16 @@ class PowerNorm(GradientNorm):
         super().__post_init__()
         self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
-    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
         """Divide by the batch's square in the warm-up, then by the running one; project nu out."""
         by_batch = during(self, "warmup")
-        square = var if by_batch else self.running_square.to(x)
-        z = self.formula(x, mean, square)
+        square = mean_square if by_batch else self.running_square.to(x)
+        z = self.formula(x, zero, square)
         if not torch.is_grad_enabled():
             return z
         factor = None
         if not by_batch and self.backward == "code":
-            factor = ((square + self.eps) / (var + self.eps)).sqrt()
+            factor = ((square + self.eps) / (mean_square + self.eps)).sqrt()
         nu = self.backward_momentum * self.gradient_moment.to(z)
         return self.project(z, fixed=nu, share=None, factor=factor)
 

@@ -14,11 +14,12 @@ from normlab.norms.moments import Moments
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RegularizedBatchNorm(BatchNorm):
-    """Batch norm that divides by sqrt(max(var, eps)) and adds a penalty for each training batch.
+    """`weight (x - mean) / sqrt(max(var, eps)) + bias`, and a penalty for each training batch.
 
-    The penalty pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
-    inference sees the same statistics. It is the sum over features of `penalty_mean` times the
-    first of two `terms` plus `penalty_var` times the second; for `diff`
+    It is batch norm but for the place of eps, and its gradient is exact. The penalty (`loss_of`)
+    pulls the batch's mean and deviation towards the running ones, mu and sigma, so that inference
+    sees the same statistics. It is the sum over features of `penalty_mean` times the first of two
+    `terms` plus `penalty_var` times the second; for `diff`
 
         penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 
@@ -36,14 +37,15 @@ class RegularizedBatchNorm(BatchNorm):
     def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         return (x - mean) * var.clamp(min=self.eps).rsqrt()
 
-    def see(self, groups: Moments, first: int = 0) -> None:
-        super().see(groups, first)
+    def loss_of(self, groups: Moments) -> Tensor | None:
+        """Return the penalty of a training batch."""
         weighs = self.penalty_mean or self.penalty_var
-        if weighs and self.training and groups.mean.requires_grad:
-            running = (moment.to(groups.mean).clone() for moment in self.running_moments())
-            of_mean, of_var = self.terms(groups.mean, groups.var, *running)
-            total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
-            self.extra_loss = total if self.pool.divided else total / world().size
+        if not (weighs and self.training and groups.mean.requires_grad):
+            return None
+        running = (moment.to(groups.mean).clone() for moment in self.running_moments())
+        of_mean, of_var = self.terms(groups.mean, groups.var, *running)
+        total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
+        return total if self.pool.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """Return both penalty terms per feature.

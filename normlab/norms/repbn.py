@@ -17,7 +17,10 @@ from normlab.norms.tokens import ALL, Tokens
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RepBatchNorm(BatchNorm):
-    """RepBN: `BN(x) + alpha x` with one learned alpha (equation 5)."""
+    """RepBN: `BN(x) + alpha x` with one learned alpha (equation 5).
+
+    BN is `BatchNorm.formula` (`batch.py`) with gain and shift.
+    """
 
     alpha: Any  # the initial value, replaced by the parameter
 
@@ -41,6 +44,7 @@ class RepBatchNorm(BatchNorm):
 class ProgressiveRepBatchNorm(RepBatchNorm):
     """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN at inference.
 
+    LN is `LayerNorm.formula` (`layer.py`), the BN in RepBN `BatchNorm.formula` (`batch.py`).
     During the warm-up, training is pure layer norm and does not update the running statistics; then
     lambda falls linearly from `start` to 0.
     """

@@ -95,10 +95,10 @@ class BatchStatistics(Norm):
         return x
 
     @abstractmethod
-    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
         """Normalize `x`, without gain and shift."""
 
-    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
         """Normalize a training batch: as `formula`, unless a norm's paper says otherwise."""
         return self.formula(x, mean, var)
 
@@ -152,8 +152,8 @@ class RunningNorm(BatchStatistics):
         super().__post_init__()
         self.pending = Update()
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64), persistent=False)
-        self.seen: Callable[[], Moments] | None = None  # those of the last training batch
-        self.seen_from = 0  # the row that they start at
+        self.last_batch: Callable[[], Moments] | None = None  # in training
+        self.last_batch_row = 0  # of the tables, where those moments start
         self.watchers: list[Callable[[Moments, int], None]] = []  # called with each batch's moments
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
@@ -175,7 +175,9 @@ class RunningNorm(BatchStatistics):
         here = found.at(values.x.shape[-2]) if self.pool.rows > 1 else found
         z = self.training_formula(values.x, here.mean, here.var)
         y = self.output(z, values.x)
-        self.see(found, rows.start)
+        self.remember(found, rows.start)
+        if (loss := self.loss_of(found)) is not None:
+            self.extra_loss = loss
         return self.pool.join(y, values, tokens, like=x)
 
     @abstractmethod
@@ -183,7 +185,7 @@ class RunningNorm(BatchStatistics):
         """Return the mean and variance used at inference, `[rows, columns]` each."""
 
     @abstractmethod
-    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor, /) -> None:
         """Move table rows towards a mean and a variance by the fraction `share`, from 0 to 1."""
 
     @property
@@ -193,18 +195,22 @@ class RunningNorm(BatchStatistics):
         return {name: table for name, table in self.named_buffers() if name not in constants}
 
     @torch.no_grad()
-    def see(self, groups: Moments, first: int = 0) -> None:
+    def remember(self, groups: Moments, first: int = 0) -> None:
         """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
         found = self.pool.whole(groups)
         if self.watchers:
             show(self.watchers, found, first)
         if self.regime == "train":
-            self.seen, self.seen_from = partial(Moments, *found), first
+            self.last_batch, self.last_batch_row = partial(Moments, *found), first
             waits = self.once_an_update or (self.by_position and self.pool.rows == 1)
             if waits and self.pending.begun:
                 self.pending.arrived.append(found)
             else:
                 self.update(found, first)
+
+    def loss_of(self, groups: Moments) -> Tensor | None:
+        """Return what the moments of a batch add to the loss, with a gradient; None for nothing."""
+        return None
 
     def commit(self) -> None:
         """End an update: enter the moments that have waited."""

@@ -1,14 +1,13 @@
-"""Norms that divide by a root mean square of the batch and subtract no mean; PN-V."""
+"""The formula of PN-V, PN, MABN and Unified Norm: division by a root mean square of the batch."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import require_divisor
-from normlab.norms.gradient import Projection, projected
 from normlab.norms.moments import Axis, Moments, Values
 from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.rms import RMSNorm
@@ -19,13 +18,14 @@ SquarePadding = Literal["exclude", "include", "forward"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SquareNorm(RunningNorm):
-    """A norm that divides by the batch's root mean square or, at inference, by the running one.
+    """`x / sqrt(mean_square + eps)`, per feature, with the mean over all tokens of the batch.
 
-    The mean is 0 and `var` the mean square. With `groups`, each group of a token's features is
-    first divided by its own root mean square (as in the appendix of the PowerNorm paper and all of
-    its code), so inference is not affine. `padding` chooses which tokens count: `exclude` only real
-    tokens, `include` all tokens, and `forward` real tokens in the forward pass but all in the
-    gradient moment, as in published code.
+    At inference the mean square is the running one. No mean is subtracted: where the base class
+    has a mean and a variance, a square norm has 0 and the mean square. With `groups`, each group of
+    a token's features is first divided by its own root mean square (as in the appendix of the
+    PowerNorm paper and all of its code), so inference is not affine. `padding` chooses which tokens
+    count: `exclude` only real tokens, `include` all tokens, and `forward` real tokens in the
+    forward pass but all in the gradient moment, as in published code.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -37,7 +37,7 @@ class SquareNorm(RunningNorm):
     warmup_share: float
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
-    zero: Tensor = field(init=False)  # the mean
+    zero: Tensor = field(init=False)  # in place of a mean
     counted: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,23 +56,23 @@ class SquareNorm(RunningNorm):
             return x
         return self.of_group(x.unflatten(-1, (self.groups, -1))).flatten(-2)
 
-    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        return x * (var + self.eps).rsqrt()
+    def formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
+        return x * (mean_square + self.eps).rsqrt()
 
     def moments(self, values: Values) -> Moments:
         self.counted = values._replace(x=values.count)  # for the moment of the gradient
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
             squares = values.clear(values.x.square())
-            square, count = values.mean(squares, values.count, by=self.pool.over_group)
-        return Moments(self.zero.to(square).expand_as(square), square, count, count)
+            mean_square, count = values.mean(squares, values.count, by=self.pool.over_group)
+        return Moments(self.zero.to(mean_square).expand_as(mean_square), mean_square, count, count)
 
     def begin_step(self, clock: Clock) -> None:
         super().begin_step(clock)
         self.averages = not clock.step or clock.step < self.last_steps(clock.total)["warmup"]
 
-    def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
+    def entering(self, count: Tensor, mean_square: Tensor) -> Float[Tensor, "1 D"]:
         """Return the batch's mean square, or the running one if the batch has no tokens."""
-        return torch.where(count > 0, square.to(self.running_square), self.running_square)
+        return torch.where(count > 0, mean_square.to(self.running_square), self.running_square)
 
     def update(self, found: Moments, first: int = 0) -> None:
         """Move the running mean square towards a batch's.
@@ -80,75 +80,13 @@ class SquareNorm(RunningNorm):
         In the warm-up it is first set to the average over all batches, as in the authors' code.
         """
         self.updates.add_(1)
-        square = self.entering(found.count, found.var)
+        mean_square = self.entering(found.count, found.var)
         if self.averages:
-            self.running_square.lerp_(square, self.updates.to(square).reciprocal())
-        self.running_square.lerp_(square, self.momentum)
+            self.running_square.lerp_(mean_square, self.updates.to(mean_square).reciprocal())
+        self.running_square.lerp_(mean_square, self.momentum)
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return self.zero, self.running_square
 
-    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        self.running_square[rows].lerp_(var, share)
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class GradientNorm(SquareNorm):
-    """A norm that projects a moment out of its gradient, and remembers it.
-
-    The backward pass adds up the moment's sums over tokens, and their number, which enter the
-    tables at the end of the update; outside of a run, at once.
-    """
-
-    exact_gradient: ClassVar[bool] = False
-    same_in_training: ClassVar[bool] = False
-
-    gradient_sums: Float[Tensor, "1 columns"] = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.register_buffer("gradient_sums", torch.zeros(1, self.dim + 1), persistent=False)
-
-    def commit(self) -> None:
-        measured = not self.pending.empty
-        super().commit()
-        if measured:
-            self.commit_gradient()
-
-    @torch.no_grad()
-    def commit_gradient(self) -> None:
-        """Enter the gradient's moment, of all backward passes since the last time."""
-        sums = self.gradient_sums
-        if self.pool.divided:
-            sums = self.pool.over_processes(sums)
-        moment, count = sums[:, :-1], sums[:, -1:]
-        self.enter_gradient((moment / count.clamp(min=1)).to(self.running_square), count > 0)
-        self.gradient_sums.zero_()
-
-    def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
-        """Enter the last batch's gradient moment into the tables where it `counts`."""
-        raise NotImplementedError
-
-    def project(
-        self, z: Tensor, *, fixed: Tensor, share: Tensor | None, factor: Tensor | None = None
-    ) -> Tensor:
-        """Return `z`, with a moment projected out of its gradient (see `Projection`)."""
-        trains, waits = self.regime == "train", self.pending.begun
-        by = Projection(
-            fixed=fixed,
-            share=share,
-            factor=factor,
-            sums=self.gradient_sums if trains else None,
-            after=self.commit_gradient if trains and not waits else None,
-        )
-        return projected(z, by, self.counted, self.pool.over_group)
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class PowerNormV(SquareNorm):
-    """PN-V (Shen et al. 2020): divides by the batch's root mean square, with exact gradients.
-
-    The authors published no code for it. With `padding=forward` it is the same as with `exclude`.
-    """
-
-    groups: int | None
+    def enter(self, rows: slice, zero: Tensor, mean_square: Tensor, share: Tensor) -> None:
+        self.running_square[rows].lerp_(mean_square, share)

@@ -80,19 +80,28 @@ class TaperNorm(TokenNorm):
                 self.late.copy_(self.weight)
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        wide, weight, late = widen(x, self.weight, self.late)
-        inverse = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         if self.training and self.phases.get("warmup", False):
-            self.measure(wide, inverse, tokens.real(x))
-        gate, factor = self.gate.to(wide), self.factor.to(wide)
-        return (wide * (gate * inverse * weight + (1 - gate) * factor * late)).to(x.dtype)
+            self.measure(*widen(x), tokens.real(x))
+        return super().forward(x, tokens)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        gains = (self.gate, self.weight, self.factor, self.late)
+        g, weight, c, late = (each.to(x) for each in gains)
+        return x * (g * self.inverse(x) * weight + (1 - g) * c * late)
+
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        """Return z: the formula has the gains."""
+        return z
+
+    def inverse(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ 1"]:
+        """Return 1 / r."""
+        return (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
     @torch.no_grad()
-    def measure(
-        self, x: Float[Tensor, "B P D"], inverse: Float[Tensor, "B P 1"], real: Bool[Tensor, "B P"]
-    ) -> None:
+    def measure(self, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> None:
         """Move the averages behind c towards those of a batch."""
         energy = (x * self.weight.to(x)).square().sum(-1)
-        values = torch.stack([energy * inverse.squeeze(-1), energy, torch.ones_like(energy)])
+        over_root = energy * self.inverse(x).squeeze(-1)
+        values = torch.stack([over_root, energy, torch.ones_like(energy)])
         sums = sum_over_ranks(values.where(real, 0.0).sum((1, 2)))
         self.energies.lerp_((sums[:2] / sums[2].clamp(min=1)).to(self.energies), self.momentum)

@@ -13,13 +13,24 @@ from normlab.norms.mabn import Entry, MovingAverageBatchNorm, Rows
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class UnifiedNorm(MovingAverageBatchNorm):
-    """UN: divides by the root of the geometric mean of a window's squares.
+    """UN: `weight x / sqrt(sigma^2 + eps) + bias`, with a gradient of its own.
 
-    r multiplies only the gradient. The moment removed from the gradient is a running average of
-    the window's mean, which starts at 0 and is also used in the warm-up. With `filter`, a batch
-    after the warm-up is an outlier if, for any feature, the arithmetic mean of the window exceeds
-    the geometric mean by more than `window` times the variance of the roots in the window. An
-    outlier is normalized by its own moments, and the windows store the running moments instead.
+        training     z = x / sqrt(sigma^2 + eps),  y = weight z + bias:
+                     sigma^2 is the geometric mean of mean(x^2) over the last `window` batches
+        backward     dz = r weight dy,  dz' = dz - nu z,  dx = dz' / sqrt(sigma^2 + eps):
+                     nu += momentum (mean of mean(dz z) over the last `window` batches - nu);
+                     r as in MABN, in the gradient alone
+        inference    y = weight x / sqrt(running sigma^2 + eps) + bias
+
+    The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    `MovingAverageBatchNorm.training_formula` (`mabn.py`) has all in order; source:
+    `unified_normalization.py` of the authors. In the warm-up, sigma^2 is the batch's own mean(x^2).
+    nu starts at 0 and is also used in the warm-up.
+
+    With `filter`, a batch after the warm-up is an outlier if, for any feature, the arithmetic mean
+    of the window exceeds the geometric mean by more than `window` times the variance of the roots
+    in the window. An outlier is normalized by its own moments, and the windows store the running
+    moments instead.
     """
 
     filter: bool

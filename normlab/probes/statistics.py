@@ -99,12 +99,12 @@ class StatisticsProbe(Probe):
         """Return the step's statistics for each norm that has seen a batch."""
         found = []
         for name, norm in self._norms.items():
-            if norm.seen is None:
+            if norm.last_batch is None:
                 continue
-            seen, before = norm.seen(), self._before[name]
+            seen, before = norm.last_batch(), self._before[name]
             count, (mean, var) = seen.count, norm.estimates(seen)
             pooled = (count > 1).expand(mean.shape)
-            rows = slice(norm.seen_from, norm.seen_from + len(mean))
+            rows = slice(norm.last_batch_row, norm.last_batch_row + len(mean))
             entries = (pooled, mean, var, *(table[rows] for table in before))
             flat = [x.flatten() for x in entries]
             found.append(Statistics(*flat, count=count.mean(), rows=len(before[0]), site=name))
@@ -176,9 +176,9 @@ class Padding(Probe):
     def measure(self, seen: StepView) -> Values:
         share = torch.full((), seen.padding_share, dtype=torch.float64, device=seen.loss.device)
         tokens = [
-            norm.seen().count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
+            norm.last_batch().count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
             for norm in self._norms
-            if norm.seen is not None
+            if norm.last_batch is not None
         ]
         found = {"share": share, "max": share}
         return found | {"tokens": torch.stack(tokens).mean()} if tokens else found

@@ -11,6 +11,8 @@ from torch import nn
 
 import normlab
 from normlab.any_model.swap import Swapped
+from normlab.norms.layer import LayerNorm
+from normlab.norms.rms import RMSNorm
 
 D = 8
 
@@ -106,6 +108,18 @@ def test_rms_norms_are_recognized_by_what_they_compute(offset, new):
         ("4", "rms", new),
     ]
     assert type(found.model[6]) is nn.LayerNorm
+
+
+def test_an_edited_formula_is_what_a_model_gets_and_does_not_change_which_norms_are_known(
+    monkeypatch,
+):
+    for kind in (LayerNorm, RMSNorm):
+        monkeypatch.setattr(kind, "formula", lambda self, x: 7 * x.sign())
+    model, batches = nn.Sequential(nn.LayerNorm(6)), [torch.randn(2, 5, 6)]
+    swapped = normlab.swap(model, "rms", calibrate=batches)
+    assert [(fit.old, fit.new) for fit in swapped.table] == [("ln", "rms")]
+    norm = swapped.model[0].norm
+    torch.testing.assert_close(norm(batches[0]), 7 * batches[0].sign())
 
 
 def test_none_is_the_old_norm_without_its_division():

@@ -74,7 +74,7 @@ def _state(about: Subject) -> list[object]:
             for m in modules
         ],
         [(p.requires_grad, p.grad) for p in about.model.parameters()],
-        [(len(norm.watchers), id(norm.seen), norm.eval_stats) for norm in norms],
+        [(len(norm.watchers), id(norm.last_batch), norm.eval_stats) for norm in norms],
     ]
 
 

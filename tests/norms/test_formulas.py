@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from normlab.config.registry import option_names
+from normlab.norms.layer import TokenNorm
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 
@@ -75,3 +77,13 @@ def test_norms_that_pool_positions_in_eval_see_the_future():
     assert running.incremental and not running.sees_future
     assert batch.sees_future and not batch.batch_independent
     assert not make_norm("bn_position", 8, eval_stats="batch").sees_future
+
+
+@pytest.mark.parametrize("option", sorted({*option_names("norm")} - {"none"}))
+def test_a_norm_whose_formula_is_in_another_file_names_it(option):
+    kind = type(make_norm(option, 8))
+    owner = next(each for each in kind.__mro__ if "formula" in vars(each))
+    file = owner.__module__.rpartition(".")[2] + ".py"
+    assert owner is not TokenNorm, "it has a formula"
+    if owner.__module__ != kind.__module__:
+        assert f"`{owner.__name__}.formula` (`{file}`" in " ".join(str(kind.__doc__).split())

@@ -378,8 +378,8 @@ def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
     norm = model.encoder.final_norm
     before = norm.running_mean.clone(), norm.running_var.clone()
     row = observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model)
-    assert norm.seen is not None
-    gap = norm.seen().mean.flatten() - before[0].flatten()
+    assert norm.last_batch is not None
+    gap = norm.last_batch().mean.flatten() - before[0].flatten()
     expected = float(gap.norm() / before[1].sqrt().norm())
     assert row["mean/encoder.final"] == pytest.approx(expected)
     sited = [value for name, value in row.items() if name.startswith("mean/")]
@@ -449,9 +449,9 @@ def test_the_gradient_through_statistics_is_that_of_autograd(option: str, paddin
     valid = torch.arange(5)[None] < torch.tensor([5, 2, 4])[:, None]
     weigh = torch.randn(3, 5, 4, dtype=torch.float64) * valid[..., None]
     (norm(x, Tokens(valid)) * weigh).sum().backward()
-    assert norm.seen is not None
-    mean = norm.seen().mean.clone().requires_grad_()
-    var = norm.seen().var.clone().requires_grad_()
+    assert norm.last_batch is not None
+    mean = norm.last_batch().mean.clone().requires_grad_()
+    var = norm.last_batch().var.clone().requires_grad_()
     plain = norm.weight.detach() * (x - mean) / (var + norm.eps).sqrt() + norm.bias.detach()
     (plain * weigh).sum().backward()
     found = statistics_gradient(norm)

@@ -51,8 +51,8 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
     norm = new_norm("bn", padding=padding)
     valid = (torch.arange(len(padded)) < len(FIVE))[None]
     run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
-    assert isinstance(norm, BatchNorm) and norm.seen is not None
-    found = norm.seen()
+    assert isinstance(norm, BatchNorm) and norm.last_batch is not None
+    found = norm.last_batch()
     return float(found.mean.flatten()[0]), float(found.var.flatten()[0])
 
 
