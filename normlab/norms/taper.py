@@ -81,7 +81,8 @@ class TaperNorm(TokenNorm):
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         if self.training and self.phases.get("warmup", False):
-            self.measure(*widen(x), tokens.real(x))
+            (wide,) = widen(x)
+            self.measure(wide, tokens.real(x))
         return super().forward(x, tokens)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
