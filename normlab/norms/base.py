@@ -73,8 +73,8 @@ class Norm(nn.Module, ABC):
         """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
-        """Return `weight z + bias`."""
-        return torch.addcmul(self.bias.to(z), z, self.weight.to(z))
+        """Return `weight z + bias`; the sum in place is faster than `addcmul`, also backwards."""
+        return (z * self.weight.to(z)).add_(self.bias.to(z))
 
     @property
     def batch_independent(self) -> bool:

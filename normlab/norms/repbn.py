@@ -98,7 +98,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     def of_tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Return the layer norm of each token."""
         weight, bias = self.token_weight.to(x), self.token_bias.to(x)
-        return torch.addcmul(bias, self.layer_norm(x), weight)
+        return (self.layer_norm(x) * weight).add_(bias)
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         if self.regime == "train" and self.phases.get("warmup", False):

@@ -35,4 +35,4 @@ class Window:
         """
         left_out = slot >= full  # the newest one's row; every row while the window is not full
         others = self.rows.masked_fill(left_out, 0.0).mean(0, keepdim=True)
-        return others, self.rows.new_ones(1, 1).masked_fill(full, 1 / len(self.rows))
+        return others, left_out.mean(0, dtype=self.rows.dtype, keepdim=True)
