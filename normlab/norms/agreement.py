@@ -59,8 +59,8 @@ def agrees(norm: "Norm") -> bool:
     disagree = key[:2]  # with any settings
     if not _AGREEMENTS[key] and disagree not in _NAMED and is_main():
         _NAMED.add(disagree)
-        said = f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"
-        print(said, file=sys.stderr)
+        line = f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"
+        print(line, file=sys.stderr)
     return _AGREEMENTS[key]
 
 
@@ -105,7 +105,7 @@ def _values(norm: "Norm") -> list[Tensor]:
         nn.init.uniform_(norm.weight, 0.5, 2, generator=torch.Generator().manual_seed(0))
     shape = 4, max(4, min(32, 8192 // norm.dim)), norm.dim
     valid = torch.arange(shape[1]) < torch.tensor([[shape[1]], [shape[1]], [2], [3]])
-    tokens, found = Tokens.collated(valid), []
+    tokens, values = Tokens.collated(valid), []
     wave = torch.arange(valid.numel() * norm.dim, dtype=torch.float64).mul(1.7).sin().view(shape)
     sizes = torch.linspace(-4, 1, valid.numel()).view(*valid.shape, 1)
     x = wave * 10.0 ** (sizes + torch.linspace(-1, 1, norm.dim)) + 1
@@ -116,8 +116,8 @@ def _values(norm: "Norm") -> list[Tensor]:
         y = norm(x, tokens)
         (y * wave.cos())[valid].sum().backward()
         assert x.grad is not None
-        found += [y[valid].detach(), x.grad[valid]]
-    found += [p.grad for p in norm.parameters() if p.grad is not None]
-    found += [table.double() for table in norm.state_dict().values()]
+        values += [y[valid].detach(), x.grad[valid]]
+    values += [p.grad for p in norm.parameters() if p.grad is not None]
+    values += [table.double() for table in norm.state_dict().values()]
     with torch.no_grad():
-        return [*found, norm.eval()(x, tokens)[valid]]
+        return [*values, norm.eval()(x, tokens)[valid]]

@@ -58,10 +58,10 @@ class BatchNorm(RunningNorm):
         self.running_mean[rows].lerp_(mean, share)
         self.running_var[rows].lerp_(var, share)
 
-    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        mean, var = super().estimates(found)
-        freedom = (found.var_count - 1).clamp(min=1)
-        return mean, (found.var * (found.var_count / freedom)).to(var) if self.unbiased else var
+    def estimates(self, moments: Moments) -> tuple[Tensor, Tensor]:
+        mean, var = super().estimates(moments)
+        freedom = (moments.var_count - 1).clamp(min=1)
+        return mean, (moments.var * (moments.var_count / freedom)).to(var) if self.unbiased else var
 
     def batch_divisor(self) -> Tensor | None:
         alone = self.exact_gradient and self.ghost is None and self.pool.rows == 1

@@ -117,15 +117,15 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     enters = norm.regime == "train" and not norm.watchers and not norm.by_position
     enters = enters and norm.unbiased and mean.dtype == wide.dtype
     if enters:  # torch's running variance is the unbiased one
-        y, *found = torch.ops.aten._native_batch_norm_legit(
+        y, *statistics = torch.ops.aten._native_batch_norm_legit(
             _image(packed), weight, bias, mean, var, True, norm.momentum, norm.eps
         )
-        norm.last_batch, norm.last_batch_row = partial(moments, *found, norm.eps, count), 0
+        norm.last_batch, norm.last_batch_row = partial(moments, *statistics, norm.eps, count), 0
     else:
-        y, *found = torch.ops.aten._native_batch_norm_legit.no_stats(
+        y, *statistics = torch.ops.aten._native_batch_norm_legit.no_stats(
             _image(packed), weight, bias, True, 0.0, norm.eps
         )
-        mean, inverse = found
+        mean, inverse = statistics
         norm.remember(moments(mean, inverse, norm.eps, count))
     return tokens.unpack(_tokens(y).to(x.dtype), x.shape)
 

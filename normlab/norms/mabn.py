@@ -117,12 +117,12 @@ class MovingAverageBatchNorm(GradientNorm):
         r = ((entry.square + self.eps) / (running + self.eps)).sqrt().clamp(1 / _CLIP, _CLIP)
         return r if entry.outlier is None else torch.where(entry.outlier, 1.0, r)
 
-    def update(self, found: Moments, first: int = 0) -> None:
-        self.last = entry = self.entry(self.entering(found.count, found.var))
+    def update(self, moments: Moments, first: int = 0) -> None:
+        self.last = entry = self.entry(self.entering(moments.count, moments.var))
         self.updates.add_(1)
         turn(self)
         self.squares.copy_(torch.where(entry.slot, entry.stored, self.squares))
-        self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
+        self.running_square.lerp_(self.entering(moments.count, entry.square), self.momentum)
 
     def set_extra_state(self, state: Tensor) -> None:
         super().set_extra_state(state)

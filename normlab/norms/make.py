@@ -31,9 +31,9 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     return norm
 
 
-def _check_input(norm: Norm, given: tuple[Any, ...]) -> None:
+def _check_input(norm: Norm, inputs: tuple[Any, ...]) -> None:
     """Raise UserError for an input that is not `[B, P, D]`."""
-    for x in given[:1]:
+    for x in inputs[:1]:
         if x.is_nested:
             raise UserError(
                 "the norms of normlab take no nested tensor: build nn.TransformerEncoder with "

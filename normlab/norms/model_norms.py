@@ -34,15 +34,15 @@ class ModelNorms:
         Phases without steps are omitted. Phases have names such as `BatchRenorm/warmup`; if norms
         of the same class differ, later ones are named by their path in the model.
         """
-        found: dict[str, int] = {}
+        steps: dict[str, int] = {}
         if (last := self._last_unfrozen(total)) is not None:
-            found["freeze_statistics"] = last
+            steps["freeze_statistics"] = last
         for place, norm in self._named.items():
             for phase, step in norm.last_steps(total).items():
                 name = f"{type(norm).__name__}/{phase}"
-                if step and found.setdefault(name, step) != step:
-                    found[f"{place}/{phase}"] = step
-        return found
+                if step and steps.setdefault(name, step) != step:
+                    steps[f"{place}/{phase}"] = step
+        return steps
 
     def begin_step(self, step: int, total: int | None) -> None:
         """Set the clock of all norms (`total` may be unknown) and freeze statistics if due."""
@@ -91,8 +91,8 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     means = {norm: norm.running_moments()[0] for norm in running_norms(model)}
     sums = {n: mean.new_zeros(4, *mean.shape, dtype=torch.float64) for n, mean in means.items()}
 
-    def add(total: Tensor, found: Moments, first: int) -> None:
-        total[:, first : first + len(found.mean)] += found.sums()
+    def add(total: Tensor, batch: Moments, first: int) -> None:
+        total[:, first : first + len(batch.mean)] += batch.sums()
 
     with ExitStack() as stack:
         for norm, total in sums.items():
@@ -102,10 +102,10 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         stack.enter_context(torch.no_grad())
         run_batches()
     moments = {n: Moments.pooled(sum_over_ranks(s), torch.float64) for n, s in sums.items()}
-    if moments and not any(bool((found.count > 1).any()) for found in moments.values()):
+    if moments and not any(bool((pooled.count > 1).any()) for pooled in moments.values()):
         raise UserError("recalibration had no tokens: give run_batches at least one batch")
     with statistics_kept(model):
-        for norm, found in moments.items():
-            mean, var = norm.estimates(found)
-            norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))
+        for norm, pooled in moments.items():
+            mean, var = norm.estimates(pooled)
+            norm.enter(slice(None), mean, var, (pooled.count >= norm.fewest).to(mean))
         yield

@@ -219,10 +219,10 @@ class Pool:
         squares = by(squares.sum(values.axes, keepdim=True))
         return Moments(mean, squares / var_count.clamp(min=1), count, var_count)
 
-    def whole(self, found: Moments) -> Moments:
+    def whole(self, moments: Moments) -> Moments:
         """Pool the groups' moments over ghost batches and processes, to `[rows, columns]`."""
         if self.divided:
-            sums = found.sums()
+            sums = moments.sums()
             sums = sums if sums.ndim == 3 else sums.flatten(1, -3).sum(1)
-            return Moments.pooled(self.over_processes(sums), found.mean.dtype)
-        return Moments(*(table.detach().flatten(0, -2) for table in found))
+            return Moments.pooled(self.over_processes(sums), moments.mean.dtype)
+        return Moments(*(table.detach().flatten(0, -2) for table in moments))

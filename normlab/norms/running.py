@@ -171,12 +171,12 @@ class RunningNorm(BatchStatistics):
             return self.output(self.formula(wide, mean, var), wide).to(x.dtype)
         require_tokens(self, tokens.known(x))
         values = self.pool.cut(wide, tokens, self.padding)
-        found = self.moments(values)
-        here = found.at(values.x.shape[-2]) if self.pool.rows > 1 else found
-        z = self.training_formula(values.x, here.mean, here.var)
+        moments = self.moments(values)
+        local = moments.at(values.x.shape[-2]) if self.pool.rows > 1 else moments
+        z = self.training_formula(values.x, local.mean, local.var)
         y = self.output(z, values.x)
-        self.remember(found, rows.start)
-        if (loss := self.loss_of(found)) is not None:
+        self.remember(moments, rows.start)
+        if (loss := self.loss_of(moments)) is not None:
             self.extra_loss = loss
         return self.pool.join(y, values, tokens, like=x)
 
@@ -197,16 +197,16 @@ class RunningNorm(BatchStatistics):
     @torch.no_grad()
     def remember(self, groups: Moments, first: int = 0) -> None:
         """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
-        found = self.pool.whole(groups)
+        moments = self.pool.whole(groups)
         if self.watchers:
-            show(self.watchers, found, first)
+            show(self.watchers, moments, first)
         if self.regime == "train":
-            self.last_batch, self.last_batch_row = partial(Moments, *found), first
+            self.last_batch, self.last_batch_row = partial(Moments, *moments), first
             waits = self.once_an_update or (self.by_position and self.pool.rows == 1)
             if waits and self.pending.begun:
-                self.pending.arrived.append(found)
+                self.pending.arrived.append(moments)
             else:
-                self.update(found, first)
+                self.update(moments, first)
 
     def loss_of(self, groups: Moments) -> Tensor | None:
         """Return what the moments of a batch add to the loss, with a gradient; None for nothing."""
@@ -214,19 +214,19 @@ class RunningNorm(BatchStatistics):
 
     def commit(self) -> None:
         """End an update: enter the moments that have waited."""
-        if (found := self.pending.end()) is not None:
-            self.update(found)
+        if (moments := self.pending.end()) is not None:
+            self.update(moments)
 
-    def update(self, found: Moments, first: int = 0) -> None:
+    def update(self, moments: Moments, first: int = 0) -> None:
         """Update the table rows from `first` on where the batch has enough values."""
-        mean, var = self.estimates(found)
-        share = self.momentum * (found.count >= self.fewest).to(mean)
+        mean, var = self.estimates(moments)
+        share = self.momentum * (moments.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
 
-    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+    def estimates(self, moments: Moments) -> tuple[Tensor, Tensor]:
         """Return the mean and variance to update the tables with, `[rows, columns]` each."""
         mean, _ = self.running_moments()
-        return found.mean.to(mean), found.var.to(mean)
+        return moments.mean.to(mean), moments.var.to(mean)
 
     def batch_divisor(self) -> Tensor | None:
         """Return the deviation `[columns]` that divided the last training batch.
@@ -251,10 +251,10 @@ class RunningNorm(BatchStatistics):
 
 
 @uncompiled
-def show(watchers: list[Callable[[Moments, int], None]], found: Moments, first: int) -> None:
+def show(watchers: list[Callable[[Moments, int], None]], moments: Moments, first: int) -> None:
     """Pass a batch's moments to watchers."""
     for watcher in watchers:
-        watcher(found, first)
+        watcher(moments, first)
 
 
 def require_tokens(norm: RunningNorm, known: int | None) -> None:

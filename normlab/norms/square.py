@@ -74,13 +74,13 @@ class SquareNorm(RunningNorm):
         """Return the batch's mean square, or the running one if the batch has no tokens."""
         return torch.where(count > 0, mean_square.to(self.running_square), self.running_square)
 
-    def update(self, found: Moments, first: int = 0) -> None:
+    def update(self, moments: Moments, first: int = 0) -> None:
         """Move the running mean square towards a batch's.
 
         In the warm-up it is first set to the average over all batches, as in the authors' code.
         """
         self.updates.add_(1)
-        mean_square = self.entering(found.count, found.var)
+        mean_square = self.entering(moments.count, moments.var)
         if self.averages:
             self.running_square.lerp_(mean_square, self.updates.to(mean_square).reciprocal())
         self.running_square.lerp_(mean_square, self.momentum)
