@@ -128,12 +128,13 @@ def _sections(
     ]
     if len(sections) == 1:
         return sections
-    several = len({section.data_name for section in sections}) > 1
-    names = [
-        ", ".join(filter(None, [each.data_name if several else "", each.study.description]))
-        for each in sections
-    ]
-    return [replace(each, name=name) for each, name in zip(sections, names, strict=True)]
+    several = len({section.data_name for section in sections if section.records}) > 1
+    found: list[TableSection] = []
+    for each in sections:
+        recipe = each.study.description
+        data = each.data_name if several or not recipe else ""
+        found.append(replace(each, name=", ".join(filter(None, [data, recipe]))))
+    return found
 
 
 def _samples(runs: "Sequence[Run]", data_dir: Path | None) -> "SideBySide | str | None":

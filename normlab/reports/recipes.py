@@ -59,22 +59,22 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
         words = [[*each, own.batch] for each, own in zip(words, labels, strict=True)]
     said: list[list[str]] = [[] for _ in configs]
 
-    def add(members: Sequence[int], key: str, values: Sequence[Any]) -> None:
-        for n, value in zip(members, values, strict=True):
-            said[n].append(key)
-            if value != ABSENT:
-                words[n].append(phrase(key, value))
+    def add(
+        members: Sequence[int], apart: Mapping[str, Sequence[Any]], keys: Sequence[str]
+    ) -> None:
+        for place, n in enumerate(members):
+            said[n] += keys
+            words[n] += _phrases({key: own[place] for key, own in apart.items()}, keys)
 
     apart = told_apart(configs)
     keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
     if len(keys) == 1:
-        add(range(len(configs)), keys[0], apart[keys[0]])
+        add(range(len(configs)), apart, keys)
     below = tuple(f"{axis}." for axis in axes)
     for same in grouped((tuple(each), n) for n, each in enumerate(words)).values():
         own = told_apart([configs[n] for n in same])
         own = {key: values for key, values in own.items() if not f"{key}.".startswith(below)}
-        for key in _fewest(own):
-            add(same, key, own[key])
+        add(same, own, _fewest(own))
     return [Name(", ".join(w), tuple(k)) for w, k in zip(words, said, strict=True)]
 
 
@@ -122,11 +122,30 @@ def _recipes_of_task(configs: Sequence[Settings]) -> list[Recipe]:
         return whole
     first = [own[0] for own in groups.values()]
     apart = {key: [of_recipe[key][n] for n in first] for key in keys if key != "scale"}
-    found: list[Recipe] = []
-    for n, own in enumerate(groups.values()):  # titles have the data and the scale
-        words = [phrase(key, apart[key][n]) for key in _fewest(apart) if apart[key][n] != ABSENT]
-        found.append(Recipe(", ".join(words), own))
-    return found
+    named = _fewest(apart)
+    return [  # titles have the data and the scale
+        Recipe(", ".join(_phrases({k: values[n] for k, values in apart.items()}, named)), own)
+        for n, own in enumerate(groups.values())
+    ]
+
+
+def _phrases(settings: Mapping[str, Any], named: Sequence[str]) -> list[str]:
+    """Return the `named` settings in words; a limit of the budget that is off gives way to others.
+
+    So runs of 12,000 tokens next to runs of 6 steps are not called "no steps".
+    """
+    limits = [key for key, value in settings.items() if _is_limit(key) and value is not None]
+    off = any(_is_limit(key) and settings[key] is None for key in named)
+    keys = [*named, *(key for key in limits if off and key not in named)]
+    return [
+        phrase(key, settings[key])
+        for key in keys
+        if settings[key] != ABSENT and not (off and _is_limit(key) and settings[key] is None)
+    ]
+
+
+def _is_limit(key: str) -> bool:
+    return key in ("budget.steps", "budget.tokens", "budget.epochs", "budget.minutes")
 
 
 # Grids --------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from normlab.reports.charts import draw, draw_all, row_looks
 from normlab.reports.gather import arranged, found_run
 from normlab.reports.headings import heading
 from normlab.reports.panels import LIGHT
+from normlab.reports.recipes import names, recipes
 from normlab.reports.study_table import build
 from normlab.reports.sweep import by_axis
+from tests.records.examples import config
 from tests.reports.tables import made, run, study
 
 BLEU = "test/bleu"
@@ -189,3 +191,11 @@ def test_scores_have_the_names_of_a_paper():
         },
     }
     assert {score: heading(score) for score in names} == names
+
+
+def test_recipes_that_limit_their_budgets_differently_are_called_by_their_own_limit():
+    budgets = [{"steps": None, "tokens": 12000}, {"steps": 6, "tokens": None}]
+    configs = [config(norm=norm, budget=each) for each in budgets for norm in ("ln", "bn")]
+    assert [each.text for each in recipes(configs)] == ["12,000 tokens", "6 steps"]
+    configs = [config(budget=each) for each in budgets]
+    assert [each.text for each in names(configs)] == ["ln, 12,000 tokens", "ln, 6 steps"]
