@@ -32,7 +32,7 @@ def statistics(about: Examination) -> Finding:
     over channels:
 
         distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
-        ratio      v / s^2, or the mean squares' ratio where a norm keeps only that
+        ratio      (v + eps) / (s^2 + eps), of the mean squares where a norm keeps only those
 
     Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
     the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
@@ -171,16 +171,18 @@ def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None
     count = float(sum(row[0, 0] for row in rows))
     if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
         return None, None, 0.0, never if initial else ""
-    moments, scale = torch.stack(rows), var + getattr(norm, "eps", 1e-5)
+    moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)  # where it is all, all agree
+    scale = var + eps
     pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
     if mean is None:
-        distance, ratio = 0.0, float((square / scale).median())
+        distance, ratio = 0.0, float(((square + eps) / scale).median())
         stale = f"stale: mean square {ratio:.2g}-fold"
     else:
         error = moments[:, 1].var(0) / len(rows)
         squared = ((pooled - mean).square() - error).clamp(min=0) / scale
         distance = float(squared.sqrt().median())
-        ratio = float(((square - pooled.square()) * count / (count - 1) / scale).median())
+        unbiased = (square - pooled.square()) * count / (count - 1)
+        ratio = float(((unbiased + eps) / scale).median())
         stale = f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
     times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
     return distance, ratio, times, never if initial else stale if times > 1 else ""

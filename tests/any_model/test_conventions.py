@@ -220,6 +220,14 @@ def test_running_deviations_and_mean_squares_are_compared_too(name):
         assert (found.verdict, "stale: " in found.answer) == (verdict, size > 1), found
 
 
+@pytest.mark.parametrize(("size", "verdict"), [(1.0, "fine"), (20.0, "look")])
+def test_statistics_of_a_variance_below_eps_match(size, verdict):
+    norm, x = nn.BatchNorm1d(WIDTH, eps=1e-5, momentum=None), 1e-3 * torch.randn(8, WIDTH, 12)
+    norm(x)
+    report = normlab.inspect(norm, size * x, checks="statistics")
+    assert report.findings["statistics"].verdict == verdict, report
+
+
 def test_statistics_that_match_were_updated_whatever_a_counter_says():
     norm = nn.InstanceNorm2d(4, track_running_stats=True)
     x = torch.randn(4, 4, 8, 8) * 2 + 3

@@ -223,7 +223,19 @@ def mask_of_another_input(faulty: bool) -> Case:
     return Case(Denoiser(), [batch])
 
 
+def stacked_frames(faulty: bool) -> Case:
+    """Nemotron: one position of every four frames, whose boundaries padding by one would move."""
+
+    def stack(m, x: Tensor, mask: Tensor) -> Tensor:
+        whole = x.shape[1] // 4 * 4
+        frames = x * mask[..., None] - (x.mean(1, keepdim=True) if faulty else 0)
+        return m.head(frames[:, :whole].unflatten(1, (-1, 4)).flatten(2))
+
+    return embedded(stack, head=nn.Linear(4 * WIDTH, 24))  # features as many as positions
+
+
 ACCUSED = {
+    "stacked frames": Accusation(stacked_frames, "padding"),
     "causal elsewhere": Accusation(causal_elsewhere, "future", "text: Attention"),
     "mask of another input": Accusation(mask_of_another_input, "batch_mates"),
     "scores of each against each": Accusation(each_against_each, "batch_mates"),
