@@ -1,7 +1,8 @@
 """The optimizer of a run: its groups of parameters, and Muon with AdamW."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import torch
@@ -13,6 +14,8 @@ from normlab.models.layers import OutputLayer
 from normlab.norms.base import Norm
 
 Kind = Literal["norm", "bias", "embedding", "output", "other"]
+Group = Annotated[str, msgspec.Meta(pattern=rf"\.|^({'|'.join(get_args(Kind))})\Z")]
+"""A kind of parameter, or a pattern of norms' paths, as in `sites`: `*.final`, `decoder.0.*`."""
 Setting = Literal["rate", "weight_decay"]
 
 
@@ -82,8 +85,9 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     """Build the optimizer of a plain config over a model's parameters.
 
     `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate;
-    BERT, for example, uses no weight decay for norms and biases. Kinds with equal settings share a
-    parameter group, and kinds without settings are in the first one. Without the key there is a
+    BERT, for example, uses no weight decay for norms and biases. A norm also takes what is set for
+    its path, such as `*.final`, the last match before its kind. Parameters with equal settings
+    share a group, and those without settings are in the first one. Without the key there is a
     single group. With Muon, hidden matrices have groups of their own.
     """
     node, settings = own_keys(config, "optim"), group_settings(config["optim"])
@@ -91,8 +95,9 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     if not settings and not muon:
         return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
     groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
+    at_sites = _settings_of_norms(settings, model)
     for parameter, kind in optimizer_kinds(model):
-        own: dict[str, float] = {**settings.get(kind, {})}
+        own: dict[str, float] = {**settings.get(kind, {}), **at_sites.get(id(parameter), {})}
         if muon:
             own["hidden"] = kind == "other" and parameter.ndim == 2
         groups.setdefault(tuple(sorted(own.items())), []).append(parameter)
@@ -100,15 +105,42 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
 
 
-def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
-    """Return the settings of `optim.groups` by kind; UserError if they are invalid."""
+def _settings_of_norms(
+    settings: Mapping[str, Mapping[Setting, float]], model: nn.Module
+) -> dict[int, dict[Setting, float]]:
+    """Return what is set for paths of norms, by the id of each of their parameters."""
+    rules = {key: own for key, own in settings.items() if "." in key}
+    norms = [
+        m for m in model.modules() if isinstance(m, Norm) and any(True for _ in m.parameters())
+    ]
+    for pattern in rules:
+        if not any(fnmatchcase(norm.path, pattern) for norm in norms):
+            paths = ", ".join(dict.fromkeys(norm.path for norm in norms if norm.path))
+            raise UserError(
+                f"optim.groups: no norm of this model matches {pattern}; "
+                + (f"its norms: {paths}" if paths else "it has no norms")
+            )
+    return {
+        id(parameter): {
+            key: value
+            for pattern, own in rules.items()
+            if fnmatchcase(norm.path, pattern)
+            for key, value in own.items()
+        }
+        for norm in norms
+        for parameter in norm.parameters()
+    }
+
+
+def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
+    """Return the settings of `optim.groups` by kind or path; UserError if they are invalid."""
     try:
-        return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
+        return msgspec.convert(optim.get("groups") or {}, dict[Group, dict[Setting, float]])
     except msgspec.ValidationError as error:
         raise UserError(
             f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
-            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}), such as "
-            "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
+            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}) or paths of "
+            "norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
         ) from None
 
 

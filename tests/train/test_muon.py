@@ -7,6 +7,7 @@ import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
+from normlab.norms.base import Norm
 from normlab.train.build import build_model, build_task
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.optimizer import Muon, build_optimizer, optimizer_kinds
@@ -83,3 +84,28 @@ def test_a_convolutional_network_has_an_output_layer_and_no_matrix_for_muon():
     assert (kinds["classes.weight"], kinds["classes.bias"]) == ("output", "bias")
     with pytest.raises(UserError, match=r"optim=muon: this model has no matrices in hidden"):
         build_optimizer(config, model)
+
+
+def test_weight_decay_of_gains_by_site(corpus: Path, tmp_path: Path):
+    """The last path that matches decides, before what is set for all norms."""
+    own = "+optim.groups={*.final:{weight_decay:0.3},norm:{weight_decay:0,rate:0.5}}"
+    model = build_trainer(corpus, tmp_path, *VALUES, own)
+    decays = {
+        id(p): (group["weight_decay"], group["rate"])
+        for group in model.optimizer.param_groups
+        for p in group["params"]
+        if "rate" in group
+    }
+    norms = {
+        module.path: id(parameter)
+        for module in model.model.modules()
+        if isinstance(module, Norm)
+        for parameter in module.parameters(recurse=False)
+    }
+    final = {path for path in norms if path.endswith(".final")}
+    assert final and {decays[norms[path]] for path in final} == {(0.3, 0.5)}
+    assert {decays[norms[path]] for path in norms.keys() - final} == {(0.0, 0.5)}
+    with pytest.raises(UserError, match=r"no norm of this model matches \*\.finale; its norms: "):
+        build_trainer(corpus, tmp_path, "+optim.groups={*.finale:{weight_decay:0}}")
+    with pytest.raises(UserError, match=r"optim.groups=.*or paths of norms"):
+        build_trainer(corpus, tmp_path, "+optim.groups={gains:{weight_decay:0}}")
