@@ -29,7 +29,7 @@ from normlab.commands.documents import pages
 from normlab.documents.evidence import Results
 from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
-from normlab.reports.notes import Note
+from normlab.reports.notes import About, Note
 from normlab.reports.published import read
 from normlab.reports.study_table import build
 from normlab.reports.table import Table, averaged, figure, markdown, pipes
@@ -153,7 +153,7 @@ def _part(table: Table, place: str, named: Mapping[str, str]) -> str:
         for row in table.rows
         if row.name in wanted and at in (None, row.point)
     )
-    notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
+    notes = [n for n in table.notes if n.about in (About.DATA, About.TESTED, About.SEEDS)]
     note = "; ".join([*notes, f"all of it: results/{place}/table.md"])
     return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(Note(note),)))}\n"
 

@@ -17,11 +17,12 @@ from normlab.commands._arguments import (
 )
 from normlab.commands._terminal import folded, print_error, print_legend, print_prose, print_table
 from normlab.errors import UserError
-from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
+from normlab.metrics.spread import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
 from normlab.reports.gather import Arranged, arranged, by_recipe, by_setting, read_runs
 from normlab.reports.latex import latex
+from normlab.reports.notes import About
 from normlab.reports.study_table import build, ended_in_brief
 from normlab.reports.sweep import point_name
 from normlab.reports.table import Table, markdown, pipes
@@ -201,7 +202,11 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     notes = [
         f"difference: {names[1]} minus the baseline {names[0]}",
         f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})",
-        *(n for n in build(*runs, found=True).notes if NOT_CLEAR in n or n.startswith("NOT ALIKE")),
+        *(
+            n
+            for n in build(*runs, found=True).notes
+            if n.about in (About.NOT_CLEAR, About.NOT_ALIKE)
+        ),
     ]
     if "all" in tests:
         seeds = {int(seed): test for seed, test in tests.items() if seed != "all"}

@@ -1,14 +1,39 @@
 """Notes below tables: each in full, and in brief for a legend of three lines."""
 
+from enum import Enum
+
+
+class About(Enum):
+    """What a note is about. The routine ones are folded on pages; readers know them."""
+
+    DATA = "data"
+    TESTED = "tested"
+    VALUES = "values"
+    BOLD = "bold"
+    CODE = "code"
+    ARTICLE = "article"
+    SIGNATURE = "signature"
+    BASELINE = "baseline"
+    PAIRS = "pairs"
+    SEEDS = "seeds"
+    NOT_CLEAR = "not clear"
+    NOT_ALIKE = "not alike"
+    OTHER = "other"
+
+    @property
+    def is_routine(self) -> bool:
+        return self not in (About.SEEDS, About.NOT_CLEAR, About.NOT_ALIKE, About.OTHER)
+
 
 class Note(str):
     """A note below a table; `brief` says it in a few words, or is empty if it can wait."""
 
     brief: str
+    about: About
 
-    def __new__(cls, text: str, brief: str = "") -> "Note":
+    def __new__(cls, text: str, brief: str = "", about: About = About.OTHER) -> "Note":
         note = super().__new__(cls, text)
-        note.brief = brief
+        note.brief, note.about = brief, about
         return note
 
 

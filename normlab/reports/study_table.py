@@ -33,7 +33,7 @@ from normlab.reports.comparison import (
 )
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.headings import setting
-from normlab.reports.notes import Note
+from normlab.reports.notes import About, Note
 from normlab.reports.table import Entry, Row, Table, figure
 from normlab.studies.study import STABILITY, Study
 
@@ -147,10 +147,10 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     if not records:
         yield from map(Note, refused or ["no run has ended"])
         return
-    yield Note(_made_of(records))
+    yield Note(_made_of(records), about=About.DATA)
     yield from _text_seen(rows)
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
-        yield Note(f"tested: {', or '.join(weights)}")
+        yield Note(f"tested: {', or '.join(weights)}", about=About.TESTED)
     at = " at the same point" if any(row.point for row in rows) else ""
     several = any(len(own.records) > 1 for own in experiments.values())
     yield Note(
@@ -158,26 +158,28 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         f"to {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
         "corrected for multiple comparisons",
         "+-: standard deviation over seeds; [ ]: 95 % interval" if several else "",
+        About.VALUES,
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
-        yield Note(BOLD, "*: better than every other row, p < 0.05 after Holm")
+        yield Note(BOLD, "*: better than every other row, p < 0.05 after Holm", About.BOLD)
     few = min(len(each.records) for each in experiments.values())
     if size is not None and size.pilot:
-        yield Note("a pilot: it decides nothing", "a pilot: it decides nothing")
+        yield Note("a pilot: it decides nothing", "a pilot: it decides nothing", About.SEEDS)
     elif few < SEEDS_TO_DECIDE:
         few_seeds = f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing"
-        yield Note(f"{few_seeds} (fewest: {few})", few_seeds)
+        yield Note(f"{few_seeds} (fewest: {few})", few_seeds, About.SEEDS)
     yield from _untrained(experiments, study.columns)
     for text in future_note(experiments):
         yield Note(text, "models that see the future")
     if any(study.figures.values()):
-        yield Note(f"article: what {study.document} says, at its own size and data")
+        text = f"article: what {study.document} says, at its own size and data"
+        yield Note(text, about=About.ARTICLE)
     if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
         apart = [label for label, comparison in compared if not comparison.has_one_code]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
         said = "seeds have different states of it; the two runs of a pair share theirs"
-        yield Note(f"code: {said} {among}")
+        yield Note(f"code: {said} {among}", about=About.CODE)
     yield from map(Note, refused)
     yield from _differences(study, rows, rules)
     alike: dict[str, str] = {}
@@ -185,13 +187,14 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         here = {row.name: row.own for row in rows if row.point == point and row.own}
         alike |= not_alike(here, [*study.grid], study.rows)
     for key, text in alike.items():
-        yield Note(text, f"rows differ in {setting(key)}")
+        yield Note(text, f"rows differ in {setting(key)}", About.NOT_ALIKE)
     smoothing = max(record.label_smoothing for record in records)
     names = {column.rpartition("/")[2] for column in study.columns}
     if smoothing and {"loss", "perplexity"} <= names:
         said = f"loss includes label smoothing {smoothing:g}, perplexity does not"
         yield Note(said, said)
-    yield from map(Note, scored_by(experiments, study.columns))
+    for text in scored_by(experiments, study.columns):
+        yield Note(text, about=About.SIGNATURE)
 
 
 def _text_seen(rows: Sequence[Row]) -> Iterator[Note]:
@@ -246,12 +249,13 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
         if own := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
             low.append(f"{column} ({'; '.join(own)})")
     if found or low:
-        yield Note(f"untrained baseline: {', '.join(found) or 'not of these scores'}")
+        text = f"untrained baseline: {', '.join(found) or 'not of these scores'}"
+        yield Note(text, about=About.BASELINE)
     flat = any(NOT_CLEAR in mark for row in rows.values() for mark in marks(row))
     if low or flat:
         which = f", so a difference says nothing: {'; '.join(low)}" if low else ""
         brief = "some scores are near the untrained baseline and say nothing" if low else ""
-        yield Note(f"{NOT_CLEAR} ({CLEAR}){which}", brief)
+        yield Note(f"{NOT_CLEAR} ({CLEAR}){which}", brief, About.NOT_CLEAR)
     if any(on_plateau(record) for row in rows.values() for record in row.records):
         yield Note(f"{ON_PLATEAU}: {PLATEAU}")
 
@@ -273,7 +277,8 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[No
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(found).items()
     ):
         text = f"differences: {said}; the two runs of a pair have the same seed, {shared}"
-        yield Note(text, f"not compared: {', '.join(apart)}" if apart else "")
+        brief = f"not compared: {', '.join(apart)}" if apart else ""
+        yield Note(text, brief, About.OTHER if apart else About.PAIRS)
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from normlab.metrics.spread import NOT_CLEAR, ON_PLATEAU
 from normlab.reports.latex import latex
+from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, figure, markdown
@@ -321,3 +322,10 @@ def test_digits_by_kind_of_score():
     assert shown({"ln": [math.inf, math.inf]}, STEPS) == "not reached"
     assert shown({"ln": [math.inf, 100.0, 200.0]}, STEPS) == "reached 2/3"
     assert shown({"ln": [100.0, 300.0]}, STEPS) == "200 +- 141"
+
+
+def test_a_page_folds_routine_notes_by_what_they_are_about_not_by_their_words(tmp_path):
+    notes = (Note("data: of mine"), Note("of yours", about=About.DATA))
+    found = dataclasses.replace(table({"ln": [1.0, 2.0]}), notes=notes)
+    shown, folded = study_page(study(), "smoke", found, [], tmp_path).split("<details", 1)
+    assert "data: of mine" in shown and "of yours" not in shown and "of yours" in folded
