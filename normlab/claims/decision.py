@@ -86,7 +86,7 @@ class PValues:
     look.
     """
 
-    found: float
+    observed: float
     at_look: float
     direction: float | None = None
 
@@ -97,8 +97,8 @@ class Decision:
 
     `value` is the measured value with its interval as text, `detail` the values behind it, `reason`
     why it is open or not measured; `unshown` is the reason if the direction does not survive the
-    correction. `stuck`: more seeds cannot help. `seen`: its runs were seen before its endpoint was
-    written, so nothing was tested.
+    correction. `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen before its
+    endpoint was written, so nothing was tested.
     """
 
     verdict: Verdict
@@ -109,7 +109,7 @@ class Decision:
     p: PValues | None = None
     estimate: Estimate | None = None
     stuck: bool = False
-    seen: bool = False
+    by_seen_runs: bool = False
 
 
 def stuck(reason: str, value: str = "") -> Decision:
@@ -126,7 +126,7 @@ def undecided_by_seen(decision: Decision) -> Decision:
     if decision.stuck:
         return decision
     estimate = decision.estimate and replace(decision.estimate, smallest=None)
-    untested = replace(decision, verdict="undecided", reason=SEEN, seen=True)
+    untested = replace(decision, verdict="undecided", reason=SEEN, by_seen_runs=True)
     return replace(untested, p=None, estimate=estimate)
 
 
@@ -237,7 +237,7 @@ def corrected_for_look(
     value = math.exp if ratio else float
     if (p := decision.p) is not None:
         direction = None if p.direction is None else look.corrected(p.direction)
-        decision = replace(decision, p=PValues(p.found, look.corrected(p.found), direction))
+        decision = replace(decision, p=PValues(p.observed, look.corrected(p.observed), direction))
     if (estimate := decision.estimate) is None:
         return decision
     if estimate.smallest is not None:

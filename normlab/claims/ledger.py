@@ -129,7 +129,7 @@ def ledger(claims: Sequence[Claim], runs: EvidenceStore) -> list[JudgedClaim]:
     families: defaultdict[Place | None, list[float]] = defaultdict(list)
     for each in chain.from_iterable(primary):
         decision = each.decision
-        if each.endpoint.family is not None and not decision.seen:
+        if each.endpoint.family is not None and not decision.by_seen_runs:
             families[each.endpoint.family].append(_p(decision))
     return [
         JudgedClaim(

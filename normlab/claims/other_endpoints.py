@@ -90,7 +90,7 @@ class Timing(Endpoint, frozen=True):
     margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
     report: str = "norms"
     measured: str = ""
-    seen: bool = False
+    seen_before: bool = field(name="seen", default=False)
 
     @property
     def family(self) -> Place | None:
@@ -112,7 +112,7 @@ class Timing(Endpoint, frozen=True):
             )
         first, second = named[self.faster], named[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
-        saved = [1 - own / other for own, other in pairs]
+        saved = [1 - ratio / other for ratio, other in pairs]
         medians = figures(first.milliseconds["median"], second.milliseconds["median"])
         machine = timings.environment
         basis = Basis(
@@ -137,4 +137,4 @@ class Timing(Endpoint, frozen=True):
             if (smallest := estimate.smallest) is not None:
                 power = f"these rounds would have shown {smallest:.1%} (80 % power)"
                 decision = with_power(decision, power)
-        return undecided_by_seen(decision) if self.seen else decision
+        return undecided_by_seen(decision) if self.seen_before else decision

@@ -75,12 +75,12 @@ def saved(entries: Sequence[JudgedClaim]) -> str:
 
 def _claim(entry: JudgedClaim) -> dict[str, Any]:
     claim = entry.claim
-    told = ("statement", "chinese", "answer", "chinese_answer", "figure", "documents", "see")
+    fields = ("statement", "chinese", "answer", "chinese_answer", "figure", "documents", "see")
     return {
         "id": claim.id,
         "verdict": entry.verdict,
         "said": verdict_text(entry),
-        **{name: getattr(claim, name) for name in told},
+        **{name: getattr(claim, name) for name in fields},
         "literature": claim.literature.strip(),
         "parts": list(map(_outcome, entry.primary)),
         "secondary": list(map(_outcome, entry.secondary)),
@@ -117,13 +117,13 @@ def _outcome(outcome: JudgedPart) -> dict[str, Any]:
 
 def _p(outcome: JudgedPart) -> float | None:
     p = outcome.decision.p
-    return None if p is None else p.found
+    return None if p is None else p.observed
 
 
 def markdown(entries: Sequence[JudgedClaim]) -> str:
     """Return the page in Markdown, `results/claims.md`."""
     counts = Counter(entry.verdict for entry in entries)
-    said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
+    tally = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
     meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in VERDICTS.items())
     rows = [
         [
@@ -139,7 +139,7 @@ def markdown(entries: Sequence[JudgedClaim]) -> str:
     blocks = [
         "# The claims of the articles, and what was found",
         *(fill(text, 100) for text in (_WRITTEN, _CARE, f"{meanings}. {_RULES}")),
-        f"{len(entries)} claims: {said}.",
+        f"{len(entries)} claims: {tally}.",
         _table(["#", "claim", "answer", "from", "its value", "verdict"], rows),
         *(_section(entry) for entry in entries),
     ]
@@ -199,11 +199,11 @@ def _links(outcome: JudgedPart) -> str:
         rows = files.setdefault(posixpath.relpath(file, _HOME), {})
         if packed is not None:
             rows[packed.name] = None
-    said = []
+    links = []
     for link, rows in files.items():
         name = posixpath.dirname(link) if rows else posixpath.basename(link)
-        said.append(f"[{name}]({link})" + (f": {', '.join(rows)}" if rows else ""))
-    return "; ".join(said)
+        links.append(f"[{name}]({link})" + (f": {', '.join(rows)}" if rows else ""))
+    return "; ".join(links)
 
 
 def _bold(text: str, verdict: str) -> str:
@@ -298,9 +298,9 @@ def _summary(entries: Sequence[JudgedClaim], words: _Language) -> str:
         if group:
             lines += [f"### {heading} ({len(group)})", ""]
             for claim, parts in ((entry.claim, entry.primary) for entry in group):
-                said = in_markdown((words is _CHINESE and claim.chinese) or claim.statement)
+                statement = in_markdown((words is _CHINESE and claim.chinese) or claim.statement)
                 answer = claim.chinese_answer if words is _CHINESE else claim.answer
-                lines.append(f"- [{claim.id}](claims.md#claim-{claim.id}) {said}")
+                lines.append(f"- [{claim.id}](claims.md#claim-{claim.id}) {statement}")
                 lines.append(f"  **{in_markdown(answer)}**")
                 ordered = sorted(parts, key=lambda each: PARTS.index(each.verdict))
                 lines += [f"  - {_part(each, words)}" for each in ordered]
@@ -346,8 +346,8 @@ def grade_in_chinese(outcome: JudgedPart) -> str:
 
 
 def _part(outcome: JudgedPart, words: _Language) -> str:
-    said = in_markdown((words is _CHINESE and outcome.part.chinese) or outcome.part.statement)
+    statement = in_markdown((words is _CHINESE and outcome.part.chinese) or outcome.part.statement)
     verdict = words.parts[PARTS.index(outcome.verdict)]
     line = words.decided if outcome.verdict in DECIDED and outcome.grade else words.part
     grade = grade_in_chinese(outcome) if words is _CHINESE else outcome.grade
-    return line.format(verdict, said.rstrip(".。"), grade)
+    return line.format(verdict, statement.rstrip(".。"), grade)

@@ -156,7 +156,7 @@ def _train(cells: Sequence[RunToStart], at_a_time: int) -> None:
         ended = run_all(RunQueue(cells), at_a_time, show=shown)
     for done in ended:
         if done.status:
-            raise UserError(f"{done.cell.name}: {done.said} ({done.cell.folder / LOG_FILE})")
+            raise UserError(f"{done.cell.name}: {done.last_line} ({done.cell.folder / LOG_FILE})")
 
 
 def _measured(cell: RunToStart) -> Found:

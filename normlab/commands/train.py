@@ -225,7 +225,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             return None  # the runs of a grid are all known, and start together below
         (done,) = run_all(RunQueue(cells[-1:]), 1)
         if done.status:
-            raise UserError(f"{done.cell.name}: {done.said} ({folder / LOG_FILE})")
+            raise UserError(f"{done.cell.name}: {done.last_line} ({folder / LOG_FILE})")
         return objective(read_record(folder), config, direction)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line

@@ -112,10 +112,10 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
     try:
         with _hydra():
             composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
-        choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
+        choices, overrides_of_task = composed.hydra.runtime.choices, composed.hydra.overrides.task
         with open_dict(composed):
             del composed["hydra"]
-        return settle(composed, choices, given)
+        return settle(composed, choices, overrides_of_task)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(error_line(error)) from None
 
@@ -140,9 +140,9 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
-    given = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
-    recipe = default_recipe(given["task"], given.get("scale"))
-    if recipe is None or given.get("recipe") is not None:
+    options = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
+    recipe = default_recipe(options["task"], options.get("scale"))
+    if recipe is None or options.get("recipe") is not None:
         return [*overrides]
     # Insert it just before what asks for it, so as not to part a Hydra flag from its value.
     place = next(n for n, text in enumerate(overrides) if text.startswith(_ASK_FOR_RECIPES))
@@ -163,7 +163,7 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
     return {key: name for key, name in listed.overrides.known_choices.items() if name}
 
 
-def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
+def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> DictConfig:
     """Name the options in a config, settle values that depend on other keys, and check it."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config))
     short = {key: value for key in SHORT if (value := plain.pop(key)) != MISSING}
@@ -178,11 +178,11 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         for group, option in choices.items()
         if not group.startswith(("hydra/", EXPERIMENT)) and isinstance(option, str | None)
     }
-    if classes := [text for text in given if TARGET in text]:
+    if classes := [text for text in overrides if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
-    of_files = settings_of_experiments(given, config.choices)
-    _settle_short(config, short, given, of_files)
-    settle_recipe(config, config.choices, of_files | typed(given))
+    of_files = settings_of_experiments(overrides, config.choices)
+    _settle_short(config, short, overrides, of_files)
+    settle_recipe(config, config.choices, of_files | typed(overrides))
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
@@ -193,14 +193,14 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     _drop(config.model, LATER)
     for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
         _drop(node, {"one_plus": False})
-    _settle_batch_size(config, of_files, typed(given))
+    _settle_batch_size(config, of_files, typed(overrides))
     if isinstance(folder := config.start_from, str):
         path = start_file(folder, Path(config.runs_dir))
         config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
     OmegaConf.resolve(config)
     if config.data_dir is not None and not _nodes_with(config, "data_dir"):
-        said = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
-        raise UserError(f"{said}: {_READS_FILES}, or leave data_dir out")
+        problem = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
+        raise UserError(f"{problem}: {_READS_FILES}, or leave data_dir out")
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise UserError(f"{missing[0]} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
@@ -221,13 +221,16 @@ def reads_files(task: str) -> bool:
 
 
 def _settle_short(
-    config: DictConfig, short: Mapping[str, Any], given: Sequence[str], of_files: Mapping[str, Any]
+    config: DictConfig,
+    short: Mapping[str, Any],
+    overrides: Sequence[str],
+    of_files: Mapping[str, Any],
 ) -> None:
     """Set what short keys stand for, unless the full key was given later.
 
     `epochs` without `steps` lifts the limit on steps.
     """
-    keys = [*of_files, *(text.partition("=")[0].lstrip("+") for text in given)]
+    keys = [*of_files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
     last = {SHORT.get(key, key): key for key in keys}
     for key in short.keys() & last.values():
         OmegaConf.update(config, SHORT[key], short[key])
@@ -308,8 +311,8 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
         node, _, last = key.rpartition(".")
         parent = OmegaConf.select(config, node) if node else config
         if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
-            own = f" with {node}={config.choices[node]}" if node in config.choices else ""
-            raise UserError(f"{change!r}: no such key in a run{own}.{meant(key)}")
+            of_option = f" with {node}={config.choices[node]}" if node in config.choices else ""
+            raise UserError(f"{change!r}: no such key in a run{of_option}.{meant(key)}")
         if isinstance(parent[last], DictConfig):
             raise UserError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
         copied = _nodes_with(config, key) if key in _COPIED else []
@@ -317,8 +320,8 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             raise UserError(f"{change!r}: the run's task={config.choices['task']} reads no files")
         copies += [f"{task}.{key}={value}" for task in copied]
     changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
-    threads, given = changed.observe.threads, "observe.threads" in typed(changes)
-    if isinstance(threads, int) and threads > MOST_THREADS and not given:
+    threads, is_change = changed.observe.threads, "observe.threads" in typed(changes)
+    if isinstance(threads, int) and threads > MOST_THREADS and not is_change:
         changed.observe.threads = None  # the run was made on a machine with more cores
     ranges.check(to_dict(changed))
     return changed

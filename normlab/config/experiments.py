@@ -54,8 +54,8 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         if (key in groups() or key.startswith("norm@")) and not isinstance(value, Mapping):
             raise UserError(f"{path}: {key}: {value}: write - override /{key}: {value} in defaults")
         if "." in key:
-            said = f"write {': {'.join(key.split('.'))}: {value}{'}' * key.count('.')}"
-            raise UserError(f"{path}: {key}: {value}: {said}")
+            advice = f"write {': {'.join(key.split('.'))}: {value}{'}' * key.count('.')}"
+            raise UserError(f"{path}: {key}: {value}: {advice}")
     keys = dict(leaves(content))
     if twice := [
         f"{key} and {full}" for key, full in SHORT.items() if key in keys and full in keys
@@ -66,17 +66,17 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Return the content with what the file says for each key whose value is text."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in content.items():
         key, written = f"{prefix}{name}", text[str(name)]
         is_text = key in text_keys() or key in _LISTS or key.startswith(_TRACKER)
         if isinstance(value, Mapping):
-            found[name] = _texts(value, written, f"{key}.")
+            settings[name] = _texts(value, written, f"{key}.")
         elif is_text and value is not None:
-            found[name] = [written] if key in _LISTS and isinstance(written, str) else written
+            settings[name] = [written] if key in _LISTS and isinstance(written, str) else written
         else:
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def settings_of(names: Sequence[str]) -> dict[str, Any]:
@@ -84,11 +84,11 @@ def settings_of(names: Sequence[str]) -> dict[str, Any]:
 
     The keys are in the order in which they are set last.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in chain.from_iterable(map(_settings, names)):
-        found.pop(key, None)
-        found[key] = value
-    return found
+        settings.pop(key, None)
+        settings[key] = value
+    return settings
 
 
 def _settings(name: str) -> Iterator[tuple[str, Any]]:

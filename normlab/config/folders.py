@@ -42,26 +42,26 @@ def folders(first: Path | None = None) -> list[Path]:
 
 @lru_cache(maxsize=8)
 def _own_folders(listed: str) -> tuple[Path, ...]:
-    found = {Path(text).expanduser().resolve(): PATH for text in listed.split(os.pathsep) if text}
-    sys.path += [str(folder) for folder in found if str(folder) not in sys.path]
+    sources = {Path(text).expanduser().resolve(): PATH for text in listed.split(os.pathsep) if text}
+    sys.path += [str(folder) for folder in sources if str(folder) not in sys.path]
     for name, package, below in _packages():
-        found.setdefault(Path(package, *below).resolve(), f"the entry point {name}")
-    for folder, source in found.items():
+        sources.setdefault(Path(package, *below).resolve(), f"the entry point {name}")
+    for folder, source in sources.items():
         if not folder.is_dir():
             raise UserError(f"{source}: {folder}: no such folder")
-    return tuple(found)
+    return tuple(sources)
 
 
 @lru_cache(maxsize=1)
 def _packages() -> list[tuple[str, Path, list[str]]]:
     """Return the installed packages with options: the entry point, the folder and what is below."""
-    found: list[tuple[str, Path, list[str]]] = []
+    packages: list[tuple[str, Path, list[str]]] = []
     for entry in entry_points(group="normlab.options"):
         package, *below = entry.value.split(".")
         spec = find_spec(package)  # finds a package at the top without importing it
         for root in (spec and spec.submodule_search_locations) or [package]:
-            found.append((entry.name, Path(root).resolve(), below))
-    return found
+            packages.append((entry.name, Path(root).resolve(), below))
+    return packages
 
 
 def included(arguments: Sequence[str]) -> list[str]:
@@ -89,20 +89,20 @@ def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str,
     `hydra.searchpath=[file://FOLDER,pkg://PACKAGE]`.
     """
     rest: list[str] = []
-    found: list[tuple[str, str]] = []
+    folders_named: list[tuple[str, str]] = []
     words = iter(arguments)
     for text in words:
         key, equals, value = text.partition("=")
         if key in _CONFIG_DIR:
-            found.append((f"{key} ", value if equals else next(words, "")))
+            folders_named.append((f"{key} ", value if equals else next(words, "")))
         elif equals and key.lstrip("+") == _SEARCH_PATH:
             places = value.strip("[]'\"").split(",")
-            found += [(f"{key}=", _place(place.strip(" '\""))) for place in places]
+            folders_named += [(f"{key}=", _place(place.strip(" '\""))) for place in places]
         elif equals and key == INCLUDE:
-            found += [(text[: len(INCLUDE) + 1], name) for name in value.split(os.pathsep)]
+            folders_named += [(text[: len(INCLUDE) + 1], name) for name in value.split(os.pathsep)]
         else:
             rest.append(text)
-    return rest, found
+    return rest, folders_named
 
 
 def _place(place: str) -> str:
@@ -128,9 +128,9 @@ def of_your_own() -> str:
 
 def own_line(error: BaseException) -> str:
     """Return the file and line, in the user's own code, that raised an error; "" for other code."""
-    own = [*folders()[1:], *(package for _, package, _ in _packages())]
+    places = [*folders()[1:], *(package for _, package, _ in _packages())]
     for call in reversed(traceback.extract_tb(error.__traceback__)):
-        if any(Path(call.filename).resolve().is_relative_to(folder) for folder in own):
+        if any(Path(call.filename).resolve().is_relative_to(folder) for folder in places):
             return f"{call.filename}, line {call.lineno}"
     return ""
 
@@ -144,9 +144,9 @@ def source_of(target: str) -> Path:
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise UserError(f"there is no module {module!r}")
-    found = Path(spec.origin).resolve()
+    file = Path(spec.origin).resolve()
     mine = [folder / f"{module.replace('.', '/')}.py" for folder in folders()[1:]]
-    hidden = [path for path in mine if path.is_file() and path.resolve() != found]
+    hidden = [path for path in mine if path.is_file() and path.resolve() != file]
     if hidden and not module.startswith("normlab."):
-        raise UserError(f"{found} hides {hidden[0]}: give your module another name")
-    return found
+        raise UserError(f"{file} hides {hidden[0]}: give your module another name")
+    return file

@@ -40,16 +40,16 @@ def launch() -> Launch:
         return Launch()
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     try:
-        found = Launch(*(int(os.environ.get(name) or 0) for name in names))
+        process = Launch(*(int(os.environ.get(name) or 0) for name in names))
     except ValueError:
-        found = Launch(rank=-1)
-    if not 0 <= found.rank < found.size:
-        said = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+        process = Launch(rank=-1)
+    if not 0 <= process.rank < process.size:
+        settings = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
         raise UserError(
-            f"{said} in the environment: expected a rank below the number of processes; "
+            f"{settings} in the environment: expected a rank below the number of processes; "
             "unset them to use one process"
         )
-    return Launch() if found.size == 1 else found._replace(local_size=found.local_size or 1)
+    return Launch() if process.size == 1 else process._replace(local_size=process.local_size or 1)
 
 
 def check_single(what: str) -> None:

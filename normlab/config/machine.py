@@ -86,8 +86,8 @@ def settled_precision(precision: str, *, device: str) -> str:
 def instruction_set(device: str) -> str:
     """Return the instruction set of a device: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`."""
     if settled_device(device) == "cuda":
-        found = gpu()
-        return "cuda" if found is None else f"cuda sm_{found[0]}{found[1]}"
+        capability = gpu()
+        return "cuda" if capability is None else f"cuda sm_{capability[0]}{capability[1]}"
     features = processor_features()
     names = (name for name, needed in _INSTRUCTION_SETS if needed <= features)
     return next(names, platform.machine())
@@ -102,8 +102,8 @@ def processor_features() -> frozenset[str]:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return frozenset(found[1].split()) if found else frozenset()
+    match = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(match[1].split()) if match else frozenset()
 
 
 @lru_cache(maxsize=1)

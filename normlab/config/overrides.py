@@ -65,9 +65,9 @@ def written_out(arguments: Sequence[str]) -> list[str]:
             settings.append(_setting(key, value) if equals else text)
     if len(experiments) > 1 and any(map(is_sweep, experiments)):
         raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: a sweep takes one")
-    found = [*_choice(experiments), *_with_trackers(settings)]
-    check_arguments(found)
-    return found
+    words = [*_choice(experiments), *_with_trackers(settings)]
+    check_arguments(words)
+    return words
 
 
 def is_sweep(value: str) -> bool:
@@ -134,25 +134,25 @@ def in_full(settings: Sequence[str]) -> list[str]:
     pairs = [text.partition("=") for text in settings]
     keys = {key for key, _, _ in pairs}
     lifts = "epochs" in keys and not keys & {"steps", SHORT["steps"]}
-    found = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
-    return [*found, *([f"{SHORT['steps']}=null"] if lifts else [])]
+    words = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
+    return [*words, *([f"{SHORT['steps']}=null"] if lifts else [])]
 
 
 def _with_trackers(arguments: Sequence[str]) -> list[str]:
     """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings."""
-    found: list[str] = []
+    words: list[str] = []
     wanted: dict[str, bool] = {}
     settings: list[str] = []
     for text in arguments:
         key, _, value = text.partition("=")
-        name, _, own = key.partition(".")
+        name, _, setting = key.partition(".")
         if name not in TRACKERS:
-            found.append(text)
-        elif own:
-            there = [each for each, sinks in options_with("sink").items() if name in sinks]
-            if own not in there:
-                has = f"{name} has {', '.join(there)}" if there else f"give {name}=true"
-                near = did_you_mean(own, there, before=f"{name}.")
+            words.append(text)
+        elif setting:
+            options = [each for each, sinks in options_with("sink").items() if name in sinks]
+            if setting not in options:
+                has = f"{name} has {', '.join(options)}" if options else f"give {name}=true"
+                near = did_you_mean(setting, options, before=f"{name}.")
                 raise UserError(f"{key} does not exist: {has}.{near}")
             wanted.setdefault(name, True)
             settings.append(text)
@@ -161,11 +161,11 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
         else:
             raise UserError(f"{text}: give {name}=true or {name}=false")
     if not wanted:
-        return found
-    sinks = _by_key(found).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
+        return words
+    sinks = _by_key(words).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
     names = dict.fromkeys([*re.findall(r"\w+", sinks), *wanted])
     return [
-        *(text for text in found if not text.startswith("sink=")),
+        *(text for text in words if not text.startswith("sink=")),
         *(f"observe.sink.{text}" for text in settings if wanted[text.partition(".")[0]]),
         f"sink=[{','.join(name for name in names if wanted.get(name, True))}]",
     ]
@@ -189,18 +189,18 @@ def check_arguments(arguments: Sequence[str]) -> None:
         key, equals, value = text.partition("=")
         if text.startswith("-"):
             if key not in _FLAGS and not key[1:2].isdigit():
-                said = meant(key.lstrip("-").replace("-", "_"))
-                raise UserError(f"unknown flag {key}; give values as key=value.{said}")
+                hint = meant(key.lstrip("-").replace("-", "_"))
+                raise UserError(f"unknown flag {key}; give values as key=value.{hint}")
         elif not equals and not before.startswith("-") and not text.startswith("~"):
             raise UserError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
             try:
                 parser.parse_override(text)
             except Exception as error:  # from the parser, or from Python when it builds the value
-                said = str(error).splitlines()[0]
-                if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
-                    said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
-                raise UserError(f"{text!r:.80} cannot be read: {said}") from None
+                hint = str(error).splitlines()[0]
+                if hint.startswith("token recognition error") and not _SPECIAL.intersection(value):
+                    hint += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
+                raise UserError(f"{text!r:.80} cannot be read: {hint}") from None
             if value.startswith("[") and key not in _SEVERAL and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise UserError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
@@ -210,27 +210,27 @@ def first_run(arguments: Sequence[str]) -> list[str]:
     """Return the settings of a sweep's first run; of a search, without the keys it searches."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    found: list[str] = []
+    words: list[str] = []
     parser = OverridesParser.create()
     for text in arguments:
         if text.startswith(("-", "hydra")):
             continue
         override = parser.parse_override(text)
         if not override.is_sweep_override():
-            found.append(text)
+            words.append(text)
         elif override.is_discrete_sweep():
-            found.append(f"{override.get_key_element()}={next(override.sweep_string_iterator())}")
-    return found
+            words.append(f"{override.get_key_element()}={next(override.sweep_string_iterator())}")
+    return words
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
     """Raise UserError for a key typed with two values, since Hydra silently takes the last."""
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in arguments:
         for name, value in typed([text]).items():
             key = SHORT.get(name, name)
-            if key not in _SEVERAL and given.setdefault(key, value) != value:
-                raise UserError(f"{key}={given[key]} and {key}={value} are both given; keep one")
+            if key not in _SEVERAL and values.setdefault(key, value) != value:
+                raise UserError(f"{key}={values[key]} and {key}={value} are both given; keep one")
 
 
 # Errors ------------------------------------------------------------------------------------------
@@ -238,8 +238,8 @@ def check_given_once(arguments: Sequence[str]) -> None:
 
 def run_groups() -> list[str]:
     """Return the groups a run chooses from: all except `claim` and `study`, plus `norm@` keys."""
-    own = [group for group in groups() if group not in ("claim", "document", "study")]
-    return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
+    kinds = [group for group in groups() if group not in ("claim", "document", "study")]
+    return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 
 def settings_of_experiments(arguments: Sequence[str], choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,8 +271,8 @@ def meant(key: str) -> str:
 
     If other options of the group have the key, the text names those options instead.
     """
-    node, _, own = key.partition(".")
-    if own and (having := options_with(node).get(own)):
+    node, _, last = key.partition(".")
+    if last and (having := options_with(node).get(last)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = [*SHORT, *TRACKERS, *run_groups(), *top_level_keys()]
     known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
@@ -280,18 +280,18 @@ def meant(key: str) -> str:
     for name in known:
         words.setdefault(name.rpartition(".")[2], []).append(name)
     near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
-    found = dict.fromkeys(name for word in near for name in words[word])
+    keys = dict.fromkeys(name for word in near for name in words[word])
     # Of a short key and the key it stands for, suggest one.
-    long = {SHORT[name] for name in found if name in SHORT}
-    return _said([name for name in found if name not in (SHORT if own else long)][:_MOST])
+    long = {SHORT[name] for name in keys if name in SHORT}
+    return _said([name for name in keys if name not in (SHORT if last else long)][:_MOST])
 
 
-def did_you_mean(word: str, there: Sequence[str], *, before: str = "") -> str:
+def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
     """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
 
     `before` is put before each of them.
     """
-    near = get_close_matches(word.lower(), there, n=_MOST, cutoff=0.5)
+    near = get_close_matches(word.lower(), known, n=_MOST, cutoff=0.5)
     return _said([f"{before}{each}" for each in near])
 
 
@@ -304,13 +304,13 @@ def no_option(group: str, option: str) -> str:
     if group.startswith("hydra/"):
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
         return f"{group}={option} is missing: pip install -c constraints.txt {package}"
-    there, word = option_names(group), option.lower().replace("_", "")
+    known, word = option_names(group), option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
-    near = _said([synonym]) if synonym in there else did_you_mean(option, there)
-    said = (
-        f"no option {option!r:.60} of the group {group!r}; choose from {', '.join(there) or 'none'}"
+    near = _said([synonym]) if synonym in known else did_you_mean(option, known)
+    suggestion = (
+        f"no option {option!r:.60} of the group {group!r}; choose from {', '.join(known) or 'none'}"
     )
-    return f"{said}.{near}{of_your_own()}"
+    return f"{suggestion}.{near}{of_your_own()}"
 
 
 def error_line(error: Exception) -> str:
@@ -329,28 +329,28 @@ def error_line(error: Exception) -> str:
         if key.startswith("optim.groups"):
             return f"{key} must be added with a plus sign: give +{key}=VALUE"
         return _no_such_key(key)
-    given = lines[0].removeprefix("Error merging override ")
-    if given != lines[0] and (found := range_of(given.partition("=")[0])):
-        return f"{given} must be {found.allowed}"
+    override = lines[0].removeprefix("Error merging override ")
+    if override != lines[0] and (allowed_range := range_of(override.partition("=")[0])):
+        return f"{override} must be {allowed_range.allowed}"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
-    said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
+    problem = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
     keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
-    return f"{keys[0]}: {said}" if keys and keys[0] not in said else said
+    return f"{keys[0]}: {problem}" if keys and keys[0] not in problem else problem
 
 
 def start_file(name: str, runs: Path) -> Path:
     """Return the weights file of a run, given by its path or its name below `runs_dir`."""
     place = Path(name) if Path(name).exists() else runs / name
-    found = sorted(place.glob(f"**/{START_FILE}"))
-    if len(found) > 1:
-        one = found[0].parents[1]
-        raise UserError(f"start_from={name} has {len(found)} runs; name one, such as {one}")
-    if not found:
+    files = sorted(place.glob(f"**/{START_FILE}"))
+    if len(files) > 1:
+        one = files[0].parents[1]
+        raise UserError(f"start_from={name} has {len(files)} runs; name one, such as {one}")
+    if not files:
         folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
-        there = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
-        near = did_you_mean(name.removeprefix(f"{runs}/"), there)
+        names = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
+        near = did_you_mean(name.removeprefix(f"{runs}/"), names)
         raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
-    return found[0]
+    return files[0]
 
 
 def check_option(group: str, option: str) -> None:

@@ -198,8 +198,8 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
     yield from _misplaced(config.get("choices") or {})
     warmup, total = get("schedule.warmup"), get("schedule.total")
     if total is None and "total" in (schedule := config.get("schedule") or {}):
-        own = f"schedule={schedule.get('option')} ends at a known step"
-        yield f"{own}, but budget.steps is not set: give steps=N, or another schedule"
+        at_known_step = f"schedule={schedule.get('option')} ends at a known step"
+        yield f"{at_known_step}, but budget.steps is not set: give steps=N, or another schedule"
     if isinstance(warmup, int) and isinstance(total, int) and total <= warmup:
         yield f"schedule.total={total} must be above schedule.warmup={warmup}"
     if not isinstance(targets := get("observe.targets"), Mapping | None):

@@ -45,8 +45,8 @@ def settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) 
         OmegaConf.update(config, key, values[placement])
     for group in ("norm", "placement", "optim", "schedule"):
         node: Any = config[group]
-        there = (name for name in registry.option_names(group) if name in node)
-        of_options = {n: node.pop(n) for n in [*there] if isinstance(node[n], DictConfig)}
+        names = (name for name in registry.option_names(group) if name in node)
+        of_options = {n: node.pop(n) for n in [*names] if isinstance(node[n], DictConfig)}
         for key in NORM_KEYS if group == "norm" else [group]:
             for name, value in of_options.get(choices.get(key), {}).items():
                 if f"{key}.{name}" not in written:

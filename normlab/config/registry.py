@@ -129,11 +129,11 @@ def paths(group: str, first: Path | None = None) -> dict[str, Path]:
 
     Returns {} if there is no such group. Raises UserError for an option in two folders.
     """
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in (path for root in folders(first) for path in (root / group).glob("*.yaml")):
-        if (other := found.setdefault(path.stem, path)) != path:
+        if (other := by_name.setdefault(path.stem, path)) != path:
             raise UserError(f"{group}={path.stem} is in {other} and in {path}: rename one of them")
-    return dict(sorted(found.items()))
+    return dict(sorted(by_name.items()))
 
 
 def option_names(group: str) -> list[str]:
@@ -156,30 +156,30 @@ def _read(path: Path) -> Option:
 
 def options_with(group: str) -> dict[str, list[str]]:
     """Return, for each dotted key that a group's option files set, the options that set it."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for path in paths(group).values():
         for key, value in leaves(_settings(path, group)):
             if key != "defaults" and not key.endswith(TARGET) and "${" not in str(value):
-                found.setdefault(key, []).append(path.stem)
-    return found
+                names.setdefault(key, []).append(path.stem)
+    return names
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     """Return the content of an option's file; UserError with the key if there is none."""
-    if (path := (there := paths(group)).get(str(name))) is None:
-        given = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(there)}"
-        raise UserError(f"{given}. If it is your own, set {PATH} to the folder that has it")
+    if (path := (known := paths(group)).get(str(name))) is None:
+        problem = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(known)}"
+        raise UserError(f"{problem}. If it is your own, set {PATH} to the folder that has it")
     return _settings(path, group)
 
 
 def _settings(path: Path, group: str) -> Mapping[str, Any]:
     """Return an option's content, with the values it inherits from other options of its group."""
     content = read_option(path)
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in content.get("defaults", []):
         if isinstance(name, str) and name != "_self_":
-            found |= option_settings(group, name, f"{path}: defaults")
-    return found | {name: value for name, value in content.items() if name != "defaults"}
+            settings |= option_settings(group, name, f"{path}: defaults")
+    return settings | {name: value for name, value in content.items() if name != "defaults"}
 
 
 def read_option(path: Path) -> Mapping[str, Any]:
@@ -269,16 +269,16 @@ def check(
     return partial(_build, target, key, values)
 
 
-def _build(target: type, key: str, given: Mapping[str, Any], **live: Any) -> object:
-    values = {name: v() if isinstance(v, partial) else v for name, v in given.items()}
+def _build(target: type, key: str, arguments: Mapping[str, Any], **live: Any) -> object:
+    values = {name: v() if isinstance(v, partial) else v for name, v in arguments.items()}
     try:
         return target(**live, **values)
     except (TypeError, ValueError) as error:
         if target.__module__.startswith("normlab."):
             raise
         text = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        said = f"{key}: {target.__name__} rejects {text}: {error}{_at(error)}"
-        raise UserError(said) from error
+        problem = f"{key}: {target.__name__} rejects {text}: {error}{_at(error)}"
+        raise UserError(problem) from error
 
 
 def _at(error: Exception) -> str:
@@ -299,8 +299,8 @@ def _target(name: str, key: str, kind: type) -> type:
         target = getattr(import_module(module), attribute)
     except Exception as error:  # a module of the user's own may raise anything
         raise UserError(f"{key}: {name!r} cannot be imported: {error}{_at(error)}") from error
-    own = any(source.is_relative_to(folder) for folder in folders()[1:])
-    if own and _IMPORTED.setdefault(source, checksum := sha256(source)) != checksum:
+    of_user = any(source.is_relative_to(folder) for folder in folders()[1:])
+    if of_user and _IMPORTED.setdefault(source, checksum := sha256(source)) != checksum:
         raise UserError(f"{key}: {source} has changed since it was imported: start Python again")
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
         raise UserError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
@@ -310,13 +310,13 @@ def _target(name: str, key: str, kind: type) -> type:
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     """Return a builder if the value is a node, else the value converted to its annotation."""
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    own = settings
+    default = settings
     if isinstance(value, Mapping) and (OPTION in value or TARGET in value):
-        own = settings_of(value, key)
-    if isinstance(value, Mapping) and isinstance(own, Mapping) and TARGET in own:
+        default = settings_of(value, key)
+    if isinstance(value, Mapping) and isinstance(default, Mapping) and TARGET in default:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
-                return check(value, key, kind, settings=own)
+                return check(value, key, kind, settings=default)
         raise UserError(f"{key} takes a value, not an option")
     try:
         return msgspec.convert(value, hint)
@@ -325,5 +325,5 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     except msgspec.ValidationError as error:
         words = [str(w) for kind in choices if get_origin(kind) is Literal for w in get_args(kind)]
         words = [*(["true", "false"] if words and bool in choices else []), *words]
-        said = f" must be {', '.join(words)}" if words else f": {error}"
-        raise UserError(f"{key}={value!r}{said}") from None
+        problem = f" must be {', '.join(words)}" if words else f": {error}"
+        raise UserError(f"{key}={value!r}{problem}") from None

@@ -24,15 +24,15 @@ def settle_sites(config: DictConfig) -> None:
     for pattern, value in rules.items():
         if not _PATH.fullmatch(str(pattern)):
             raise UserError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
-        given = dict(value) if isinstance(value, Mapping) else {"norm": value}
-        name = str(given.pop("norm", None))
+        settings = dict(value) if isinstance(value, Mapping) else {"norm": value}
+        name = str(settings.pop("norm", None))
         if name not in registry.option_names("norm"):
             raise UserError(f"sites: {pattern}: {no_option('norm', name)}")
         if pattern == "*":
             raise UserError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
         names[str(pattern)] = name
-        rules[pattern] = named(node, "norm", {"norm": name}) | given
+        rules[pattern] = named(node, "norm", {"norm": name}) | settings
     config.sites = rules
     config.choices = {**config.choices, "sites": _label(names)}
 
@@ -40,6 +40,6 @@ def settle_sites(config: DictConfig) -> None:
 def _label(names: Mapping[str, str]) -> str:
     """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
     words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
-    said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
-    rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
-    return "+".join(said[:_LABELED] + rest)
+    labels = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
+    rest = [f"{len(labels) - _LABELED}_more"] if len(labels) > _LABELED else []
+    return "+".join(labels[:_LABELED] + rest)

@@ -70,9 +70,9 @@ def _rendezvous(process: Launch, minutes: float) -> Any:
         store.set(names[process.rank], "here")
         store.wait(names, timeout)
     except (ValueError, RuntimeError) as error:
-        said = str(error).partition("\n")[0].partition(". This")[0]
+        reason = str(error).partition("\n")[0].partition(". This")[0]
         raise UserError(
-            f"{variables}, but the {process.size} processes do not meet ({said:.200}): start all "
+            f"{variables}, but the {process.size} processes do not meet ({reason:.200}): start all "
             "of them with torchrun, or unset RANK and WORLD_SIZE to train in one process"
         ) from error
     finally:
@@ -148,9 +148,9 @@ def gather_objects(obj: T) -> list[T]:
     return gathered
 
 
-def check_agreement(seen: Mapping[str, object]) -> None:
+def check_agreement(local: Mapping[str, object]) -> None:
     """Raise UserError on every rank if any two ranks disagree on a value."""
-    ranks = gather_objects({name: str(value) for name, value in seen.items()})
+    ranks = gather_objects({name: str(value) for name, value in local.items()})
     for rank, other in enumerate(ranks):
         for name, value in other.items():
             if value != ranks[0][name]:

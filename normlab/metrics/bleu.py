@@ -50,9 +50,9 @@ def bleu_scores(
     hypotheses, references = _checked(hypotheses, references)
     # `force` only silences the warning about tokenized text, which is intended here.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
-    found = metric.corpus_score(hypotheses, [references])
-    ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
-    values = {"bleu": found.score, "brevity_penalty": found.bp, "length_ratio": ratio}
+    bleu = metric.corpus_score(hypotheses, [references])
+    ratio = bleu.sys_len / bleu.ref_len if bleu.ref_len else 0.0
+    values = {"bleu": bleu.score, "brevity_penalty": bleu.bp, "length_ratio": ratio}
     count, signature = len(hypotheses), str(metric.get_signature())
     return {name: Score(float(value), True, count, signature) for name, value in values.items()}
 
@@ -101,8 +101,8 @@ def paired_bootstrap(
     systems: Any = list(zip(("baseline", "other"), sides, strict=True))
     metrics: Any = {"BLEU": _OverOutputs(lowercase=lowercase, tokenize=tokenize)}
     test = PairedTest(systems, metrics, [_normal(references)], test_type="bs", n_samples=samples)
-    signatures, found = test()
-    one, two = cast("list[Any]", found["BLEU"])
+    signatures, results = test()
+    one, two = cast("list[Any]", results["BLEU"])
     # sacreBLEU returns the smallest p value if both systems have identical outputs.
     p = 1.0 if sides[0] == sides[1] else two.p_value
     return Bootstrap(one.score, two.score, p, str(signatures["BLEU"]))

@@ -29,6 +29,6 @@ def unigram_nll(counts: Iterable[int]) -> float:
 
     `counts` holds the occurrences of each kind of item; the result is entropy times the total.
     """
-    seen = [count for count in counts if count]
-    total = sum(seen)
-    return math.fsum(count * math.log(total / count) for count in seen)
+    positive = [count for count in counts if count]
+    total = sum(positive)
+    return math.fsum(count * math.log(total / count) for count in positive)

@@ -42,10 +42,10 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     """Return the t interval for the mean of independent values; ValueError for fewer than two."""
     if (n := len(values)) < 2:
         raise ValueError(f"an interval needs at least two values, found {n}")
-    found = Summary.of(values)
-    sd = math.nan if found.sd is None else found.sd
+    summary = Summary.of(values)
+    sd = math.nan if summary.sd is None else summary.sd
     half = _quantile(n - 1, confidence) * sd / math.sqrt(n)
-    return Interval(found.mean, sd, n, found.mean - half, found.mean + half)
+    return Interval(summary.mean, sd, n, summary.mean - half, summary.mean + half)
 
 
 def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
@@ -84,8 +84,8 @@ def equivalence(values: Sequence[float], margin: float) -> float:
 
     It is below `a` exactly when the `1 - 2a` interval is within the margin (Schuirmann 1987).
     """
-    found = t_interval(values)
-    return _upper_tail(margin - abs(found.mean), found)
+    interval = t_interval(values)
+    return _upper_tail(margin - abs(interval.mean), interval)
 
 
 def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:

@@ -97,14 +97,14 @@ def joint_code(codes: Sequence[Code]) -> MadeBy:
     Runs of mixed code, such as numerics "1, then 2", pair only with runs of the same mix.
     """
     numerics = list(dict.fromkeys(code.numerics for code in codes))
-    own: dict[str, dict[str, None]] = {}
+    digests: dict[str, dict[str, None]] = {}
     for code in codes:
         for name, files in code.own_norms.items():
-            own.setdefault(name, {})[files] = None
+            digests.setdefault(name, {})[files] = None
     mixed = ", then ".join(map(str, numerics))
     return (
         numerics[0] if len(numerics) == 1 else mixed,
-        {name: ", then ".join(files) for name, files in sorted(own.items())},
+        {name: ", then ".join(files) for name, files in sorted(digests.items())},
     )
 
 

@@ -67,7 +67,7 @@ def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def printable(text: str) -> str:
     r"""Return text with control characters escaped, as `\x1b`; tabs and newlines stay."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:

@@ -146,11 +146,11 @@ class Address(NamedTuple):
 
 def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
     """Parse an address; None for other text or, if `packed`, for a folder without packed runs."""
-    if (found := _ADDRESS.fullmatch(str(place))) is None:
+    if (match := _ADDRESS.fullmatch(str(place))) is None:
         return None
-    folder, seed = Path(found["folder"]), found["seed"]
-    there = not packed or (folder / RECORDS).exists()
-    return Address(folder, found["name"], int(seed) if seed else None) if there else None
+    folder, seed = Path(match["folder"]), match["seed"]
+    exists = not packed or (folder / RECORDS).exists()
+    return Address(folder, match["name"], int(seed) if seed else None) if exists else None
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
@@ -161,16 +161,16 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     named = [key for key in runs.addresses if address.name in (key.name, key.row)]
     keys = [key for key in named if address.seed in (None, key.seed)]
     if not keys:
-        there = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
-        raise UserError(f"{place}: no such run; available: {', '.join(dict.fromkeys(there))}")
+        available = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
+        raise UserError(f"{place}: no such run; available: {', '.join(dict.fromkeys(available))}")
     return runs, keys
 
 
 def run_at(place: Path) -> tuple[Pack, Key] | None:
     """Return the run at an address; None for other paths, UserError for several runs."""
-    if (found := runs_at(place)) is None:
+    if (at_place := runs_at(place)) is None:
         return None
-    runs, (key, *others) = found
+    runs, (key, *others) = at_place
     if others:
         raise UserError(f"{place}: several runs; name one, such as {runs.addresses[key]}")
     return runs, key
@@ -193,12 +193,12 @@ def write_pack(
             fields |= {"config": portable(fields["config"])} if fields else {}
             file.write(json.dumps({**key._asdict(), **fields}) + "\n")
     for name, field, content in ((CURVES, "rows", curves), (HYPOTHESES, "splits", hypotheses)):
-        own = [{**key._asdict(), field: content[key]} for key in records if content.get(key)]
-        if not own:
+        lines = [{**key._asdict(), field: content[key]} for key in records if content.get(key)]
+        if not lines:
             (folder / name).unlink(missing_ok=True)
             continue
         with (
             atomic_write(folder / name, "wb") as file,
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
         ):
-            packed.writelines(f"{json.dumps(plain(line))}\n".encode() for line in own)
+            packed.writelines(f"{json.dumps(plain(line))}\n".encode() for line in lines)

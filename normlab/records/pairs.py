@@ -79,7 +79,7 @@ class Pairing:
             for seed, both in self.pairs.items()
             if _scored_apart(*both, (score,)) is None
         }
-        return {n: (own[0].value, own[1].value) for n, own in scored.items() if len(own) == 2}
+        return {n: (pair[0].value, pair[1].value) for n, pair in scored.items() if len(pair) == 2}
 
     def differences(self, score: str) -> dict[int, float]:
         """Return `a - b` of a score by seed."""
@@ -205,11 +205,11 @@ class Experiment:
             if before.fingerprint != after.fingerprint:
                 keys = ", ".join(settings(before.parts, after.parts, ()))
                 raise UserError(f"{before.run_id} and {after.run_id} differ in {keys}")
-            for key, own in _shared(before).items():
-                if own != (other := _shared(after)[key]):
+            for key, records_of_key in _shared(before).items():
+                if records_of_key != (other := _shared(after)[key]):
                     raise UserError(
                         f"{before.run_id} and {after.run_id} are not comparable: {key} is "
-                        f"{own!r} and {other!r}; compare them separately"
+                        f"{records_of_key!r} and {other!r}; compare them separately"
                     )
         return cls(ordered)
 
@@ -227,15 +227,15 @@ class Experiment:
     def scores(self, name: str) -> dict[int, Score]:
         """Return a score for each seed; UserError if the seeds were not scored in the same way."""
         every = {record.seed: record.figure(name) for record in self.records if record.finished}
-        found = {seed: score for seed, score in every.items() if score is not None}
-        ways = {(score.signature, score.higher_is_better) for score in found.values()}
+        measured = {seed: score for seed, score in every.items() if score is not None}
+        ways = {(score.signature, score.higher_is_better) for score in measured.values()}
         if len(ways) > 1:
             raise UserError(
                 f"{self.records[0].run_id}: {name} was computed in several ways "
                 f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
                 "re-score the runs with `normlab eval`"
             )
-        return found
+        return measured
 
     def values(self, name: str) -> dict[int, float]:
         return {seed: score.value for seed, score in self.scores(name).items()}

@@ -183,14 +183,14 @@ class RunRecord(
         """Read a record; a damaged one raises `UserError` with `origin`, key, value and fix."""
         part = ""
         try:
-            found = _DECODER.decode(text)
+            record = _DECODER.decode(text)
             for part, shape in _SHAPES.items():
-                msgspec.convert(getattr(found, part), shape)
-            return found
+                msgspec.convert(getattr(record, part), shape)
+            return record
         except msgspec.ValidationError as error:
-            said, _, place = str(error).partition(" - at ")
+            reason, _, place = str(error).partition(" - at ")
             where = (part + place.strip("`$")).removeprefix(".") or "the file"
-            problem = f"{where}: {said[0].lower()}{said[1:]}"
+            problem = f"{where}: {reason[0].lower()}{reason[1:]}"
         except (ValueError, RecursionError) as error:
             problem = f"not JSON: {error}"
         raise UserError(f"{origin}: damaged record, {problem}; {mend}")

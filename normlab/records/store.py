@@ -83,7 +83,7 @@ class RunStore:
         if (named := runs_at(self.root)) is not None:
             places = [named[0].addresses[key] for key in named[1]]
             return [(place, read_record(place)) for place in places]
-        found: list[tuple[Path, RunRecord]] = []
+        items: list[tuple[Path, RunRecord]] = []
         for place, folders, files in os.walk(self.root, onerror=self._unreadable):
             folders.sort()
             names, folder = {*folders, *files}, Path(place)
@@ -92,9 +92,9 @@ class RunStore:
             name = RECORD_FILE if RECORD_FILE in names else RECORDS
             try:
                 if RECORD_FILE in names:
-                    found.append((folder, read_record(folder)))
+                    items.append((folder, read_record(folder)))
                 elif RECORDS in names:
-                    found += [(each, read_record(each)) for each in pack(folder).addresses.values()]
+                    items += [(each, read_record(each)) for each in pack(folder).addresses.values()]
                 elif CONFIG_FILE in names:
                     self.open.append(folder)
             except UserError as error:
@@ -102,7 +102,7 @@ class RunStore:
                 self.damaged.append((folder / name, str(error)))
             if _SEED_FOLDER.fullmatch(folder.name) and names & {RECORD_FILE, CONFIG_FILE}:
                 folders.clear()
-        return found
+        return items
 
     def _hides_runs(self, link: Path) -> bool:
         """Return whether a path is a link to nothing, or to runs that are not below `root`."""
@@ -123,14 +123,14 @@ class RunStore:
 
 def record_file(place: Path) -> Path:
     """Return the file that holds the record of a run, packed or not."""
-    found = address_of(place)
-    return place / RECORD_FILE if found is None else found.folder / RECORDS
+    address = address_of(place)
+    return place / RECORD_FILE if address is None else address.folder / RECORDS
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
     """Read the record in a folder or at an address; a UserError gives the remedy (`mend`)."""
-    if (found := run_at(place)) is not None:
-        return cast("RunRecord", found[0].records[found[1]])
+    if (packed := run_at(place)) is not None:
+        return cast("RunRecord", packed[0].records[packed[1]])
     path = place / RECORD_FILE
     try:
         return RunRecord.from_json(read_file(path), origin=str(path), mend=mend)
@@ -145,8 +145,8 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
     """Return an active run's progress (see `normlab.train.sinks.Live`); None if unknown."""
     keys = ("phase", "done", "total", "loss", "spent", "left", "trained")
     try:
-        found = json.loads(read_file(run_dir / PROGRESS_FILE))
-        return {key: found[key] for key in keys}
+        progress = json.loads(read_file(run_dir / PROGRESS_FILE))
+        return {key: progress[key] for key in keys}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -164,7 +164,7 @@ _OWN: Mapping[str, Callable[[RunRecord], object]] = {
 
 
 def select(
-    found: Sequence[_T],
+    items: Sequence[_T],
     where: Mapping[str, object],
     record: Callable[[Any], RunRecord] = lambda each: each,
 ) -> list[_T]:
@@ -174,7 +174,7 @@ def select(
     must match the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` batch norm in
     the encoder only. Raises `UserError` for a name that no record has.
     """
-    records = [record(each) for each in found]
+    records = [record(each) for each in items]
     for name in where:
         if records and all(lookup(each, name, _NOTHING) is _NOTHING for each in records):
             groups = {key for each in records for key in each.config.get("choices", {})}
@@ -182,13 +182,13 @@ def select(
                 f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
-    return [each for each, own in zip(found, records, strict=True) if fits(own, where)]
+    return [each for each, run in zip(items, records, strict=True) if fits(run, where)]
 
 
 def fits(record: RunRecord, where: Mapping[str, object]) -> bool:
     """Return whether a record matches each `name: value` of `where`."""
-    found = ((lookup(record, name, _NOTHING), value) for name, value in where.items())
-    return all(written(own) == written(value) for own, value in found)
+    pairs = ((lookup(record, name, _NOTHING), value) for name, value in where.items())
+    return all(written(actual) == written(value) for actual, value in pairs)
 
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:
@@ -251,8 +251,8 @@ def hypotheses_file(split: str) -> str:
 
 def read_hypotheses(place: Path) -> dict[str, list[str]]:
     """Return a run's hypotheses, one per line, by test split; UserError for a damaged file."""
-    if (found := run_at(place)) is not None:
-        return found[0].hypotheses.get(found[1], {})
+    if (packed := run_at(place)) is not None:
+        return packed[0].hypotheses.get(packed[1], {})
     splits: dict[str, list[str]] = {}
     for path in place.glob("hypotheses*.txt"):
         split = path.stem.removeprefix("hypotheses").removeprefix("-") or "test"

@@ -43,13 +43,13 @@ class TimedRuns(NamedTuple):
         return [f"{self.whose} on {device}" for device in named]
 
 
-def timed(device: str, own: Sequence[RunRecord], published: Sequence[RunRecord]) -> TimedRuns:
+def timed(device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord]) -> TimedRuns:
     """Return the finished runs that best tell how long a run takes on a device, `cpu` or `cuda`.
 
     Runs on this kind of device come first, one's own before published ones; without any, the runs
     of the kind of device that most of the others used.
     """
-    sources = {"own": own, "published": published}
+    sources = {"own": ours, "published": published}
     for whose, records in sources.items():
         if same := [each for each in records if each.environment.get("device_type") == device]:
             return TimedRuns(same, whose)
@@ -78,9 +78,9 @@ def cost_table(
     lines: list[list[str]] = []
     costs: list[tuple[TimedRuns, int]] = []
     for (row, point), runs in groups.items():
-        own = [record for run in runs if (record := run.record()) is not None and record.finished]
+        ended = [record for run in runs if (record := run.record()) is not None and record.finished]
         device = settled_device(runs[0].config["device"])
-        known = timed(device, own, published.get((row, point), ()))
+        known = timed(device, ended, published.get((row, point), ()))
         to_go = sum(run in left for run in runs)
         costs.append((known, to_go))
         minutes = hours = "?"
@@ -97,11 +97,11 @@ def cost_table(
 
 def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunRecord]]:
     """Return the finished published runs of a job's study and scale, by row and point."""
-    found: dict[tuple[str, str], list[RunRecord]] = {}
+    records: dict[tuple[str, str], list[RunRecord]] = {}
     for key, record in pack(results / job.study.name / job.scale).records.items():
         if record is not None and record.finished:
-            found.setdefault((key.row, key.point), []).append(record)
-    return found
+            records.setdefault((key.row, key.point), []).append(record)
+    return records
 
 
 def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[str]:
@@ -117,8 +117,8 @@ def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[
         notes.append(f"min/run: the median of finished runs ({runs_on})")
     if any(known.other for known, _ in costs):
         others = dict.fromkeys(name for known, _ in costs if known.other for name in known.machines)
-        said = f"the time of another kind of device ({'; '.join(others)})"
-        notes.append(f"{OTHER_DEVICE}: {said}; no run has finished on this kind")
+        source = f"the time of another kind of device ({'; '.join(others)})"
+        notes.append(f"{OTHER_DEVICE}: {source}; no run has finished on this kind")
     if any(to_go and not known.records for known, to_go in costs):
         notes.append("?: unknown until a run of the row has finished")
     return notes

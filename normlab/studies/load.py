@@ -35,12 +35,12 @@ def load_study(name: str, configs: Path | None = None) -> Study:
     `configs` replaces normlab's own; the user's folders are searched too.
     In the file, an axis given as a list of values means `axis=value` for each value.
     """
-    found = {option.name: option for option in options("study", configs)}
-    if name not in found:
-        near = get_close_matches(name.lower(), found)
-        said = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise UserError(f"no study {name!r}; choose from {', '.join(found)}.{said}{of_your_own()}")
-    path = found[name].path
+    known = {option.name: option for option in options("study", configs)}
+    if name not in known:
+        near = get_close_matches(name.lower(), known)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise UserError(f"no study {name!r}; choose from {', '.join(known)}.{hint}{of_your_own()}")
+    path = known[name].path
     content = _typed(read_yaml(path))
     if isinstance(content, dict):
         _among(path, "the file", content, [part.name for part in fields(Study)])
@@ -51,11 +51,11 @@ def load_study(name: str, configs: Path | None = None) -> Study:
                 else values
                 for axis, values in grid.items()
             }
-        content |= {"name": name, "description": found[name].description}
+        content |= {"name": name, "description": known[name].description}
     study = convert(content, Study, path, strict=False)
     _among(path, "figures", study.figures, study.rows)
-    for row, said in study.figures.items():
-        _among(path, f"figures.{row}", said, (*study.columns, STABILITY))
+    for row, hint in study.figures.items():
+        _among(path, f"figures.{row}", hint, (*study.columns, STABILITY))
     for name in study.at:
         _check_place(path, f"at.{name}", name, study.rows, study.grid)
     for each in study.published:
@@ -99,8 +99,8 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
         grid[axis] = {value: grid[axis][value] for value in values}
     for rate, chosen in scale.rates.items():
         _check_place(path, f"{key}.rates.{rate}", rate, rows, grid)
-        if own := [each for each in chosen if each.partition("=")[0] in grid]:
-            raise wrong_value(path, f"{key}.rates.{rate}", f"{own[0]} sets an axis of the grid")
+        if of_axes := [each for each in chosen if each.partition("=")[0] in grid]:
+            raise wrong_value(path, f"{key}.rates.{rate}", f"{of_axes[0]} sets an axis of the grid")
     if isinstance(tuning := scale.tuning, Tuning):
         key = f"{key}.tuning"
         _check_choice(path, f"{key}.values", tuning, scale, name)
@@ -131,18 +131,18 @@ def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str)
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
     """Return the tuning of a study at a scale; UserError if the file has none."""
-    found, by, size = study.scale(scale).tuning, study, scale
-    if isinstance(found, str) and found in study.scales:
-        size, found = found, study.scale(found).tuning
-    elif isinstance(found, str):
-        by = load(found)
-        found = by.scale(scale).tuning
+    tuning, by, size = study.scale(scale).tuning, study, scale
+    if isinstance(tuning, str) and tuning in study.scales:
+        size, tuning = tuning, study.scale(tuning).tuning
+    elif isinstance(tuning, str):
+        by = load(tuning)
+        tuning = by.scale(scale).tuning
     path, key = Path(f"study/{by.name}.yaml"), f"scales.{size}.tuning"
-    if not isinstance(found, Tuning):
+    if not isinstance(tuning, Tuning):
         other = "or the name of a scale or of a study"
         raise wrong_value(path, key, f"missing; give key, values, seeds and score, {other}")
-    _check_choice(path, f"{key}.values, for {study.name}", found, study.scale(scale), scale)
-    return found
+    _check_choice(path, f"{key}.values, for {study.name}", tuning, study.scale(scale), scale)
+    return tuning
 
 
 def unchosen(study: Study, scale: str) -> tuple[str, ...]:

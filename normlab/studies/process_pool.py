@@ -47,7 +47,7 @@ class EndedRun(NamedTuple):
 
     cell: RunToStart
     status: int
-    said: str
+    last_line: str
     seconds: float
 
     @property
@@ -144,16 +144,16 @@ class _Job:
 
     def __init__(self, cell: RunToStart, place: MachineShare) -> None:
         self.cell, self.place, self.begun = cell, place, time.monotonic()
-        given = each_once(cell.overrides)
-        if not any(override.startswith("observe.threads=") for override in given):
-            given.append(place.threads)
+        words = each_once(cell.overrides)
+        if not any(override.startswith("observe.threads=") for override in words):
+            words.append(place.threads)
         self._log = cell.folder / LOG_FILE
         check_writable(cell.folder)
         cell.folder.mkdir(parents=True, exist_ok=True)
         self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(
-                [*program(), "train", *given],
+                [*program(), "train", *words],
                 env={**os.environ, **place.variables, PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -164,10 +164,10 @@ class _Job:
         if (status := self.process.poll()) is None:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
-        said = lines[-1].strip() if lines else "no output"
+        last_line = lines[-1].strip() if lines else "no output"
         if status == -signal.SIGKILL:
-            said = f"{_KILLED} ({said})"
-        return EndedRun(self.cell, status, said, time.monotonic() - self.begun)
+            last_line = f"{_KILLED} ({last_line})"
+        return EndedRun(self.cell, status, last_line, time.monotonic() - self.begun)
 
 
 def run_all(
@@ -187,8 +187,8 @@ def run_all(
     check_single("a sweep or a study starts its own processes")
     show, free = show or ProgressDisplay(), machine_shares(processes)
     running: dict[RunToStart, _Job] = {}
-    found: list[EndedRun] = []
-    told: list[int] = []  # signals received
+    done_so_far: list[EndedRun] = []
+    signals: list[int] = []  # signals received
     stopped = interrupted = False
     next_beat = -math.inf
 
@@ -197,35 +197,35 @@ def run_all(
             job.process.terminate()
 
     try:
-        with _signals_into(told):
+        with _signals_into(signals):
             while True:
                 now = time.monotonic()
-                if set(told) - {signal.SIGINT} or (now >= deadline and not stopped):
+                if set(signals) - {signal.SIGINT} or (now >= deadline and not stopped):
                     stop()
-                interrupted = interrupted or bool(told)
+                interrupted = interrupted or bool(signals)
                 stopped = stopped or interrupted or now >= deadline
-                told.clear()
+                signals.clear()
                 while free and not stopped and (cell := plan.next()) is not None:
                     show.say(f"{cell.name} started")
                     running[cell] = _Job(cell, free.pop(0))
                 if now >= next_beat:
                     next_beat = now + show.every
                     seconds = {cell: now - job.begun for cell, job in running.items()}
-                    show.beat(seconds, found, plan.count)
+                    show.beat(seconds, done_so_far, plan.count)
                 ended = [done for job in running.values() if (done := job.ended()) is not None]
                 for done in ended:
                     free.append(running.pop(done.cell).place)
-                    said = f"failed with status {done.status}" if done.status else done.said
+                    result = f"failed with status {done.status}" if done.status else done.last_line
                     if done.interrupted:
                         # A run was stopped from outside: start no more runs.
                         interrupted, stopped = interrupted or not stopped, True
-                        said = "saved, to be resumed"
-                        done = done._replace(said=said)
+                        result = "saved, to be resumed"
+                        done = done._replace(last_line=result)
                     else:
                         plan.ended(done)
-                    found.append(done)
-                    count = f"{len(found)}/{plan.count}"
-                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {said}")
+                    done_so_far.append(done)
+                    count = f"{len(done_so_far)}/{plan.count}"
+                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {result}")
                 if not running and (stopped or not ended):
                     break
                 if not ended:
@@ -238,17 +238,17 @@ def run_all(
             job.process.wait()
     if interrupted:
         raise KeyboardInterrupt
-    return found
+    return done_so_far
 
 
 @contextmanager
-def _signals_into(told: list[int]) -> Generator[None]:
+def _signals_into(received: list[int]) -> Generator[None]:
     """Within the block, append signals that ask to stop to a list instead of handling them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = heeded_signals()
-    former = [signal.signal(number, lambda got, _: told.append(got)) for number in numbers]
+    former = [signal.signal(number, lambda got, _: received.append(got)) for number in numbers]
     try:
         yield
     finally:

@@ -142,21 +142,23 @@ class Queue(RunQueue):
 def jobs_of(words: Sequence[str]) -> list[Job]:
     """Return a job for each named study; an override that begins with `STUDY:` is for it alone."""
     named = [word for word in words if "=" not in word]
-    own: dict[str, list[str]] = {name: [] for name in named}
-    if not named or len(own) < len(named):
+    words_of: dict[str, list[str]] = {name: [] for name in named}
+    if not named or len(words_of) < len(named):
         raise UserError("name each study once, such as normlab study run translation_norms")
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
-        if colon and study not in own:
-            raise UserError(f"{override}: {study} is not among the named studies: {' '.join(own)}")
+        if colon and study not in words_of:
+            raise UserError(
+                f"{override}: {study} is not among the named studies: {' '.join(words_of)}"
+            )
         for name in [study] if colon else named:
-            own[name].append(override.removeprefix(f"{study}:") if colon else override)
+            words_of[name].append(override.removeprefix(f"{study}:") if colon else override)
     jobs: list[Job] = []
     for name in named:
-        study, (given, extra) = load_study(name), taken_out(own[name])
-        scale = given.get("scale", SMOKE)
-        seeds = read_seeds(given["seeds"]) if "seeds" in given else None
-        rows = read_rows(given["rows"], study, scale) if "rows" in given else None
+        study, (selection, extra) = load_study(name), taken_out(words_of[name])
+        scale = selection.get("scale", SMOKE)
+        seeds = read_seeds(selection["seeds"]) if "seeds" in selection else None
+        rows = read_rows(selection["rows"], study, scale) if "rows" in selection else None
         jobs.append(Job(study, scale, seeds=seeds, rows=rows, extra=extra))
     return jobs
 
@@ -164,10 +166,10 @@ def jobs_of(words: Sequence[str]) -> list[Job]:
 def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Split overrides into the values of `scale=`, `seeds=` and `rows=`, and the others."""
     pairs = [(each, each.partition("=")) for each in overrides]
-    found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
+    chosen = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
     if whole := [key for _, (key, _, _) in pairs if key in _WHOLE]:
         raise UserError(f"{whole[0]}= is for normlab train; a study's settings are in its file")
-    return found, written_out(in_full([each for each, (key, _, _) in pairs if key not in _KEYS]))
+    return chosen, written_out(in_full([each for each, (key, _, _) in pairs if key not in _KEYS]))
 
 
 def read_rows(text: str, study: Study, scale: str) -> list[str]:
@@ -184,10 +186,10 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     numbers = {str(number): name for number, name in enumerate(names, 1)}
     for part in parts or [""]:
         if part not in names and str(part) not in numbers:
-            there = "; ".join(f"{number} {name}" for number, name in numbers.items())
-            raise UserError(f"rows: {part!r} is not a row of scale={scale}; choose from {there}")
-    found = {part if part in names else numbers[part] for part in parts}
-    return [name for name in names if name in found]
+            known = "; ".join(f"{number} {name}" for number, name in numbers.items())
+            raise UserError(f"rows: {part!r} is not a row of scale={scale}; choose from {known}")
+    chosen = {part if part in names else numbers[part] for part in parts}
+    return [name for name in names if name in chosen]
 
 
 def read_seeds(text: str) -> list[int]:

@@ -76,15 +76,15 @@ class RunsDisplay(ProgressDisplay):
     ) -> None:
         self._running, self._ended, self._count = running, ended, count
         for cell in running:
-            if (found := read_progress(cell.folder)) is not None:
-                self._progress[cell] = found
-                if found["left"] is not None and not found["trained"]:
-                    self._training[cell] = running[cell] + found["left"]
+            if (progress := read_progress(cell.folder)) is not None:
+                self._progress[cell] = progress
+                if progress["left"] is not None and not progress["trained"]:
+                    self._training[cell] = running[cell] + progress["left"]
         if self._live is not None:
             self._live.refresh()
         else:
-            said = [f"{cell.name}: {' '.join(self._does(cell)).rstrip()}" for cell in running]
-            print(" | ".join([self.counts(), *said]), flush=True)
+            lines = [f"{cell.name}: {' '.join(self._does(cell)).rstrip()}" for cell in running]
+            print(" | ".join([self.counts(), *lines]), flush=True)
 
     def _does(self, cell: RunToStart) -> tuple[str, str]:
         """Return the phase and progress of a run, and its loss."""
@@ -146,9 +146,9 @@ class RunsDisplay(ProgressDisplay):
         """Return lines for Ctrl-C: how many runs are done and left, and the command to resume."""
         saved = [done.cell for done in self._ended if done.interrupted]
         done = len(self._ended) - len(saved)
-        said = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
+        summary = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
         begun = [f"  {cell.name} (saved at {self._does(cell)[0]})" for cell in saved]
-        return [said, *begun, f"resume with: {command}"]
+        return [summary, *begun, f"resume with: {command}"]
 
 
 def run_all_shown(
@@ -163,11 +163,11 @@ def run_all_shown(
     print(f"{plan.count} runs, {at_a_time} at a time; {LOG_FILE} in each run's folder", flush=True)
     try:
         with runs:
-            found = run_all(plan, processes, deadline=deadline, show=runs)
+            done_runs = run_all(plan, processes, deadline=deadline, show=runs)
     except KeyboardInterrupt:
         print("\n".join(runs.stopped(again)), file=sys.stderr)
         raise
-    ended = [done for done in found if not done.interrupted]
+    ended = [done for done in done_runs if not done.interrupted]
     failed = [done for done in ended if done.status]
     print(f"{len(ended) - len(failed)} of {len(ended)} runs done")
     for (status, reason), runs_of in _by_reason(failed).items():
@@ -179,7 +179,7 @@ def run_all_shown(
 
 def _by_reason(failed: Sequence[EndedRun]) -> dict[tuple[int, str], list[EndedRun]]:
     """Group failed runs by status and reason, which the runs of a sweep often share."""
-    found: dict[tuple[int, str], list[EndedRun]] = {}
+    groups: dict[tuple[int, str], list[EndedRun]] = {}
     for done in failed:
-        found.setdefault((done.status, done.said), []).append(done)
-    return found
+        groups.setdefault((done.status, done.last_line), []).append(done)
+    return groups

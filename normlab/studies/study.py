@@ -168,13 +168,13 @@ class Study:
                 point,
                 seed,
                 (
-                    *(*size.overrides, *self.rows[row], *own, *_entries(self.at, row, point)),
+                    *(*size.overrides, *self.rows[row], *of_point, *_entries(self.at, row, point)),
                     *(*size.chosen(row, point), *rest),
                     *(f"seed={seed}", f"observe.study={self.name}"),
                 ),
             )
             for seed in (size.seeds if seeds is None else seeds)
-            for point, own in points_of(grid).items()
+            for point, of_point in points_of(grid).items()
             for row in size.rows
             if rows is None or row in rows
         ]
@@ -199,7 +199,7 @@ class Study:
                 point,
                 seed,
                 (
-                    *(*size.overrides, *self.rows[row], *own, *_entries(self.at, row, point)),
+                    *(*size.overrides, *self.rows[row], *of_point, *_entries(self.at, row, point)),
                     *(() if row in tuning.whole_runs else tuning.overrides),
                     *(*rest, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
                 ),
@@ -207,7 +207,7 @@ class Study:
             )
             for row in size.rows
             if rows is None or row in rows
-            for point, own in points_of(grid).items()
+            for point, of_point in points_of(grid).items()
             for value in tuning.values
             for seed in tuning.seeds
         ]
@@ -257,12 +257,12 @@ def _entries(table: Mapping[str, Overrides], row: str, point: str) -> tuple[str,
 
     If two entries set the same key, the entry with more axes wins.
     """
-    found: dict[str, str] = {}
+    overrides: dict[str, str] = {}
     for name in sorted(table, key=lambda name: len(place_of(name)[1])):
         of, at = place_of(name)
         if of == row and at <= set(point.split()):
-            found |= {override.partition("=")[0]: override for override in table[name]}
-    return tuple(found.values())
+            overrides |= {override.partition("=")[0]: override for override in table[name]}
+    return tuple(overrides.values())
 
 
 def place_of(name: str) -> tuple[str, set[str]]:

@@ -65,7 +65,7 @@ def runs_of(
     `known` is a cache of configs by overrides without the seed; new configs are added to it.
     """
     known = {} if known is None else known
-    found: dict[Path, StudyRun] = {}
+    by_folder: dict[Path, StudyRun] = {}
     for run in map(_with_files, planned):
         others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
         if others not in known:
@@ -75,13 +75,13 @@ def runs_of(
                 raise UserError(f"{error} (first in row {run.row})") from None
         config = {**known[others], "seed": run.seed}
         folder = RunStore(config["runs_dir"]).run_dir(config)
-        if folder in found:
+        if folder in by_folder:
             raise UserError(
-                f"{found[folder].planned.name} and {run.name} are the same run: leave out the "
+                f"{by_folder[folder].planned.name} and {run.name} are the same run: leave out the "
                 "overrides or seeds that make them equal"
             )
-        found[folder] = StudyRun(run, config, folder)
-    return list(found.values())
+        by_folder[folder] = StudyRun(run, config, folder)
+    return list(by_folder.values())
 
 
 def _with_files(run: Planned) -> Planned:
@@ -138,5 +138,5 @@ def data_problem(run: StudyRun) -> str | None:
 
 def uncommitted() -> str | None:
     """Return a warning if code or configs have uncommitted changes; None otherwise."""
-    said = "code or configs have uncommitted changes, so these runs will decide nothing"
-    return said if checkout_state()[1] else None
+    warning = "code or configs have uncommitted changes, so these runs will decide nothing"
+    return warning if checkout_state()[1] else None

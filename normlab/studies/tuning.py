@@ -72,8 +72,8 @@ def _trial(
             step = record.outcome.step
             return TuningTrial(value, "diverged", None, step, {}, seconds, commits, runs, first)
         if score not in record.scores:
-            there = ", ".join(name for name in record.scores if name.startswith("valid/"))
-            raise UserError(f"{record.run_id}: no score {score}; available: {there}")
+            available = ", ".join(name for name in record.scores if name.startswith("valid/"))
+            raise UserError(f"{record.run_id}: no score {score}; available: {available}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
     mean = fmean(seeds.values())
     return TuningTrial(value, "finished", mean, None, seeds, seconds, commits, runs, first)
@@ -86,8 +86,8 @@ def _commits(record: RunRecord) -> list[str]:
 
 def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:
     """Return the value with the best score, the first in a tie; None if there is no score."""
-    found = {value: sign * score for value, score in scores.items() if score is not None}
-    return min(found, key=lambda value: found[value]) if found else None
+    losses = {value: sign * score for value, score in scores.items() if score is not None}
+    return min(losses, key=lambda value: losses[value]) if losses else None
 
 
 def sign_of(score: str) -> int:
@@ -120,8 +120,8 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     lines = [f"    rates:{old[1] or ''}\n"] if after else []
     for name, values in after.items():
         lines.append(f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
-    own = part[0][: old.start()] + "".join(lines) + part[0][old.end() :]
-    changed = text[: part.start()] + own + text[part.end() :]
+    edited = part[0][: old.start()] + "".join(lines) + part[0][old.end() :]
+    changed = text[: part.start()] + edited + text[part.end() :]
     assert yaml.safe_load(changed) == wanted, "only the rates of one scale change"
     return changed
 

@@ -103,11 +103,11 @@ def build_trainer(
 
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
     """Raise UserError, before training, if a run needs a score that its task does not have."""
-    there, targets = task.score_names(), config["observe"]["targets"]
+    available, targets = task.score_names(), config["observe"]["targets"]
     named = [("observe.targets", name) for name in (task.targets if targets is None else targets)]
     for key, name in [("validate.select_by", config["validate"]["select_by"]), *named]:
-        if there and name not in there:
-            known = ", ".join(sorted(there))
+        if available and name not in available:
+            known = ", ".join(sorted(available))
             raise UserError(f"{key}={name} is not a score of this task; choose from {known}")
 
 

@@ -115,8 +115,8 @@ def reading(path: Path) -> Generator[None]:
 
 
 def _line(error: Exception) -> str:
-    said = f"no {error}" if isinstance(error, KeyError) else str(error).strip()
-    return f"{(said or type(error).__name__).splitlines()[0]:.200}"
+    problem = f"no {error}" if isinstance(error, KeyError) else str(error).strip()
+    return f"{(problem or type(error).__name__).splitlines()[0]:.200}"
 
 
 def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
@@ -137,15 +137,15 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
 
     Raises UserError for a weight that is missing, has another shape or type, or is not finite.
     """
-    own = model.state_dict()
-    if names := sorted(own.keys() ^ weights.keys()):
-        missing = "lacks" if names[0] in own else "has"
+    state = model.state_dict()
+    if names := sorted(state.keys() ^ weights.keys()):
+        missing = "lacks" if names[0] in state else "has"
         raise UserError(f"{path} is from another model: it {missing} {names[0]}")
     for name, value in weights.items():
-        if not _fits(value, own[name]):
+        if not _fits(value, state[name]):
             raise UserError(
                 f"{path} is from another model: {name} is {value.dtype} {tuple(value.shape)}, and "
-                f"the config's model has {own[name].dtype} {tuple(own[name].shape)}"
+                f"the config's model has {state[name].dtype} {tuple(state[name].shape)}"
             )
         if value.untyped_storage().nbytes() < value.nbytes:
             raise UserError(f"{path}: {name} has fewer values than its shape; remove the file")
@@ -157,10 +157,10 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
     model.load_state_dict(weights)
 
 
-def _fits(value: Tensor | None, own: Tensor) -> bool:
-    if value is None or value.shape != own.shape:
+def _fits(value: Tensor | None, current: Tensor) -> bool:
+    if value is None or value.shape != current.shape:
         return False
-    return value.is_floating_point() == own.is_floating_point()
+    return value.is_floating_point() == current.is_floating_point()
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
@@ -205,10 +205,10 @@ def start_from(
                 "for another word (or class) there: start from a run on the same training data"
             )
         changed = differing(content["checksums"], stamp["checksums"])
-    own = model.state_dict()
+    state = model.state_dict()
     taken = [
         name
-        for name, value in own.items()
+        for name, value in state.items()
         if name.rpartition(".")[2] != _COUNTERS and _fits(weights.get(name), value)
     ]
     if not taken:
@@ -217,11 +217,11 @@ def start_from(
             "and model"
         )
     for name in taken:
-        own[name].copy_(weights[name])
+        state[name].copy_(weights[name])
     other = f"; it was trained on other data: {', '.join(changed)}" if changed else ""
-    said = f"{path}: {len(taken)} of {len(own)} tensors copied, the others are initialized{other}"
+    note = f"{path}: {len(taken)} of {len(state)} tensors copied, the others are initialized{other}"
     with reading(path):
-        return said, codes_of(content)
+        return note, codes_of(content)
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:

@@ -122,12 +122,12 @@ class Divergence:
 
 def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> str | None:
     """Run `forward` and return the name of the first leaf module with a non-finite output."""
-    found: list[str] = []
+    layers: list[str] = []
 
     def watch(name: str, module: nn.Module) -> RemovableHandle:
         def look(_: nn.Module, __: object, output: object) -> None:
-            if isinstance(output, Tensor) and not found and not output.isfinite().all():
-                found.append(name)
+            if isinstance(output, Tensor) and not layers and not output.isfinite().all():
+                layers.append(name)
 
         return module.register_forward_hook(look)
 
@@ -138,7 +138,7 @@ def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> st
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return layers[0] if layers else None
 
 
 def first_nonfinite_gradient(model: nn.Module) -> str | None:

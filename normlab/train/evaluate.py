@@ -172,8 +172,8 @@ class Evaluator:
         scores: dict[str, Score] = {}
         for split in self.task.test_splits():
             whole_split = self.limit is None or len(self.task.lengths(split)) <= self.limit
-            kept = outputs / hypotheses_file(split) if outputs is not None and whole_split else None
-            scores |= score(split, outputs=kept)
+            file = outputs / hypotheses_file(split) if outputs is not None and whole_split else None
+            scores |= score(split, outputs=file)
         if outputs is None:
             return whole(scores)
         for condition in self.conditions:

@@ -170,8 +170,8 @@ class _Execution:
                 self.run.check_start(self.codes)
                 if process_group.is_main():
                     print(taken, file=sys.stderr)
-        here = Code(*self.run.made_by, self.environment["commit"], self.environment["dirty"])
-        self.codes = followed_by(self.codes, here)
+        current = Code(*self.run.made_by, self.environment["commit"], self.environment["dirty"])
+        self.codes = followed_by(self.codes, current)
         if config["observe"]["fast"]:
             make_fast(model)
         trainer = build_trainer(
@@ -217,8 +217,8 @@ class _Execution:
         if asked is None and begun is not None and begun <= MOST_THREADS:
             torch.set_num_threads(begun)
         if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
-            said = f"this run began with {begun} threads and resumes with {threads}"
-            print(f"{said}: its last bits may differ", file=sys.stderr)
+            problem = f"this run began with {begun} threads and resumes with {threads}"
+            print(f"{problem}: its last bits may differ", file=sys.stderr)
         self.environment["threads"] = threads
 
     def _check_recordable(self, trainer: Trainer) -> None:
@@ -286,11 +286,11 @@ class _Execution:
 
         Averaged weights are never validated, so they get the scores of the last validation.
         """
-        if not validations.seen:
+        if not validations.history:
             return {}
         validate = self.config["validate"]
         judged = judged_by(validate) == BEST
-        tested = validations.best(validate["select_by"]) if judged else validations.seen[-1]
+        tested = validations.best(validate["select_by"]) if judged else validations.history[-1]
         scores = dict(tested.scores)
         for name in best_by(validate, self.task.headline) if validate["best"] else ():
             scores |= renamed(validations.best(name).scores, f"{BEST}_{name}")
@@ -360,15 +360,15 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
 
     `milestones` maps each schedule's name to its last step; `total` is the run's number of steps.
     """
-    said = {
+    texts = {
         name: f"{name} from step {step + 1:,}"  # the milestone is the last step before the freeze
         if name == "freeze_statistics"
         else f"{name.replace('/', ' ')} until step {step:,}"
         for name, step in milestones.items()
     }
-    if said:
-        yield f"norms' own schedules: {', '.join(said.values())}"
-    if late := [said[name] for name, step in milestones.items() if total and step > total]:
+    if texts:
+        yield f"norms' own schedules: {', '.join(texts.values())}"
+    if late := [texts[name] for name, step in milestones.items() if total and step > total]:
         where = f"the run ends at step {total:,}, within a norm's own schedule"
         yield f"warning: {where}: {', '.join(late)}"
     if sees := seeing_future(model):

@@ -113,10 +113,10 @@ def load_run(
         )
     # The run's extra tests (noise, training examples, targets) are left out unless asked for.
     none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
-    given = dict(record.config)
-    if isinstance(observe := given.get("observe"), dict):
-        given["observe"] = {**observe, **none}
-    config = to_dict(from_dict(given, changes or ()))
+    settings = dict(record.config)
+    if isinstance(observe := settings.get("observe"), dict):
+        settings["observe"] = {**observe, **none}
+    config = to_dict(from_dict(settings, changes or ()))
     check_nodes(config)
     runtime = Runtime.start(
         device=config["device"],
@@ -127,16 +127,16 @@ def load_run(
     _settle_data(task, folder, record, config, data=data)
     model = build_model(config, task)
     checkpoints = Checkpoints(folder / "checkpoints", writes=False)
-    found = load_weights(
+    chosen_weights = load_weights(
         weights or judged_by(config["validate"]),
         config["validate"],
         checkpoints,
         step=record.budget.steps,
     )
     with reading(folder / "checkpoints"):
-        put_weights(model, found.state, folder / "checkpoints")
+        put_weights(model, chosen_weights.state, folder / "checkpoints")
     model.to(runtime.device, runtime.parameter_dtype).eval()
-    folded = _fold(model, recalibrate=found.recalibrate) if fold else ()
+    folded = _fold(model, recalibrate=chosen_weights.recalibrate) if fold else ()
     evaluator = build_evaluator(config, task, runtime)
     return LoadedRun(
         record,
@@ -145,8 +145,8 @@ def load_run(
         task,
         runtime,
         evaluator,
-        found.name,
-        found.recalibrate,
+        chosen_weights.name,
+        chosen_weights.recalibrate,
         checkpoints,
         folded,
     )
@@ -228,8 +228,8 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
 @torch.no_grad()
 def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
     """Return the logits at a batch's real targets, or its mean losses if the task has none."""
-    if (found := task.stepwise(model, batch)) is not None:
-        return found[0]
+    if (stepwise := task.stepwise(model, batch)) is not None:
+        return stepwise[0]
     losses = task.losses(model, batch)
     return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)])
 
@@ -246,14 +246,14 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     hypotheses = read_hypotheses(folder)
     if not hypotheses:
         raise UserError(f"{folder} keeps no {HYPOTHESES_FILE}")
-    found: dict[str, Score] = {}
+    new_scores: dict[str, Score] = {}
     for split, lines in hypotheses.items():
         try:
             scores = score_lines(split, lines)
         except UserError as error:
             raise UserError(f"{folder / hypotheses_file(split)}: {error}") from None
-        found |= {f"{split}/{name}": score for name, score in scores.items()}
-    return found
+        new_scores |= {f"{split}/{name}": score for name, score in scores.items()}
+    return new_scores
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:

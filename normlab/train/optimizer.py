@@ -97,11 +97,11 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
     at_sites = _settings_of_norms(settings, model)
     for parameter, kind in optimizer_kinds(model):
-        own: dict[str, float] = {**settings.get(kind, {}), **at_sites.get(id(parameter), {})}
+        options: dict[str, float] = {**settings.get(kind, {}), **at_sites.get(id(parameter), {})}
         if muon:
-            own["hidden"] = kind == "other" and parameter.ndim == 2
-        groups.setdefault(tuple(sorted(own.items())), []).append(parameter)
-    filled = [{"params": params, **dict(own)} for own, params in groups.items() if params]
+            options["hidden"] = kind == "other" and parameter.ndim == 2
+        groups.setdefault(tuple(sorted(options.items())), []).append(parameter)
+    filled = [{"params": params, **dict(options)} for options, params in groups.items() if params]
     return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
 
 

@@ -53,12 +53,12 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     chosen |= {("norm", n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
     chosen |= {("probe", name) for name in (config.get("observe") or {}).get("probe") or {}}
     edited = uncommitted_files()
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for group, name in sorted((str(group), str(name)) for group, name in chosen):
         path = paths(group).get(name)
         if path is not None and (edited or not path.is_relative_to(CONFIG_DIR)):
-            found[name if group == "norm" else f"{group}/{name}"] = _files(group, name, edited)
-    return {name: files for name, files in found.items() if files}
+            digests[name if group == "norm" else f"{group}/{name}"] = _files(group, name, edited)
+    return {name: files for name, files in digests.items() if files}
 
 
 def _files(group: str, name: str, edited: Collection[Path]) -> str:
@@ -102,12 +102,12 @@ def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     asked = [f"{score}: {values}" for score, values in targets.items() if values]
     examples = observe["test_seen"]
     before = (record.config.get("observe") or {}).get("test_seen")
-    found = {
+    answered = {
         **repeats,
         "observe.test_seen": examples if examples != before else 0,
         "observe.targets": f"{{{', '.join(asked)}}}" if asked else None,
     }
-    return [f"{key}={value}" for key, value in found.items() if value]
+    return [f"{key}={value}" for key, value in answered.items() if value]
 
 
 def _conditions(record: RunRecord) -> set[str]:
@@ -218,15 +218,15 @@ class RunFolder:
                 "again, or give observe.other_code=accept to keep its weights"
             )
 
-    def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:
+    def takes_arithmetic(self, begun: Sequence[str], current: Sequence[str]) -> bool:
         """Return whether the run may resume here; UserError if the user must decide."""
-        if tuple(begun) == tuple(here):
+        if tuple(begun) == tuple(current):
             return True
         if self.other_code == "rerun":
             return False
         raise UserError(
             f"{self.folder} was started with different arithmetic ({' '.join(begun)}) than this "
-            f"machine's ({' '.join(here)}): resume it on such a machine, or train it again with "
+            f"machine's ({' '.join(current)}): resume it on such a machine, or train it again with "
             "observe.other_code=rerun or in another runs_dir"
         )
 

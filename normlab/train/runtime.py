@@ -56,8 +56,8 @@ class Runtime:
                 raise UserError("device=cuda: torch finds no GPU here; use device=cpu")
             device = f"cuda:{process.local_rank}"
             torch.cuda.set_device(device)
-        given = threads or _threads_of_openmp(process.local_size)
-        number = given or max(1, _physical_cores() // process.local_size)
+        wanted = threads or _threads_of_openmp(process.local_size)
+        number = wanted or max(1, _physical_cores() // process.local_size)
         warn_if_too_late(number)
         keep_freed_memory()
         runtime = cls(torch.device(device), precision, world(), number)
@@ -153,10 +153,10 @@ def cpu_capabilities() -> dict[str, Any]:
 
 def _threads_of_openmp(local_ranks: int) -> int | None:
     """Return `OMP_NUM_THREADS`, but not the 1 that torchrun sets itself for several processes."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    if not given.isdecimal() or (given == "1" and local_ranks > 1):
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    if not text.isdecimal() or (text == "1" and local_ranks > 1):
         return None
-    return int(given) or None
+    return int(text) or None
 
 
 def _physical_cores() -> int:

@@ -157,12 +157,12 @@ class Jsonl(Sink):
     def open(self, run: RunInfo) -> str | None:
         path = run.run_dir / METRICS_FILE
         run.run_dir.mkdir(parents=True, exist_ok=True)
-        kept = truncate_to(path, run.resumed_step) if run.resumed_step else 0
+        rows = truncate_to(path, run.resumed_step) if run.resumed_step else 0
         self._file = path.open("a" if run.resumed_step else "w", encoding="utf-8", newline="\n")
         sync_folder(run.run_dir)
-        if kept < run.resumed_rows:
+        if rows < run.resumed_rows:
             return (
-                f"warning: {path} has lost {run.resumed_rows - kept} of {run.resumed_rows} rows "
+                f"warning: {path} has lost {run.resumed_rows - rows} of {run.resumed_rows} rows "
                 f"before step {run.resumed_step}: its curves have a gap; scores are unaffected"
             )
         return None
@@ -198,11 +198,11 @@ def truncate_to(path: Path, step: int) -> int:
     if not path.exists():
         return 0
     text = read_file(path)
-    kept = [line for line, row in rows_of(text, path) if row["step"] <= step]
-    if (content := b"".join(kept)) != text:
+    remaining = [line for line, row in rows_of(text, path) if row["step"] <= step]
+    if (content := b"".join(remaining)) != text:
         with atomic_write(path, "wb") as file:
             file.write(content)
-    return len(kept)
+    return len(remaining)
 
 
 class Pace:
@@ -272,10 +272,10 @@ class Live(Sink):
         if stage.phase == self._phase and now - self._written < 1.0:
             return
         self._phase, self._written = stage.phase, now
-        said = {**stage._asdict(), "loss": self._loss}
-        said |= {"left": self._pace.left, "trained": self._pace.trained}
+        content = {**stage._asdict(), "loss": self._loss}
+        content |= {"left": self._pace.left, "trained": self._pace.trained}
         # Not forced to disk, because it is deleted when the run ends.
-        self._partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
+        self._partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
         self._partial.replace(self._path)
 
     def close(self, record: RunRecord | None) -> None:

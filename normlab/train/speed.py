@@ -169,5 +169,5 @@ def measure(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """Return the median, the range and the number of values."""
-    found = {"median": statistics.median(values), "min": min(values), "max": max(values)}
-    return {**found, "n": len(values)}
+    summary = {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    return {**summary, "n": len(values)}

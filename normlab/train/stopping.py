@@ -88,17 +88,17 @@ class Validation(msgspec.Struct, frozen=True):
 
     def score(self, name: str) -> Score:
         """Return the score `valid/<name>`; UserError, listing the scores, if there is none."""
-        if (found := self.scores.get(f"valid/{name}")) is None:
-            there = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
-            raise UserError(f"{name} is not a score of this task; choose from {there}")
-        return found
+        if (value := self.scores.get(f"valid/{name}")) is None:
+            available = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
+            raise UserError(f"{name} is not a score of this task; choose from {available}")
+        return value
 
 
 class Validations:
     """All validations of a run so far, in order."""
 
     def __init__(self) -> None:
-        self.seen: list[Validation] = []
+        self.history: list[Validation] = []
 
     def best(self, name: str) -> Validation:
         """Return the best validation by a score, the first one if tied; NaN is worst."""
@@ -108,11 +108,11 @@ class Validations:
             value = score.value if score.higher_is_better else -score.value
             return -math.inf if math.isnan(value) else value
 
-        return max(self.seen, key=goodness)
+        return max(self.history, key=goodness)
 
     def since_best(self, name: str) -> int:
         """Return how many validations followed the best one by a score."""
-        return len(self.seen) - 1 - self.seen.index(self.best(name)) if self.seen else 0
+        return len(self.history) - 1 - self.history.index(self.best(name)) if self.history else 0
 
     def reached(self, targets: Mapping[str, Sequence[float]], *, lost: bool) -> dict[str, Score]:
         """Return the steps and tokens after which each target held until the end of the run.
@@ -120,16 +120,16 @@ class Validations:
         They are infinite if a target does not hold at the end, or if the run is `lost`. Names are
         `valid/steps_to/<score>_<value>` and `valid/tokens_to/<score>_<value>`.
         """
-        found: dict[str, Score] = {}
+        scores: dict[str, Score] = {}
         for name, values in targets.items():
             for value in values:
                 since = None if lost else self._holds_since(name, value)
-                found |= _place(since, f"_to/{name}_{value:g}", len(self.seen))
-        return found
+                scores |= _place(since, f"_to/{name}_{value:g}", len(self.history))
+        return scores
 
     def _holds_since(self, name: str, value: float) -> Validation | None:
         since = None
-        for validation in self.seen:
+        for validation in self.history:
             score = validation.score(name)
             holds = score.value >= value if score.higher_is_better else score.value <= value
             since = (since or validation) if holds else None
@@ -143,7 +143,9 @@ class Validations:
         They are infinite if it does not, if no validation precedes that tail, or if it is `lost`.
         Names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
         """
-        losses = [(v, v.scores["valid/loss"].value) for v in self.seen if "valid/loss" in v.scores]
+        losses = [
+            (v, v.scores["valid/loss"].value) for v in self.history if "valid/loss" in v.scores
+        ]
         place = None
         if losses and not lost and math.isfinite(last := losses[-1][1]):
             bound = last + CONVERGED * abs(last)
@@ -155,11 +157,11 @@ class Validations:
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Return the validations as plain values."""
-        return msgspec.to_builtins(self.seen)
+        return msgspec.to_builtins(self.history)
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Restore what `state_dict` returned."""
-        self.seen = msgspec.convert(state, list[Validation])
+        self.history = msgspec.convert(state, list[Validation])
 
 
 def _place(at: Validation | None, name: str, count: int) -> dict[str, Score]:

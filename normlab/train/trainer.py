@@ -308,11 +308,11 @@ class Trainer:
         Every rank repeats its passes, whichever rank failed: synced norms wait for all ranks.
         """
         restore_random_state(rng_state, self.runtime.device)
-        found = [
+        local = [
             first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
             for batch in batches
         ]
-        layers = [layer for own in process_group.gather_objects(found) for layer in own]
+        layers = [layer for of_rank in process_group.gather_objects(local) for layer in of_rank]
         return next((layer for layer in layers if layer is not None), None)
 
     def _report(self) -> None:
@@ -330,7 +330,7 @@ class Trainer:
         """Score the validation split, log it, and save the weights if they are the best so far."""
         at = self.progress
         scores = self.evaluator.scores(self.model, "valid")
-        self.validations.seen.append(this := Validation(at.step, at.tokens, scores))
+        self.validations.history.append(this := Validation(at.step, at.tokens, scores))
         weights = self.model.state_dict()
         for name in self.best_by:
             if self.validations.best(name) is this:
@@ -386,7 +386,7 @@ class Trainer:
         self._restore(state)
         self.divergence.load_state_dict(state["divergence"])
         self.validations.load_state_dict(state["validations"])
-        if self.validations.seen:
+        if self.validations.history:
             average = self.validate["average"]
             check_kept(self.checkpoints, self.best_by, self.progress.step, average)
         restore_rank(state["random"], self.runtime.device)

@@ -140,12 +140,12 @@ class Wandb(Sink):
                 self._sent = self._run.starting_step - 1
             except Exception as error:
                 why = first_line(error)
-        found = f"W&B: {self._run.url}" if self._run is not None else None
+        address = f"W&B: {self._run.url}" if self._run is not None else None
         if self._run is None:
             self._run = self._start(run, run_id, "offline")
             self._sent = run.resumed_step if known and not older else -1
             sync = f"wandb sync {run.run_dir}/wandb/offline-*"
-            found = f"W&B: kept offline ({why}); to send it: {sync}"
+            address = f"W&B: kept offline ({why}); to send it: {sync}"
         self._metrics = run.run_dir / METRICS_FILE
         rows = read_rows(self._metrics) if run.resumed_step and self._metrics.is_file() else []
         for row in rows:
@@ -153,7 +153,7 @@ class Wandb(Sink):
                 self.log(row)
         for folder in older if rows else ():  # their rows are now in the new file
             shutil.rmtree(folder)
-        return found
+        return address
 
     def _start(self, run: RunInfo, run_id: str, mode: Literal["online", "offline"]) -> Any:
         with _surroundings(run.run_dir / "wandb"):
@@ -218,16 +218,16 @@ class Wandb(Sink):
         scores: Mapping[str, Score] = record.scores
         if self._sent_keys is not None:
             stability, scores = map(self._sent_keys.of, (stability, scores))
-        found: dict[str, Any] = {**stability, "params": record.params}
+        summary: dict[str, Any] = {**stability, "params": record.params}
         for name, score in scores.items():
-            if seen := [value for _, value in series(rows, name) if math.isfinite(value)]:
-                found[name] = {"min": min(seen), "max": max(seen), "last": seen[-1]}
+            if finite := [value for _, value in series(rows, name) if math.isfinite(value)]:
+                summary[name] = {"min": min(finite), "max": max(finite), "last": finite[-1]}
             elif name not in self._logged:
-                found[name] = score.value
-        found["outcome"] = outcome.status
-        found |= {f"outcome_{key}": getattr(outcome, key) for key in ("step", "reason", "layer")}
+                summary[name] = score.value
+        summary["outcome"] = outcome.status
+        summary |= {f"outcome_{key}": getattr(outcome, key) for key in ("step", "reason", "layer")}
         timed = ("wall_seconds", "tokens", "tokens_per_second")
-        return plain({**found, **{key: getattr(budget, key) for key in timed}})
+        return plain({**summary, **{key: getattr(budget, key) for key in timed}})
 
 
 class _Headlines:
@@ -252,15 +252,15 @@ class _Headlines:
 def display_name(run: RunInfo) -> str:
     """Return the run's name: `mlm-brown-bn-pre-b32-0123456789-seed1`, or `NAME-bn-pre-...`."""
     norm, placement, task, corpus, batch, _ = _named(run.choices, run.config)
-    begins = (given,) if (given := run.config.get("observe", {}).get("name")) else (task, corpus)
+    begins = (name,) if (name := run.config.get("observe", {}).get("name")) else (task, corpus)
     parts = (*begins, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Return norm, placement, task, corpus, batch, scale and the run's own tags, if it has them."""
-    own = config.get("observe", {}).get("tags", ())
-    return [str(tag) for tag in (*_named(choices, config), *own) if tag not in (None, "", "-")]
+    chosen = config.get("observe", {}).get("tags", ())
+    return [str(tag) for tag in (*_named(choices, config), *chosen) if tag not in (None, "", "-")]
 
 
 def _short(label: str, most: int = _TAG) -> str:
@@ -281,12 +281,12 @@ def groups(runs: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[str]
     share a group.
     """
     common = set(runs[0][1]).intersection(*(overrides for _, overrides in runs))
-    found: list[str] = []
+    keys: list[str] = []
     for config, overrides in runs:
         apart = [text for text in overrides if text not in common]
         more = [text for text in apart if text.partition("=")[0] not in _IN_GROUP]
-        found.append(" ".join([group(config["choices"], config), *more]))
-    return found
+        keys.append(" ".join([group(config["choices"], config), *more]))
+    return keys
 
 
 def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:

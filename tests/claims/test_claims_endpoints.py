@@ -252,7 +252,7 @@ def test_seeds_of_other_data_or_scored_in_another_way_are_not_the_seeds_of_one_s
 def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
     failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
     found = primary(tmp_path, side("ln", 30.0) + failed, contrast())
-    assert found.verdict == "supported" and found.decision.p.found == pytest.approx(2 / 252)
+    assert found.verdict == "supported" and found.decision.p.observed == pytest.approx(2 / 252)
     assert found.decision.value == "train: norm=ln 5/5 (at least 47 %), norm=bn 0/5"
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
     assert one.verdict == "undecided" and "norm=bn 4/5" in one.decision.value
@@ -365,16 +365,16 @@ def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
     alone = primary(tmp_path, [], each, timings={"norms": report})
-    assert alone.verdict == "supported" and alone.p_holm == alone.decision.p.found
-    assert 0.01 < alone.decision.p.found < 0.05
+    assert alone.verdict == "supported" and alone.p_holm == alone.decision.p.observed
+    assert 0.01 < alone.decision.p.observed < 0.05
     none = [part({"timing": {"faster": "none", "than": "ln", "group": "m"}})] * 4
     among = decided(tmp_path, [], each, *none, timings={"norms": report}).primary[0]
-    assert among.p_holm == pytest.approx(5 * alone.decision.p.found)
+    assert among.p_holm == pytest.approx(5 * alone.decision.p.observed)
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
     other = {"faster": "none", "than": "ln", "group": "m", "report": "norms_vit"}
     apart = [part({"timing": other})] * 4
     beside = decided(tmp_path, [], each, *apart, timings={"norms": report}).primary[0]
-    assert beside.p_holm == alone.decision.p.found
+    assert beside.p_holm == alone.decision.p.observed
 
 
 def document(value, data):
@@ -435,5 +435,5 @@ def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
     found = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
-    assert found.verdict == "undecided" and found.decision.seen
+    assert found.verdict == "undecided" and found.decision.by_seen_runs
     assert "of the time saved" in found.decision.value

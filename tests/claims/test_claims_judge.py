@@ -72,7 +72,7 @@ def test_the_p_value_is_below_the_error_exactly_where_the_part_is_decided():
         values = [draw.gauss(mean, draw.uniform(0.01, 0.6)) for _ in range(n)]
         for equality in (False, True):
             found = decide(values, margin=0.3, equality=equality, error=error)
-            assert (found.p.found < error) == (found.verdict != "undecided")
+            assert (found.p.observed < error) == (found.verdict != "undecided")
             seen.add(found.verdict)
     assert seen == {"supported", "contradicted", "no difference", "undecided"}
 

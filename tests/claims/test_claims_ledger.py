@@ -62,7 +62,7 @@ def test_a_direction_is_shown_only_where_it_survives_the_correction(among_ten):
 def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     alone, among = among_ten(0)
     assert alone.verdict == "supported"
-    assert alone.decision.p.at_look == pytest.approx(5 * alone.decision.p.found)
+    assert alone.decision.p.at_look == pytest.approx(5 * alone.decision.p.observed)
     assert alone.p_holm == pytest.approx(alone.decision.p.at_look)
     assert among.p_holm == pytest.approx(min(1.0, 10 * alone.decision.p.at_look))
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)

@@ -47,7 +47,7 @@ def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
     found = sweep(tmp_path, *runs, processes=3)
     assert sorted(done.cell.name for done in found) == runs
     assert max(map(int, (tmp_path / "seen").read_text().split())) == 3
-    assert all("-m normlab train seed=" in done.said for done in found)
+    assert all("-m normlab train seed=" in done.last_line for done in found)
     lines = capsys.readouterr().out.splitlines()
     assert sum("started" in line for line in lines) == 6 and lines[-1].startswith("[6/6]")
     assert "seed=3" in (tmp_path / "runs" / "seed=3" / LOG_FILE).read_text()
@@ -72,7 +72,7 @@ def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
 def test_a_killed_run_says_that_memory_may_have_run_out(tmp_path, stand_in):
     stand_in("kill -9 $$")
     (done,) = sweep(tmp_path, "a=1")
-    assert done.failed and "memory" in done.said and "batch_size" in done.said
+    assert done.failed and "memory" in done.last_line and "batch_size" in done.last_line
 
 
 def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
@@ -121,8 +121,8 @@ def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
     both = "echo begun >> calls; until [ $(wc -l < calls) = 2 ]; do sleep 0.05; done"
     stand_in(f'{both}; echo "$CUDA_VISIBLE_DEVICES $*"')
     found = sweep(tmp_path, "observe.threads=7", "a=1", processes=None)
-    assert {done.said.split()[0] for done in found} == {"3", "5"}
-    assert all(done.said.count("observe.threads=") == 1 for done in found), "given ones stay"
+    assert {done.last_line.split()[0] for done in found} == {"3", "5"}
+    assert all(done.last_line.count("observe.threads=") == 1 for done in found), "given ones stay"
     for visible in ("NoDevFiles", "-1", "-1,0"):  # Slurm without --gres, and CUDA's none
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert visible_gpus() == []

@@ -14,7 +14,7 @@ def seen(values, *, name="loss", higher=False) -> Validations:
     found = Validations()
     for number, value in enumerate(values, 1):
         scores = {f"valid/{name}": Score(value, higher, 7), "valid/other": Score(1.0, True, 7)}
-        found.seen.append(Validation(10 * number, 1000 * number, scores))
+        found.history.append(Validation(10 * number, 1000 * number, scores))
     return found
 
 
@@ -62,7 +62,7 @@ def test_an_unknown_score_is_named():
 def test_the_state_restores_all_validations():
     found, again = seen([math.nan, 1.0, math.inf]), Validations()
     again.load_state_dict(found.state_dict())
-    assert str(again.seen) == str(found.seen)
+    assert str(again.history) == str(found.history)
 
 
 FLAT = [4.0, 3.0, 2.019, 2.01, 2.005, 2.004, 2.003, 2.002, 2.001, 2.0]
