@@ -109,7 +109,7 @@ def _settings_of_norms(
     settings: Mapping[str, Mapping[Setting, float]], model: nn.Module
 ) -> dict[int, dict[Setting, float]]:
     """Return what is set for paths of norms, by the id of each of their parameters."""
-    rules = {key: own for key, own in settings.items() if "." in key}
+    rules = {key: values for key, values in settings.items() if "." in key}
     norms = [
         m for m in model.modules() if isinstance(m, Norm) and any(True for _ in m.parameters())
     ]
@@ -123,9 +123,9 @@ def _settings_of_norms(
     return {
         id(parameter): {
             key: value
-            for pattern, own in rules.items()
+            for pattern, values in rules.items()
             if fnmatchcase(norm.path, pattern)
-            for key, value in own.items()
+            for key, value in values.items()
         }
         for norm in norms
         for parameter in norm.parameters()
