@@ -27,7 +27,8 @@ class BatchNorm(RunningNorm):
     With `unbiased` the running variance divides by n - 1; batches are always normalized with the
     variance that divides by n, as in `nn.BatchNorm1d`. `padding` says which tokens count: only real
     ones (`exclude`), all (`include`), or real ones with padding counted as equal to the mean, which
-    shrinks the variance (`fill`).
+    shrinks the variance (`fill`). Torch's kernel runs in place of `formula` where the two agree
+    (`fast.py`).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})

@@ -13,8 +13,9 @@ from normlab.norms.tokens import ALL, Tokens
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InstanceNorm(Norm):
-    """Normalizes each feature over the real tokens of its sequence (Ulyanov et al. 2016).
+    """`(x - mean) / sqrt(var + eps)`, per feature over its sequence (Ulyanov et al. 2016).
 
+    Only real tokens count, and the variance divides by their number; inference does the same.
     Outputs depend on later tokens. A single token has no variance, so its output is the bias.
     """
 

@@ -72,6 +72,7 @@ class LayerNorm(TokenNorm):
     `detach` names the statistics that the backward pass treats as constants; the output stays the
     same (DetachNorm; Xu et al. 2019, section 3). With `value`, the output is the input but the
     gradient is layer norm's; the authors' `gradnorm` also adds the normalized tokens to the output.
+    Torch's kernel runs in place of `formula` where the two agree (`fast.py`).
     """
 
     eps: float

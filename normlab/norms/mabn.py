@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MovingAverageBatchNorm(GradientNorm):
-    """MABN: `weight r x / sqrt(chi^2 + eps) + bias`, with a gradient of its own (`MABN.py`).
+    """MABN: `weight r x / sqrt(chi^2 + eps) + bias`, with a gradient of its own.
 
         training     z = x / sqrt(chi^2 + eps),  y = weight r z + bias:
                      chi^2 is the mean of mean(x^2) over the last `window` batches,
@@ -46,7 +46,8 @@ class MovingAverageBatchNorm(GradientNorm):
     with the running square from before the batch. In the warm-up, and until the window is full, the
     moments are the batch's own; r is 1 until `correction_share` of the run has passed. The division
     is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
-    `training_formula` has all in order.
+    `training_formula` has all in order; source: `MABN.py` of the authors. chi^2 and r are constants
+    in the backward pass.
 
     The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
     before it is centered (`normlab.models.seq2seq.Layer._center`).

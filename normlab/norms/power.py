@@ -27,16 +27,19 @@ class PowerNormV(SquareNorm):
 class PowerNorm(GradientNorm):
     """PN: `weight x / sqrt(psi^2 + eps) + bias`, with a gradient of its own (algorithm 2).
 
+        before       x = token / sqrt(mean(token^2) + eps), in each of `groups` groups of features;
+                     `norm=pn` has one group, and with `groups=null` x is the token itself
         training     z = x / sqrt(psi^2 + eps):
                      psi^2 is the batch's mean square in the warm-up, then the running one from
                      before the batch
-        backward     dz' = dz - backward_momentum nu z,  dx = dz' / sqrt(s + eps),
-                     nu += mean(dz' z), which starts at 0
+        backward     dz' = dz - backward_momentum nu z,  dx = dz' / sqrt(s + eps);
+                     then nu += mean(dz' z), which starts at 0
         inference    z = x / sqrt(psi^2 + eps): psi^2 is the running mean square
 
     `backward` chooses s: with `code` it is the batch's mean square at every step, as in the
-    authors' code; with `paper` it is psi^2. The division is `SquareNorm.formula` (`square.py`),
-    dz' is `Projection` (`gradient.py`).
+    authors' code; with `paper` it is psi^2. s, psi^2 and nu are constants in the backward pass. The
+    division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    `RunningNorm.forward` (`running.py`) chooses between training and inference.
     """
 
     groups: int | None

@@ -18,7 +18,8 @@ class RMSNorm(TokenNorm):
     With `eps_inside`, `eps` is added to the mean square; without it, to the root, as the authors
     do. In their pRMSNorm the mean is over the first `share` of the features, rounded down. With
     `one_plus` the gain is `1 + weight` and the weight starts at 0 (Gemma): weight decay pulls the
-    gain to 1.
+    gain to 1. A kernel runs in place of `formula` where the two agree; on a CPU its backward pass
+    is written by hand (`fast.py`).
     """
 
     eps: float

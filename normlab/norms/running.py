@@ -99,7 +99,10 @@ class BatchStatistics(Norm):
         """Normalize `x`, without gain and shift."""
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
-        """Normalize a training batch: as `formula`, unless a norm's paper says otherwise."""
+        """Normalize by the batch's own statistics: as `formula`, unless a norm's paper differs.
+
+        It runs in training unless the norm is frozen, and in evaluation with `eval_stats=batch`.
+        """
         return self.formula(x, mean, var)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The formula of PN-V, PN, MABN and Unified Norm: division by a root mean square of the batch."""
+"""The formula of PN-V, PN, MABN and Unified Norm: division by a root mean square over tokens."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -61,6 +61,7 @@ class SquareNorm(RunningNorm):
 
     def moments(self, values: Values) -> Moments:
         self.counted = values._replace(x=values.count)  # for the moment of the gradient
+        # PN, MABN and Unified Norm: the mean square is a constant in the backward pass.
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
             squares = values.clear(values.x.square())
             mean_square, count = values.mean(squares, values.count, by=self.pool.over_group)
@@ -80,7 +81,7 @@ class SquareNorm(RunningNorm):
         In the warm-up it is first set to the average over all batches, as in the authors' code.
         """
         self.updates.add_(1)
-        mean_square = self.entering(moments.count, moments.var)
+        mean_square = self.entering(moments.count, moments.var)  # of a square norm, var is that
         if self.averages:
             self.running_square.lerp_(mean_square, self.updates.to(mean_square).reciprocal())
         self.running_square.lerp_(mean_square, self.momentum)

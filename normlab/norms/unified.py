@@ -18,8 +18,9 @@ class UnifiedNorm(MovingAverageBatchNorm):
         training     z = x / sqrt(sigma^2 + eps),  y = weight z + bias:
                      sigma^2 is the geometric mean of mean(x^2) over the last `window` batches
         backward     dz = r weight dy,  dz' = dz - nu z,  dx = dz' / sqrt(sigma^2 + eps):
+                     before that, with this batch in the window,
                      nu += momentum (mean of mean(dz z) over the last `window` batches - nu);
-                     r as in MABN, in the gradient alone
+                     r as in MABN, in the gradient alone (of z and of the weight, not of the bias)
         inference    y = weight x / sqrt(running sigma^2 + eps) + bias
 
     The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
