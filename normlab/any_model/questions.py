@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from normlab.any_model.calls import Call, inside
 from normlab.any_model.culprit import locate
-from normlab.any_model.examination import LEAK, Comparison, Examination
+from normlab.any_model.examination import LEAK, Comparison, Examination, Moved
 from normlab.any_model.example import Example, call
 from normlab.any_model.finding import Finding, Table, question
 from normlab.any_model.leak import by_how_much, leak, moves
@@ -209,24 +209,30 @@ def future(about: Examination) -> Finding:
         for t in places
     }
     first, *more = comparisons
-    found = about.all_moved({first: comparisons[first]})
-    if found[first].wide <= LEAK:  # the others in the model's dtype, and in float64 if that moves
+    movements = about.all_moved({first: comparisons[first]})
+    if movements[first].wide <= LEAK:  # others in the model's dtype, and in float64 if that moves
         odd = {name: comparisons[name] for name in more if about.stands_out(comparisons[name])}
-        found |= about.all_moved(odd)
-    value = max(each.wide for each in found.values())
-    causal = about.causal or bool(example.decoder) or value <= LEAK
+        movements |= about.all_moved(odd)
+    worst = max(movements.values(), key=lambda each: each.wide)
+    causal = about.causal or bool(example.decoder) or worst.wide <= LEAK
     says = causality(about.model)
     if causal or says:
-        finding = leak(about, found, comparisons, "later tokens", how)
+        finding = leak(about, movements, comparisons, "later tokens", how)
         if causal or (says := causality(about.model, finding.module)):
             return finding
-    worst = max(found.values(), key=lambda each: each.wide)
-    text = f"later tokens move the output: {moves(about, worst, value)}, which is right only if "
-    text += "the model is not causal: "
-    if says is False and not _predicts_inputs(about, y):
-        return Finding(f"{text}its modules say so. {how}", value=value, threshold=LEAK)
+    return _not_known_as_causal(about, worst, how, by_modules=says is False, y=y)
+
+
+def _not_known_as_causal(
+    about: Examination, worst: Moved, how: str, *, by_modules: bool, y: Tensor
+) -> Finding:
+    """Return the finding on a model that sees later tokens and does not say that it is causal."""
+    text = f"later tokens move the output: {moves(about, worst, worst.wide)}, which is right only "
+    text += "if the model is not causal: "
+    if by_modules and not _predicts_inputs(about, y):
+        return Finding(f"{text}its modules say so. {how}", value=worst.wide, threshold=LEAK)
     text += f"say causal=True or False. {how}"
-    return Finding(text, verdict="look", value=value, threshold=LEAK)
+    return Finding(text, verdict="look", value=worst.wide, threshold=LEAK)
 
 
 def _is_pooled(about: Examination, y: Tensor) -> bool:

@@ -1,7 +1,7 @@
 """The question whether running statistics are those of the data."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -50,20 +50,12 @@ def statistics(about: Examination) -> Finding:
     norms = {name: norm for name, norm in norms.items() if name not in inside}
     if not norms:
         return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
-    seen = _moments(about, norms)
-    rows = [(name, *_compared(norm, seen[name])) for name, norm in norms.items()]
-    compared = [row for row in rows if row[1] is not None]
+    moments = _moments(about, norms)
+    rows = [(name, *_compared(norm, moments[name])) for name, norm in norms.items()]
     faults = [row for row in rows if row[-1]]
     broken = [row for row in faults if row[-1] == "not finite"]
     worst = max(broken or faults or rows, key=lambda row: row[3])
-    matching = sum(not row[-1] for row in compared)
-    answer = f"running statistics match the data in {matching} of {len(compared)} norms"
-    if more := len(rows) - len(compared):
-        answer += f"; {more} could not be compared, for want of data or of an axis of channels"
-    if faults:
-        answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
-    if hidden:
-        answer += f"; {unexamined(hidden)}"
+    answer = "; ".join(filter(None, (_sentence(rows, worst), unexamined(hidden))))
     plain = [norm for norm in norms.values() if not is_scripted(norm)]
     losses = {} if about.loss is None or not plain else _losses(about, plain)
     if losses:
@@ -80,11 +72,21 @@ def statistics(about: Examination) -> Finding:
             "unexamined": hidden,
         },
         Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
-        verdict=_verdict(bool(broken), bool(faults or hidden), bool(compared)),
+        verdict=_verdict(bool(broken), bool(faults or hidden), any(r[1] is not None for r in rows)),
         value=worst[3],
         threshold=1.0,
         module=worst[0] if faults else None,
     )
+
+
+def _sentence(rows: Sequence[tuple[Any, ...]], worst: tuple[Any, ...]) -> str:
+    """Return in how many norms the statistics match the data, after the worst one's fault."""
+    compared = [row for row in rows if row[1] is not None]
+    matching = sum(not row[-1] for row in compared)
+    answer = f"running statistics match the data in {matching} of {len(compared)} norms"
+    if more := len(rows) - len(compared):
+        answer += f"; {more} could not be compared, for want of data or of an axis of channels"
+    return f"{worst[0] or 'the model'}: {worst[-1]}; {answer}" if worst[-1] else answer
 
 
 class Running(NamedTuple):
@@ -118,7 +120,7 @@ def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
 
 def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
     """Return the count, mean and mean square per channel of each norm's inputs, for each row."""
-    seen: dict[str, list[Tensor]] = defaultdict(list)
+    moments: dict[str, list[Tensor]] = defaultdict(list)
     example = about.example
     key, axis = next(iter(example.rows.items()))
     given = values_of(about.batches[0], example.device)[key].shape[axis]
@@ -133,8 +135,8 @@ def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Ten
             if (axis := _channel_axis(norms[each.name], x, each.output)) is not None:
                 x = x.double().movedim(axis, 0).flatten(1)
                 count = torch.full_like(x[:, 0], x.shape[1])
-                seen[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
-    return seen
+                moments[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
+    return moments
 
 
 def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
