@@ -105,16 +105,14 @@ def _lengths(
 def _other_side(about: Examination, pairs: dict[str, Comparison]) -> dict[str, Moved]:
     """Return the movements for padding on the other side, if the model allows it there.
 
-    If both small amounts of padding move the output, as with learned positions, it does not. Nor
-    does a model that makes one position of several, if padding by one moves their boundaries.
+    If padding by one moves the output, it does not: it has learned positions, or makes groups of
+    positions, whose boundaries move.
     """
     side: Side = "left" if about.example.side == "right" else "right"
     few, more = (FEW[0], FEW[-1]), to_blocks(about.lead.length)[:1]
-    odd = _lengths(about, few, side)
-    main = next(iter(about.outputs(about.lead).values()))
-    groups = about.lead.length not in main.shape[1 : max(2, main.ndim - 1)]
-    if len(odd) == len(few) or (odd and groups):
+    if _lengths(about, few[:1], side):
         return {}
+    odd = _lengths(about, few[1:], side)
     odd |= _lengths(about, more, side)
     pairs |= odd
     with suppress(UserError):
