@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from normlab.metrics.spread import at_baseline
 from normlab.records.record import is_probe_metric
+from normlab.reports.comparison import lost
 from normlab.reports.headings import heading, unit
 from normlab.reports.sweep import Axis, axes_of, values_at
 from normlab.reports.table import Row, Table, figure
@@ -79,7 +80,7 @@ def _untrained(row: Row, column: str) -> bool:
 
 def _finding(row: Row, base: Row | None, column: str) -> PointDifference:
     """Return what the difference between a row and the baseline at its point says."""
-    if "diverged" in row.outcome:
+    if lost(row.records):
         return PointDifference(row.point, DIVERGED)
     if base is None or not row.records or not base.records:
         return PointDifference(row.point, UNKNOWN)

@@ -25,7 +25,7 @@ from normlab.metrics.spread import (
     t_interval,
 )
 from normlab.records.pairs import Experiment, Pairing, PairRules, same_code, spelled, varying
-from normlab.records.record import is_probe_metric, parts
+from normlab.records.record import RunRecord, is_probe_metric, parts
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -106,7 +106,7 @@ def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Ru
     diverged = [
         f"{count} of {len(each.records)} of the {name}"
         for each, name in ((row, "row"), (baseline, "baseline"))
-        if (count := sum(record.outcome.status == "diverged" for record in each.records))
+        if (count := lost(each.records))
     ]
     why: list[str] = []
     if fixed and any(f"{key}.".startswith(NAMED) for key in apart):
@@ -130,7 +130,7 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     finished and clearly better than the untrained baseline, and paired runs must share their code.
     p values are Holm-corrected over all pairs of rows. Probe metrics have no best row.
     """
-    if is_probe_metric(score) or any("diverged" in row.outcome for row in rows):
+    if is_probe_metric(score) or any(lost(row.records) for row in rows):
         return None
     there = [row for row in rows if row.scores(score)]
     whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in there)
@@ -150,6 +150,11 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
             if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 0.05 or ahead <= 0:
                 return None
     return found
+
+
+def lost(records: Iterable[RunRecord]) -> int:
+    """Return how many runs diverged."""
+    return sum(record.outcome.status == "diverged" for record in records)
 
 
 def marks(row: Experiment) -> list[str]:

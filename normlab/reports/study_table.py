@@ -27,6 +27,7 @@ from normlab.reports.comparison import (
     best,
     future_note,
     grouped,
+    lost,
     marks,
     not_alike,
     scored_by,
@@ -97,10 +98,11 @@ def _row(study: Study, runs: Sequence[Run]) -> Row:
         entries = {k: replace(entry, scores=own.scores(k)) for k, entry in entries.items()}
     except UserError as error:
         problem = str(error)
-        return Row(name, point, entries, "refused", "refused", said.get(STABILITY), problem)
+        ends = ("refused", "refused", said.get(STABILITY), problem)
+        return Row(name, point, entries, *ends, refused=True)
     others = [run.state for run in runs if run.record is None]
     outcome = own.outcome + (f", {len(others)} {others[0]}" if others else "")
-    ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(own)]
+    ended = [outcome, *([] if lost(own.records) else ["diverged 0"]), *marks(own)]
     spikes = [r.stability[SPIKE_COUNT] for r in own.records if SPIKE_COUNT in r.stability]
     ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
     return Row(name, point, entries, outcome, "; ".join(ended), said.get(STABILITY), own=own)
@@ -111,9 +113,9 @@ def ended_in_brief(row: Row) -> str:
     if row.own is None:
         return row.outcome
     finished = sum(record.finished for record in row.records)
-    lost = sum(record.outcome.status == "diverged" for record in row.records)
+    diverged = lost(row.records)
     spikes = [r.stability[SPIKE_COUNT] for r in row.records if SPIKE_COUNT in r.stability]
-    parts = [f"{finished}/{len(row.records)}", *([f"{lost} diverged"] if lost else [])]
+    parts = [f"{finished}/{len(row.records)}", *([f"{diverged} diverged"] if diverged else [])]
     return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if any(spikes) else [])])
 
 
@@ -141,7 +143,7 @@ def _bare(by_seed: Mapping[int, float]) -> float | None:
 def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[Note]:
     """Yield the notes of a table, in a fixed order."""
     records = [record for row in rows for record in row.records]
-    refused = [f"{row.label}: {row.problem}" for row in rows if row.outcome == "refused"]
+    refused = [f"{row.label}: {row.problem}" for row in rows if row.refused]
     experiments = {row.label: row.own for row in rows if row.own}
     size = study.scales.get(scale)
     if not records:

@@ -82,7 +82,8 @@ class Row:
     """One setting at one point of the grid: its scores by column, and its seeds, joined in `own`.
 
     `stability` describes how its seeds trained, `said` is the article's statement on stability, and
-    `problem` says why the row has no scores. `comparison` is with the baseline at the same point.
+    `problem` says why the row has no scores; `refused` if its seeds cannot be averaged.
+    `comparison` is with the baseline at the same point.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Row:
     problem: str | None = None
     own: Experiment | None = None
     comparison: Comparison | None = None
+    refused: bool = False
 
     @property
     def label(self) -> str:

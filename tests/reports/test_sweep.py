@@ -5,6 +5,7 @@ from dataclasses import replace as changed
 import pytest
 from msgspec.structs import replace
 
+from normlab.records.pairs import Experiment
 from normlab.reports.answer import answer
 from normlab.reports.charts import draw, draw_all, row_looks
 from normlab.reports.gather import arranged, found_run
@@ -14,7 +15,7 @@ from normlab.reports.recipes import names, recipes
 from normlab.reports.study_table import build
 from normlab.reports.sweep import by_axis
 from tests.records.examples import config
-from tests.reports.tables import made, run, study
+from tests.reports.tables import diverged, made, run, study
 
 BLEU = "test/bleu"
 SPREAD = (0.0, 0.1, 0.2)
@@ -80,9 +81,8 @@ def test_words_of_an_axis_are_named_one_by_one_and_a_loss_is_lower_when_better()
 def test_a_row_that_diverged_is_said_to_and_one_row_alone_has_its_best_point():
     table = sweep(SIZES)
     first = next(row for row in table.rows if row.label == "bn batch_size=8")
-    rows = tuple(
-        changed(row, outcome="diverged 1/3") if row is first else row for row in table.rows
-    )
+    ended = Experiment.of([diverged(first.records[0], 45), *first.records[1:]])
+    rows = tuple(changed(row, own=ended) if row is first else row for row in table.rows)
     said = answer(changed(table, rows=rows), "ln")
     assert said.startswith("At batch size 8 bn has seeds that diverged, at 32 it is 1.4 BLEU below")
     alone = {key: level for key, level in SIZES.items() if key[0] == "bn"}
