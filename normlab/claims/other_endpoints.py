@@ -21,11 +21,14 @@ from normlab.claims.evidence import BENCH, EvidenceStore, Place
 class Published(Endpoint, frozen=True):
     """A verdict from published sources, or the reason why nothing can measure the part yet.
 
-    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm.", chinese: ...}
+
+    `chinese` gives the sources in Chinese, for the page to play with.
     """
 
     standing: Literal["supports", "contradicts", "missing"]
     reason: Text
+    chinese: str = ""
 
     def question(self, says: str) -> str:
         known = self.standing != "missing"

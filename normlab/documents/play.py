@@ -154,12 +154,13 @@ class Answers:
         study = f"{endpoint.study}/{endpoint.scale}" if made else ""
         computed = isinstance(endpoint, Computed)
         zh = self._findings(endpoint) if computed else _interval(part, endpoint) or _trained(part)
+        zh = endpoint.chinese if isinstance(endpoint, Published) else zh
         measured = part["verdict"] != "not measured"
         return {
             "v": part["verdict"],
             "s": [part["chinese"], part["statement"]],
             "f": _pair(zh, item.value(self.results, ENGLISH)) if measured else None,
-            "m": part["to_measure"] if kind == "missing" else "",
+            "m": part["to_measure"].partition(" (")[0] if kind == "missing" else "",
             "k": kind,
             "check": endpoint.check if computed else "",
             "n": part["n"] or "",

@@ -110,12 +110,18 @@ def test_each_answer_has_the_verdict_of_the_ledger(data):
     assert len(parts) > 80 and all(known[a["s"][-1]] == a["v"] for a in parts)
 
 
-def test_what_is_computed_is_said_in_chinese_too(data):
-    computed = [each for each in data["answers"] if each.get("k") == "computed"]
+def test_what_is_computed_or_published_is_said_in_chinese_too(data):
+    kinds = ("computed", "published")
+    computed = [each for each in data["answers"] if each.get("k") in kinds]
     assert len(computed) > 60
     for answer in computed:
         for said in (answer["s"], answer.get("f", answer["s"])):
             assert re.search("[\u4e00-\u9fff]", said[0]), said
+
+
+def test_a_part_that_was_not_measured_has_its_command_alone(data):
+    commands = [each["m"] for each in data["answers"] if "m" in each]
+    assert len(commands) > 5 and not any("(" in each for each in commands)
 
 
 def test_grades_and_counts_of_seeds_are_in_chinese(data):
