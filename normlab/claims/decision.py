@@ -39,6 +39,7 @@ CONSTANT = "the difference is the same in every seed, so there is no spread to j
 OPEN = "the counts do not decide"
 SEEN = "written after these runs were seen, so only new ones can decide it"
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
+_POWERS = 1e6
 _MOST_DECIMALS = 6
 
 
@@ -273,8 +274,13 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
 
 
 def figures(*values: float) -> list[str]:
-    """Format numbers with the decimals that the largest one needs to show three digits."""
+    """Format numbers with the decimals that the largest one needs to show three digits.
+
+    Where one is a million or more, each has three digits and a power of ten.
+    """
     finite = [abs(value) for value in values if math.isfinite(value) and value]
+    if finite and max(finite) >= _POWERS:
+        return [f"{value:.3g}" for value in values]
     needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
     return _rounded(values, min(_MOST_DECIMALS, max(0, needed)))
 

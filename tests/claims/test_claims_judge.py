@@ -11,6 +11,7 @@ from normlab.claims.decision import (
     corrected_for_look,
     counts,
     decide,
+    figures,
     interval_text,
     sequential,
 )
@@ -146,3 +147,8 @@ def test_an_end_is_not_written_like_a_bound_that_it_is_not():
     assert interval_text(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
     assert interval_text(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
     assert interval_text(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"
+
+
+def test_a_huge_factor_has_three_digits_and_a_power_of_ten():
+    assert figures(1.07, 1.55e17) == ["1.07", "1.55e+17"]
+    assert figures(0.126, 12.34, 999_999.0) == ["0", "12", "999999"]
