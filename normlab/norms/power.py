@@ -60,6 +60,7 @@ class PowerNorm(GradientNorm):
             return z
         factor = None
         if not by_batch and self.backward == "code":
+            # In the backward pass it turns 1 / psi, which `formula` divides by, into 1 / sqrt(s).
             factor = ((square + self.eps) / (mean_square + self.eps)).sqrt()
         nu = self.backward_momentum * self.gradient_moment.to(z)
         return self.project(z, fixed=nu, share=None, factor=factor)

@@ -25,8 +25,8 @@ class UnifiedNorm(MovingAverageBatchNorm):
 
     The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
     `MovingAverageBatchNorm.training_formula` (`mabn.py`) has all in order; source:
-    `unified_normalization.py` of the authors. In the warm-up, sigma^2 is the batch's own mean(x^2).
-    nu starts at 0 and is also used in the warm-up.
+    `unified_normalization.py` of the authors. In the warm-up, and until the window is
+    full, sigma^2 is the batch's own mean(x^2). nu starts at 0 and is also used in the warm-up.
 
     With `filter`, a batch after the warm-up is an outlier if, for any feature, the arithmetic mean
     of the window exceeds the geometric mean by more than `window` times the variance of the roots
@@ -57,7 +57,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
         return windows.log().mean(1).exp()
 
     def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
-        if self.window == 1:
+        if self.window == 1:  # no average: each batch has its own moments
             return windows.new_ones(len(windows), 1, dtype=torch.bool)
         if not self.filter or during(self, "warmup"):
             return None
