@@ -200,6 +200,21 @@ def test_a_convolution_that_others_read_is_not_centered(settings, said):
     assert table["norm"].gain is True and said in table["norm"].mean
 
 
+class Written(Branch):
+    """A model that changes its stream with NumPy, which no operation of torch shows."""
+
+    def forward(self, x):
+        x = self.first(x).clone()
+        x.detach().numpy()[..., 0] = 1.0
+        return self.head(self.last(x + self.inner(self.norm(x))))
+
+
+def test_where_centering_moves_the_outputs_only_gains_fold():
+    folded = normlab.fold_norms(shaken(Written(raw=False)), X)
+    assert all(row.gain is True and "centering moves" in row.mean for row in folded.table)
+    assert folded.error < EXACT
+
+
 class Scaled(nn.Module):
     """A norm that returns a scale, too, and one that takes a dictionary."""
 
