@@ -183,7 +183,7 @@ class Flow(TorchDispatchMode):
             node.op, node.x, node.name = "product", x, weight.name
             node.bias, node.turned = bias and bias.name, weight.turned
             x.users.append(node)
-        elif _convolves(name, inputs):
+        elif _convolves(name, inputs, shapes):
             node.op, node.name, node.axis = "convolution", names[0], out.ndim - 1
             node.axis -= _CONVOLUTIONS[name]
             node.bias = names[1] if len(names) > 1 else None
@@ -243,10 +243,15 @@ def _product(
     return x, own, bias[0] if bias else None
 
 
-def _convolves(name: str, inputs: list[Node]) -> bool:
-    """Return whether an operation is a convolution whose weight and bias are parameters."""
+def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
+    """Return whether an operation is a convolution whose weight and bias are parameters.
+
+    Each output channel reads all input channels: channels in groups have no common mean.
+    """
     first, *rest = [each.op == "weight" for each in inputs] or [True]
-    return name in _CONVOLUTIONS and not first and all(rest)
+    if name not in _CONVOLUTIONS or first or not all(rest):
+        return False
+    return shapes[0][-1 - _CONVOLUTIONS[name]] == shapes[1][1]
 
 
 def _moved_axis(

@@ -133,16 +133,22 @@ def fold_norms(
     shares the token embedding's weights a copy, without which they cannot change. The copy has the
     dtypes of the model. Gains that are folded are ones, or zeros where the norm adds 1.
 
-    If centering moves the outputs, as in a model that rounds its stream, only gains are folded.
     Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
     float64 differ by more than 1e-9.
     """
     run, batch = forward or call, first_batches(batches)[0]
     dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
-    folded, table, error = _tried(model, run, batch, untie=untie)
-    if not error <= EXACT:
-        why = f"centering moves the model's outputs by {error:.1g} in float64"
-        folded, table, error = _tried(model, run, batch, untie=untie, why_means_stay=why)
+    folded = copied(model).eval()
+    if untie:
+        _untie(folded)
+    with slow_path():
+        norms = _norms(folded, partial(run, folded, batch))
+        flow = Flow(folded, norms)
+        flow.run(partial(run, folded, batch))
+        before = _outputs(run, folded, batch)
+        folded.double()
+        table = _fold(folded, flow, norms)
+        error = _difference(before, _outputs(run, folded, batch))
     if not error <= EXACT:
         raise UserError(
             f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}: "
@@ -153,29 +159,6 @@ def fold_norms(
         if x.is_floating_point():
             x.data = x.data.to(dtypes.get(name, usual))
     return FoldedModel(folded.train(model.training), table, error)
-
-
-def _tried(
-    model: nn.Module,
-    run: Callable[[nn.Module, Any], Any],
-    batch: Any,
-    *,
-    untie: bool,
-    why_means_stay: str | None = None,
-) -> tuple[nn.Module, list[NormFold], float]:
-    """Return a folded copy in float64, what became of each norm, and how far its outputs moved."""
-    folded = copied(model).eval()
-    if untie:
-        _untie(folded)
-    with slow_path():
-        norms = _norms(folded, partial(run, folded, batch))
-        flow = Flow(folded, norms)
-        flow.run(partial(run, folded, batch))
-        before = _outputs(run, folded, batch)
-        folded.double()
-        table = _fold(folded, flow, norms, why_means_stay)
-        error = _difference(before, _outputs(run, folded, batch))
-    return folded, table, error
 
 
 def _untie(model: nn.Module) -> None:
@@ -203,16 +186,14 @@ def _difference(before: list[Tensor], after: list[Tensor]) -> float:
     return max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-300)) for a, b in pairs)
 
 
-def _fold(
-    model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"], why_means_stay: str | None
-) -> list[NormFold]:
+def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:
     """Fold the norms of a model in float64, and return what became of each."""
     centered = {path for path, norm in known.items() if norm.kind == LAYER_NORM}
     rows = [NormFold(path, norm.kind) for path, norm in known.items()]
     sources: dict[str, Node] = {}
     for row in rows:
         if row.site in centered:
-            row.mean = why_means_stay or why_mean_stays(flow, row.site, model, centered) or True
+            row.mean = why_mean_stays(flow, row.site, model, centered) or True
         if row.mean is True:
             inputs = flow.sources(flow.norms[row.site][0].passed[0])
             sources |= {each.name: each for each in inputs}

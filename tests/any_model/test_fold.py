@@ -200,19 +200,21 @@ def test_a_convolution_that_others_read_is_not_centered(settings, said):
     assert table["norm"].gain is True and said in table["norm"].mean
 
 
-class Written(Branch):
-    """A model that changes its stream with NumPy, which no operation of torch shows."""
+class DepthwiseBlock(nn.Module):
+    """A block of ConvNeXt: each channel is convolved alone, and the norm is over all channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.depthwise = nn.Conv2d(D, D, 3, padding=1, groups=D)
+        self.norm, self.head = nn.LayerNorm(D), nn.Linear(D, 3)
 
     def forward(self, x):
-        x = self.first(x).clone()
-        x.detach().numpy()[..., 0] = 1.0
-        return self.head(self.last(x + self.inner(self.norm(x))))
+        return self.head(self.norm(self.depthwise(x).permute(0, 2, 3, 1)))
 
 
-def test_where_centering_moves_the_outputs_only_gains_fold():
-    folded = normlab.fold_norms(shaken(Written(raw=False)), X)
-    assert all(row.gain is True and "centering moves" in row.mean for row in folded.table)
-    assert folded.error < EXACT
+def test_a_convolution_of_each_channel_alone_is_not_centered():
+    (row,) = normlab.fold_norms(shaken(DepthwiseBlock()), torch.randn(2, D, 4, 4)).table
+    assert row.gain is True and "contains the result of permute" in row.mean
 
 
 class Scaled(nn.Module):
