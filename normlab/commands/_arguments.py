@@ -79,7 +79,7 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="*", type=as_run, default=[_RUNS], metavar="RUN", help="default: all in runs")
     add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
     text = "the columns, in order, with their names: test/bleu=BLEU valid/loss"
-    add("--columns", nargs="+", default=[], metavar="SCORE", help=text)
+    add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
     add("--latex", action="store_true", help="the table in LaTeX (booktabs)")
     marks = parser.add_mutually_exclusive_group()
     for name, what in (("stars", "stars for p values"), ("intervals", "differences, intervals")):

@@ -124,7 +124,8 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb == "plan":
         add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":
-        add("--accept", nargs="+", type=as_path, metavar="PATH", help="accept changes below PATH")
+        text = "accept changes below PATH"
+        add("--accept", action="extend", nargs="+", type=as_path, metavar="PATH", help=text)
     if verb == "tune":
         add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):

@@ -71,7 +71,7 @@ def written(folder, content, name="07_so.yaml"):
         ),
         (
             {"parts": [contrast(margn=1)]},
-            r"contrast: there is no field `margn`; choose from better",
+            r"contrast: there is no field `margn`; choose from study",
         ),
         ({"parts": [contrast(margin=0.5, ratio=True)]}, r"margin: expected at least 1, found 0.5"),
         (

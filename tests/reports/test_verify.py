@@ -195,7 +195,7 @@ def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
     first.write_text(first.read_text().replace("2.0", "3.0"))
     second.unlink()
     (results / "notes.md").write_text("by hand")
-    code, out, _ = said(capsys, "publish", "--accept", str(first), "results/notes.md")
+    code, out, _ = said(capsys, "publish", "--accept", str(first), "--accept", "results/notes.md")
     assert code == 0
     assert out.splitlines() == [
         f"{first.relative_to(results.parent)}: changed",
