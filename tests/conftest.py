@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +21,10 @@ hypothesis.settings.register_profile("normlab", deadline=None)
 hypothesis.settings.load_profile("normlab")
 
 pytest_plugins = ["tests.sinks.wandb_client"]  # fixtures
+
+
+# Tests send SIGHUP, which a run ignores where it was ignored from the start, as below `nohup`.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ import pytest
 from normlab.config.registry import option_names, sha256
 from normlab.records.code import module_file
 from normlab.records.pairs import same_code
+from normlab.train import run_folder
 from normlab.train.run_folder import own_norms
 from scripts.golden import GOLDEN, parse
 
@@ -25,7 +26,7 @@ def test_the_file_of_a_norm_of_ones_own_is_hashed_wherever_the_norm_is(tmp_path,
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "mine.yaml").write_text("_target_: my_norm.Mine\n")
     monkeypatch.setenv("NORMLAB_PATH", str(tmp_path))
-    monkeypatch.setattr(run, "uncommitted_files", set)
+    monkeypatch.setattr(run_folder, "uncommitted_files", set)
     ln, mine = {"option": "ln"}, {"option": "mine"}
     assert own_norms({"norm": ln, "encoder_norm": None, "sites": None}) == {}
     places = [
@@ -41,7 +42,7 @@ def test_the_file_of_a_norm_of_ones_own_is_hashed_wherever_the_norm_is(tmp_path,
 
 def test_an_edited_file_counts_for_the_norms_that_need_it(monkeypatch):
     batch = module_file("normlab.norms.batch")
-    monkeypatch.setattr(run, "uncommitted_files", lambda: {batch})
+    monkeypatch.setattr(run_folder, "uncommitted_files", lambda: {batch})
     edited = f"batch.py {sha256(batch)[:10]}"
     norms = {name: own_norms({"norm": {"option": name}}) for name in ("bn", "rbn", "ln", "dyt")}
     assert norms == {"bn": {"bn": edited}, "rbn": {"rbn": edited}, "ln": {}, "dyt": {}}
