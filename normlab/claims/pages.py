@@ -311,28 +311,66 @@ def _summary(entries: Sequence[JudgedClaim], words: _Language) -> str:
 _DATA = {
     "AMD EPYC bf16": "AMD EPYC，bf16",
     "Brown": "Brown 语料",
+    "Brown, 1,000 updates": "Brown 语料，1,000 次更新",
+    "Brown, 2,000 updates": "Brown 语料，2,000 次更新",
+    "Brown, 2,400 updates": "Brown 语料，2,400 次更新",
     "Brown, 2,500 updates": "Brown 语料，2,500 次更新",
+    "Brown, bf16": "Brown 语料，bf16",
     "Brown, language model, 64 to 128 tokens": "Brown 语料，语言模型，64 到 128 个词元",
+    "Brown, masked tokens, 64 to 128": "Brown 语料，掩码词元，64 到 128",
+    "Brown, trained to 64 tokens": "Brown 语料，训练长度不超过 64 个词元",
+    "Brown, trained to 64 tokens, 1,800 updates": (
+        "Brown 语料，训练长度不超过 64 个词元，1,800 次更新"
+    ),
     "CIFAR-10, 4,000 of its training pictures, width 64": "CIFAR-10 的 4,000 张训练图片，宽度 64",
     "CIFAR-10, a quarter of its training pictures": "CIFAR-10 的四分之一训练图片",
     "CIFAR-10, a quarter of its training pictures, 700 updates": (
         "CIFAR-10 的四分之一训练图片，700 次更新"
     ),
+    "CIFAR-10 by rows": "逐行读入的 CIFAR-10",
+    "IWSLT'14 de-en": "IWSLT'14 德译英",
     "Multi30k de, Python's documentation and CIFAR-10, small models": (
         "Multi30k 德语、Python 文档和 CIFAR-10，小模型"
     ),
     "Multi30k de-en": "Multi30k 德译英",
+    "Multi30k de-en, batches of mixed lengths": "Multi30k 德译英，长短句混合的批次",
+    "Multi30k de-en, rates by short trials": "Multi30k 德译英，学习率由短训练选出",
+    "Python's documentation": "Python 文档",
+    "Python's documentation and Brown": "Python 文档和 Brown 语料",
+    "Python's documentation and CIFAR-10": "Python 文档和 CIFAR-10",
     "Python's documentation and CIFAR-10, small models": "Python 文档和 CIFAR-10，小模型",
     "Python's documentation, 32 tokens of a text": "Python 文档，每段文本 32 个词元",
     "Python's documentation, width 128": "Python 文档，宽度 128",
+    "Python's documentation, width 128, 2,000 updates": "Python 文档，宽度 128，2,000 次更新",
     "Python's documentation, width 64": "Python 文档，宽度 64",
     "Python's documentation, width 64, 700 updates": "Python 文档，宽度 64，700 次更新",
     "Python's documentation, width 64, 1,000 updates": "Python 文档，宽度 64，1,000 次更新",
     "Python's documentation, width 64, 2,000 updates": "Python 文档，宽度 64，2,000 次更新",
+    "Shakespeare, characters": "莎士比亚文本，按字符",
+    "Tatoeba de-en": "Tatoeba 德译英",
+    "WikiText-103, masked tokens, 128 to 256": "WikiText-103，掩码词元，128 到 256",
+    "WikiText-103, trained to 64 tokens": "WikiText-103，训练长度不超过 64 个词元",
+    "Wikipedia": "维基百科",
+    "digits": "数字图片",
     "digits 8x8": "8x8 的数字图片",
+    "mini-TED, the valid split of IWSLT'14 de-en": "mini-TED（IWSLT'14 德译英的验证集）",
+    "the Brown corpus": "Brown 语料",
+    "the built-in corpus": "内置语料",
     "the toy corpus": "内置语料",
+    "the toy corpus, 3,000 pairs": "内置语料，3,000 个句对",
+    "the toy corpus, rates between": "内置语料，居中的学习率",
+    "wine and cancer": "UCI 的葡萄酒和乳腺癌数据",
+    "wine and breast cancer of the UCI repository": "UCI 的葡萄酒和乳腺癌数据",
+    "wine and breast cancer of the UCI repository, 2,000 updates": (
+        "UCI 的葡萄酒和乳腺癌数据，2,000 次更新"
+    ),
 }
 """The Chinese names of the data, models and machines of studies; the others stay as they are."""
+
+
+def data_in_chinese(name: str) -> str:
+    """Return the Chinese name of a study's data, or `name` where it is a proper name."""
+    return _DATA.get(name, name)
 
 
 def grade_in_chinese(outcome: JudgedPart) -> str:
@@ -340,7 +378,7 @@ def grade_in_chinese(outcome: JudgedPart) -> str:
     if not outcome.grade:
         return ""
     letter, setting = outcome.basis.grade, outcome.basis.setting
-    data = _DATA.get(setting.data, setting.data)
+    data = data_in_chinese(setting.data)
     where = f"{data}，{' 到 '.join(setting.layers)} 层" if setting.layers else data
     return f"{letter}：{where}" if where else f"{letter}"
 

@@ -7,8 +7,10 @@ import pytest
 from msgspec import structs
 
 from normlab.claims.endpoint import Setting
-from normlab.claims.pages import markdown, summary, verdict_text
+from normlab.claims.pages import data_in_chinese, markdown, summary, verdict_text
 from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import options
+from normlab.studies.load import load_study
 from tests.claims.ledgers import COMMAND, compared, decided, entries, entry, open_outcome
 
 NAMED = {"yes": "supported", "no": "contradicted", "two": "no difference"}
@@ -116,10 +118,19 @@ def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_i
     assert f"  - *不成立，差别太小*：{two}（" in chinese
 
 
+def test_the_data_of_every_study_have_a_chinese_name():
+    names = set()
+    for option in options("study"):
+        names |= {scale.data_name for scale in load_study(option.name).scales.values()}
+    assert "Multi30k de-en" in names
+    words = {word for name in names for word in re.findall(r"[A-Za-z]{2,}", data_in_chinese(name))}
+    proper = "Multi Brown CIFAR Python AMD EPYC bf IWSLT mini TED Tatoeba WikiText UCI"
+    assert words <= set(proper.split())
+
+
 def test_grades_of_the_chinese_summary_are_in_chinese():
     text = (CONFIG_DIR.parent / "results" / "summary.md").read_text("utf-8")
     chinese = text[text.index("## 中文") :]
     grades = set(re.findall(r"（([ABCD](?:：[^（）]*)?)）\n", chinese))
     assert "C：Multi30k 德译英，2+2 层" in grades and "D" in grades
-    english = {word for grade in grades for word in re.findall(r"[A-Za-z]{2,}", grade)}
-    assert english <= {"Multi", "Brown", "CIFAR", "Python", "AMD", "EPYC", "bf"}
+    assert "C：UCI 的葡萄酒和乳腺癌数据，2 层" in grades
