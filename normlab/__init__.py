@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records
-    from normlab.train import train as train
-    from normlab.train.loaded import load_run as load_run
+    from normlab.training import train as train
+    from normlab.training.loaded import load_run as load_run
 
 _HOMES = {
     "UserError": "errors",
@@ -30,10 +30,10 @@ _HOMES = {
     "fold_norms": "any_model.fold",
     "inspect": "inspect",
     "load_records": "notebook",
-    "load_run": "train.loaded",
+    "load_run": "training.loaded",
     "make_norm": "norms.make",
     "swap": "any_model.swap",
-    "train": "train",
+    "train": "training",
 }
 
 wait_passively()
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
     home = import_module(f"normlab.{_HOMES[name]}")
-    return home if _HOMES[name] == name else getattr(home, name)  # two packages can be called
+    return home if _HOMES[name] == name else getattr(home, name)  # a package that can be called
 
 
 def __dir__() -> list[str]:

@@ -100,7 +100,7 @@ def run(norm: str, place: str, runs_dir: Path, *more: str) -> Golden:
     `place` is a placement, or a key of `SETTINGS`; `more` are overrides, which win.
     """
     from normlab.config.compose import compose
-    from normlab.train import train
+    from normlab.training import train
 
     where = runs_dir / norm / re.sub(r"\W", "_", place)
     own, _ = SETTINGS.get(place, (_RUN, ()))

@@ -11,7 +11,7 @@ from normlab.records.store import series
 from normlab.reports.charts import draw, write
 from normlab.reports.gather import rows_of_run
 from normlab.reports.panels import LIGHT, Panel, Series, looks_of
-from normlab.train.wandb import group
+from normlab.training.wandb import group
 
 RUNS, METRIC = "results/batching/small", "valid/bleu"
 OUT = Path("docs/howto/wandb_groups.svg")

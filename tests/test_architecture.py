@@ -22,7 +22,7 @@ FLOORS = (
     ("placements", "metrics", "data"),
     ("models",),
     ("tasks", "probes"),
-    ("train", "any_model"),
+    ("training", "any_model"),
     ("studies",),
     ("reports",),
     ("claims", "notebook"),
@@ -42,17 +42,23 @@ VAGUE_ROOMS = (
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("documents", "errors", "notebook", "train.run_folder", "progress"),
+    *("documents", "errors", "notebook", "training.run_folder", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
 CHECKED = ("metrics.spread", "records.packed", "reports.trials")
-CONFIGURED = ("config", "train.execution", "train.run_folder", "commands")
+CONFIGURED = ("config", "training.execution", "training.run_folder", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
 # whole, a log that is appended to, and how far a run is.
 WRITERS = (
     *("data.cache", "data.cifar10", "data.encoded", "data.prepare", "data.vocabulary"),
-    *("records.files", "studies.process_pool", "train.checkpoint", "train.loaded", "train.sinks"),
+    *(
+        "records.files",
+        "studies.process_pool",
+        "training.checkpoint",
+        "training.loaded",
+        "training.sinks",
+    ),
 )
 
 
@@ -170,8 +176,8 @@ def test_tables_pages_and_claims_pair_runs_in_one_place():
     [
         (("hydra", "omegaconf"), CONFIGURED),
         (("torch.distributed",), ("distributed.process_group",)),
-        (("tensorboard", "torch.utils.tensorboard"), ("train.tensorboard",)),
-        (("wandb",), ("train.wandb", "commands")),
+        (("tensorboard", "torch.utils.tensorboard"), ("training.tensorboard",)),
+        (("wandb",), ("training.wandb", "commands")),
     ],
 )
 def test_some_imports_have_few_homes(names, homes):
@@ -182,9 +188,9 @@ def test_some_imports_have_few_homes(names, homes):
 
 
 def test_the_loop_knows_no_concrete_task_norm_or_probe():
-    free = ("train.build", "train.execution", "train.loaded", "train.optimizer")
+    free = ("training.build", "training.execution", "training.loaded", "training.optimizer")
     for name in MODULES:
-        if room_of(name) == "train" and name not in free:
+        if room_of(name) == "training" and name not in free:
             rooms = ("tasks", "norms", "probes", "placements", "models")
             concrete = {m for m in inner(name) if room_of(m) in rooms}
             assert concrete <= {
@@ -216,7 +222,7 @@ WRITES = re.compile(r"""\.write_(text|bytes)\(|(torch|np)\.save\(|open\([^)]*"[r
 def test_every_file_is_written_whole_or_not_at_all():
     alone = {name for name, path in MODULES.items() if WRITES.search(path.read_text("utf-8"))}
     assert alone <= set(WRITERS), alone - set(WRITERS)
-    assert {"data.encoded", "studies.process_pool", "train.checkpoint"} <= alone
+    assert {"data.encoded", "studies.process_pool", "training.checkpoint"} <= alone
 
 
 def loaded_after(code):
@@ -240,8 +246,11 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
         ("from normlab import compose; compose(['norm=bn', 'scale=small'])", {"torch"}),
         ("import normlab; normlab.load_records; dir(normlab)", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),
-        ("from normlab import make_norm; make_norm('bn', 4)", {"normlab.models", "normlab.train"}),
-        ("import normlab.inspect.explain", {"normlab.models", "normlab.train"}),
+        (
+            "from normlab import make_norm; make_norm('bn', 4)",
+            {"normlab.models", "normlab.training"},
+        ),
+        ("import normlab.inspect.explain", {"normlab.models", "normlab.training"}),
         ("from normlab.cli import main; main(['claims', '7'])", {"hydra", "normlab.claims"}),
         ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy"}),
     ],

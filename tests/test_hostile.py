@@ -20,7 +20,7 @@ from normlab.data.corpus import FolderCorpus
 from normlab.records.labels import batch_label, corpus_label, norm_label
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
-from normlab.train.build import check_nodes
+from normlab.training.build import check_nodes
 from tests.records.examples import record
 
 STRANGE = ("nan", "../../x", "${oc.env:HOME}", "<script>", "\x1b[2J", "a\nb", 10**400)

@@ -11,8 +11,8 @@ from normlab.config import machine
 from normlab.config.compose import compose, to_dict
 from normlab.distributed.process_group import Shard
 from normlab.records.record import fingerprint
-from normlab.train import runtime
-from normlab.train.runtime import Runtime, cpu_capabilities
+from normlab.training import runtime
+from normlab.training.runtime import Runtime, cpu_capabilities
 
 AVX512 = "avx avx2 fma avx512f avx512bw avx512dq avx512vl"
 

@@ -8,8 +8,8 @@ import pytest
 from normlab.config.registry import option_names, sha256
 from normlab.records.code import module_file
 from normlab.records.pairs import same_code
-from normlab.train import run_folder
-from normlab.train.run_folder import own_norms
+from normlab.training import run_folder
+from normlab.training.run_folder import own_norms
 from scripts.golden import GOLDEN, parse
 
 

@@ -14,8 +14,8 @@ from normlab.data.cache import cached_folder
 from normlab.data.corpus import FolderCorpus
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
-from normlab.train.build import check_nodes
-from normlab.train.loaded import load_run
+from normlab.training.build import check_nodes
+from normlab.training.loaded import load_run
 from tests.records.examples import record as example
 
 PLACES = (

@@ -13,7 +13,7 @@ import normlab.data.corpus
 import normlab.norms.batch
 import normlab.norms.layer
 import normlab.tasks.translation
-import normlab.train.execution
+import normlab.training.execution
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no pool of threads that a fork would lose
 torch.set_num_threads(1)

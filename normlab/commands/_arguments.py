@@ -13,7 +13,7 @@ from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record
 
 if TYPE_CHECKING:
-    from normlab.train.loaded import LoadedRun
+    from normlab.training.loaded import LoadedRun
 
 
 _RUNS = Path("runs")  # where runs are if no runs_dir is given
@@ -203,9 +203,9 @@ def load(
     fold: bool = False,
     data: bool = True,
 ) -> "LoadedRun":
-    """Load a run like `normlab.train.loaded.load_run`; warn if it did not finish."""
+    """Load a run like `normlab.training.loaded.load_run`; warn if it did not finish."""
     with at_work(f"loading {folder}"):
-        from normlab.train.loaded import load_run
+        from normlab.training.loaded import load_run
 
         run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
         run.runtime.set_torch()

@@ -119,7 +119,7 @@ def _planned(
     from normlab.config.compose import compose
     from normlab.config.experiments import EXPERIMENT
     from normlab.config.overrides import check_given_once, in_full, typed, written_out
-    from normlab.train.run_folder import RunFolder
+    from normlab.training.run_folder import RunFolder
 
     check_given_once(extra)
     extra = written_out(in_full(extra))

@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 
 def _speed(overrides: list[str], *, as_json: bool) -> int:
     from normlab.config.compose import compose, to_dict
-    from normlab.train.speed import measure
+    from normlab.training.speed import measure
 
     config = to_dict(compose(overrides))
     with at_work("training some steps"):
@@ -73,7 +73,7 @@ def run_checks() -> Iterator[Diagnosis]:
     import torch
 
     from normlab.records.pairs import arithmetic_of
-    from normlab.train.runtime import Runtime
+    from normlab.training.runtime import Runtime
 
     environment = Runtime.start(device="auto", precision="auto", threads=None).environment()
     device = str(environment["device"])
@@ -88,7 +88,7 @@ def run_checks() -> Iterator[Diagnosis]:
 
 
 def _wandb() -> Diagnosis:
-    from normlab.train.wandb import find_login, reach, resolve_mode
+    from normlab.training.wandb import find_login, reach, resolve_mode
 
     login = find_login()
     mode = resolve_mode("auto", login)

@@ -81,8 +81,8 @@ def main(argv: list[str]) -> int:
 def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
     """Re-score the translations saved with a run, for the scores in its record."""
     from normlab.config.compose import from_dict, to_dict
-    from normlab.train.build import build_task
-    from normlab.train.loaded import check_data, rescored
+    from normlab.training.build import build_task
+    from normlab.training.loaded import check_data, rescored
 
     record = read_record(folder)
     config = to_dict(from_dict(record.config, changes))

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         return _workspace(arguments)
     if arguments.run is None:
         raise UserError("name a run, such as runs/EXPERIMENT/seed1, or give --wandb")
-    from normlab.train.loaded import export
+    from normlab.training.loaded import export
 
     run = one_run(arguments.run)
     found = export(run, arguments.out or run / "export", fold=arguments.fold)
@@ -62,8 +62,8 @@ def _workspace(arguments: argparse.Namespace) -> int:
     import yaml
     from wandb.errors import Error
 
-    from normlab.train.wandb import find_login, reach
-    from normlab.train.wandb_workspace import workspace
+    from normlab.training.wandb import find_login, reach
+    from normlab.training.wandb_workspace import workspace
 
     login = find_login()
     if login.source is None:

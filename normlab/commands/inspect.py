@@ -297,7 +297,7 @@ def _describe_data(overrides: list[str], *, as_json: bool) -> int:
     As JSON, such an error is also printed, as `{"error": "..."}`.
     """
     from normlab.config.compose import compose, to_dict
-    from normlab.train.build import build_task
+    from normlab.training.build import build_task
 
     try:
         description = build_task(to_dict(compose(overrides))).describe()

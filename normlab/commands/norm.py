@@ -191,7 +191,7 @@ def card(argv: list[str]) -> int:
     from normlab.inspect.question import questions
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.reports.manifest import write_files
-    from normlab.train.runtime import Runtime
+    from normlab.training.runtime import Runtime
 
     asked = questions("card", "model", names=arguments.only)
     overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]

@@ -122,7 +122,7 @@ def shown_config(argv: Sequence[str]) -> str | None:
 
 def train_and_say(config: "DictConfig") -> "RunRecord":
     """Train a run and print its summary."""
-    from normlab.train import train
+    from normlab.training import train
 
     began = time.time()
     record = train(config)
@@ -183,7 +183,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
 
     from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
     from normlab.config.overrides import quoted, typed
-    from normlab.train.run_folder import RunFolder
+    from normlab.training.run_folder import RunFolder
 
     register()
     if "slurm" in typed(argv).get("hydra/launcher", "") and shutil.which("srun") is None:
@@ -284,7 +284,7 @@ def _in_groups(
     if not sent:
         return cells
     from normlab.config.overrides import quoted
-    from normlab.train.wandb import groups
+    from normlab.training.wandb import groups
 
     named = groups([(config, cell.overrides) for cell, config in sent])
     more: dict[RunToStart, list[str]] = {}

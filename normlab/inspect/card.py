@@ -21,9 +21,9 @@ from normlab.norms.running import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import RunStore
-from normlab.train import train
-from normlab.train.runtime import Runtime
-from normlab.train.speed import StepClock, start
+from normlab.training import train
+from normlab.training.runtime import Runtime
+from normlab.training.speed import StepClock, start
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

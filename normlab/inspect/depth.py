@@ -12,7 +12,7 @@ from normlab.inspect.question import Finding, Table, question
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
-from normlab.train.optimizer import build_optimizer
+from normlab.training.optimizer import build_optimizer
 
 GROWTH = 100.0  # growth or decay of the gradient above which it is worth a look
 MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory

@@ -29,10 +29,10 @@ from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
 from normlab.reports.gather import arranged, found_run
 from normlab.tasks.base import Batch, Task
-from normlab.train.build import build_model, build_task, calibrate_model
-from normlab.train.loaded import load_run
-from normlab.train.runtime import Runtime, torch_settings_kept
-from normlab.train.speed import runtime_of
+from normlab.training.build import build_model, build_task, calibrate_model
+from normlab.training.loaded import load_run
+from normlab.training.runtime import Runtime, torch_settings_kept
+from normlab.training.speed import runtime_of
 
 FORMAT = "normlab.inspect/1"
 MODES = ("training", "eval")

@@ -11,7 +11,7 @@ from normlab.inspect.card import Examined, trained_record
 from normlab.inspect.question import Finding, Table, question
 from normlab.records.record import plain
 from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
-from normlab.train.build import build_model, build_task
+from normlab.training.build import build_model, build_task
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -15,7 +15,7 @@ from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.queue import Job
 from normlab.studies.study_runs import StudyRun
-from normlab.train.console import duration
+from normlab.training.console import duration
 
 COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
 OTHER_DEVICE = "*"

@@ -23,7 +23,7 @@ from normlab.config.launch import PARENT, check_single
 from normlab.config.machine import usable_cores
 from normlab.errors import UserError
 from normlab.records.files import check_writable
-from normlab.train.stopping import STOP_SIGNALS, heeded_signals
+from normlab.training.stopping import STOP_SIGNALS, heeded_signals
 
 INTERRUPTED = 130
 """Exit status of a run that was asked to stop and has saved its state."""

@@ -22,7 +22,7 @@ from normlab.studies.process_pool import (
     machine_shares,
     run_all,
 )
-from normlab.train.console import duration, figure
+from normlab.training.console import duration, figure
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,8 +14,8 @@ from normlab.records.code import checkout_state
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
-from normlab.train import data
-from normlab.train.run_folder import NUMERICS, own_norms
+from normlab.training import data
+from normlab.training.run_folder import NUMERICS, own_norms
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord

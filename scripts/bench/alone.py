@@ -11,8 +11,8 @@ from torch import Tensor
 from normlab.config.registry import instantiate
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
-from normlab.train.runtime import Runtime
-from normlab.train.speed import StepClock, spread
+from normlab.training.runtime import Runtime
+from normlab.training.speed import StepClock, spread
 
 TRAINING, EVALUATION = "alone, training", "alone, evaluation"
 

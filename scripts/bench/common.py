@@ -14,8 +14,8 @@ from normlab.records.files import atomic_write
 from normlab.tasks.base import Task
 from normlab.tasks.images import ImageClassification
 from normlab.tasks.translation import Translation
-from normlab.train.build import build_task
-from normlab.train.runtime import Runtime
+from normlab.training.build import build_task
+from normlab.training.runtime import Runtime
 
 TRANSLATION = (
     "model=small",

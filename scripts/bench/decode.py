@@ -29,9 +29,9 @@ from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
 from normlab.tasks.translation import Translation, TranslationBatch
-from normlab.train.build import build_model
-from normlab.train.runtime import Runtime
-from normlab.train.speed import Span, StepClock, spread
+from normlab.training.build import build_model
+from normlab.training.runtime import Runtime
+from normlab.training.speed import Span, StepClock, spread
 
 _EXAMPLES = """examples:
   python scripts/bench decode                               beam 5, 32 sentences, 31 tokens each

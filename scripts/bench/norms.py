@@ -28,9 +28,9 @@ from normlab.norms.base import Norm
 from normlab.norms.running import running_norms
 from normlab.tasks.images import ImageBatch, ImageClassification
 from normlab.tasks.translation import Translation, TranslationBatch
-from normlab.train.build import build_model, make_fast
-from normlab.train.runtime import Runtime
-from normlab.train.speed import start
+from normlab.training.build import build_model, make_fast
+from normlab.training.runtime import Runtime
+from normlab.training.speed import start
 
 _EXAMPLES = """examples:
   python scripts/bench norms

@@ -16,8 +16,8 @@ from bench.common import (
 )
 from normlab.commands._terminal import print_legend, print_table
 from normlab.distributed import process_group
-from normlab.train.runtime import Runtime
-from normlab.train.speed import StepClock, Steps, flop_per_token, peak, spread, start
+from normlab.training.runtime import Runtime
+from normlab.training.speed import StepClock, Steps, flop_per_token, peak, spread, start
 
 _EXAMPLES = """examples:
   python scripts/bench train                                the small model on synthetic text

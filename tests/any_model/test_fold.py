@@ -19,7 +19,7 @@ from normlab.cli import main
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Text
 from normlab.tasks.lm import LanguageModeling
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 
 D = 8
 SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "vocab_size": 30}

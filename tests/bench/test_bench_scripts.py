@@ -17,7 +17,7 @@ from bench.corpus import SyntheticCorpus  # isort: skip
 def quick(monkeypatch):
     """A small corpus and short measurements."""
     monkeypatch.setattr(common, "SyntheticCorpus", partial(SyntheticCorpus, pairs=600))
-    monkeypatch.setattr("normlab.train.speed._PEAK_SECONDS", 1e-3)
+    monkeypatch.setattr("normlab.training.speed._PEAK_SECONDS", 1e-3)
     monkeypatch.setattr(norms, "measure", lambda *a, **how: measure(*a, **{**how, "seconds": 1e-3}))
 
 
@@ -83,7 +83,7 @@ def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
 
 def test_images_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(norms, "make_fast", lambda *_: None)
-    monkeypatch.setattr("normlab.train.speed.make_fast", lambda *_: None)
+    monkeypatch.setattr("normlab.training.speed.make_fast", lambda *_: None)
     sizes = ["model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1", "batch_size=4"]
     inner = "bn+norm@ffn_inner_norm=bn"
     asked = ["task=cifar10", *sizes, "--norms", inner, "--rounds", "1", "--compiled"]

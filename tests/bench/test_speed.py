@@ -7,9 +7,9 @@ import torch
 
 from normlab.cli import main as cli
 from normlab.config.compose import compose, to_dict
-from normlab.train import speed
-from normlab.train.runtime import Runtime
-from normlab.train.speed import Span, StepClock, flop_per_token, peak, start
+from normlab.training import speed
+from normlab.training.runtime import Runtime
+from normlab.training.speed import Span, StepClock, flop_per_token, peak, start
 from tests.bench.small import TOY
 
 

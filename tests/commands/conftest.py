@@ -8,8 +8,8 @@ from normlab.config.compose import compose, to_dict
 from normlab.metrics.bleu import bleu_scores
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
-from normlab.train import train
-from normlab.train.run_folder import NUMERICS
+from normlab.training import train
+from normlab.training.run_folder import NUMERICS
 from tests.tiny_runs import tiny, write_corpus
 
 # The longest sentence of a batch limits the length of all; 50 more tokens exceed what is decoded.
@@ -42,7 +42,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def checksums(text):
-    from normlab.train.build import build_task
+    from normlab.training.build import build_task
 
     task = build_task(to_dict(compose(tiny(text, text))))
     return task.data.description["checksums"]

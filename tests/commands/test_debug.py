@@ -6,7 +6,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.config.compose import compose
-from normlab.train import train
+from normlab.training import train
 from tests.tiny_runs import tiny
 
 SMALL = ("task.eval_batch_size=2", "observe.test_seen=50")

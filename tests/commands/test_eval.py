@@ -9,7 +9,7 @@ import pytest
 from normlab.cli import main
 from normlab.norms.running import running_norms
 from normlab.records.store import read_record
-from normlab.train.loaded import load_run
+from normlab.training.loaded import load_run
 
 ROUNDING = 1e-4  # what folding may change of a score, relative to it
 

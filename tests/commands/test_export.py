@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from normlab.commands.export import main
-from normlab.train.loaded import load_run, outputs
-from normlab.train.wandb_workspace import GROUPING
+from normlab.training.loaded import load_run, outputs
+from normlab.training.wandb_workspace import GROUPING
 
 
 def test_norms_are_folded_and_the_outputs_agree(finished, tmp_path, capsys):

@@ -14,7 +14,7 @@ from normlab.norms.layer import LayerNorm, NoNorm
 from normlab.norms.make import make_norm
 from normlab.norms.rms import RMSNorm
 from normlab.records.record import fingerprint
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import Words
 
 SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=2"]

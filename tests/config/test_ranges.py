@@ -12,8 +12,8 @@ from normlab.config.compose import compose, from_dict, to_dict
 from normlab.config.machine import MOST_THREADS
 from normlab.config.ranges import RANGES
 from normlab.config.schema import top_level_keys
-from normlab.train import train
-from normlab.train.build import build_task, check_scores
+from normlab.training import train
+from normlab.training.build import build_task, check_scores
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 

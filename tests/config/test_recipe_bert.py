@@ -6,9 +6,9 @@ import pytest
 
 from normlab.config.compose import compose, to_dict
 from normlab.tasks.lm import DocumentTask
-from normlab.train import train
-from normlab.train.build import build_model, build_task, check_nodes
-from normlab.train.optimizer import build_optimizer, optimizer_kinds
+from normlab.training import train
+from normlab.training.build import build_model, build_task, check_nodes
+from normlab.training.optimizer import build_optimizer, optimizer_kinds
 
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.

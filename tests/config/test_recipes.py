@@ -10,7 +10,7 @@ from normlab.commands import train as train_command
 from normlab.config.compose import compose, to_dict, with_recipe
 from normlab.config.registry import instantiate
 from normlab.errors import UserError
-from normlab.train.schedule import Schedule
+from normlab.training.schedule import Schedule
 
 SOURCE_50 = {"length_factor": 1.0, "length_offset": 50}
 TOKENS_200 = {"length_factor": 0.0, "length_offset": 200}  # fairseq's own limit

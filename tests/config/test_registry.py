@@ -8,7 +8,7 @@ from normlab.config.registry import instantiate, option_settings
 from normlab.norms.base import Norm
 from normlab.norms.layer import LayerNorm
 from normlab.tasks.base import Task
-from normlab.train.schedule import Cosine, Schedule
+from normlab.training.schedule import Cosine, Schedule
 
 LN = {"option": "ln", "eps": 1e-5, "affine": True}
 BN = option_settings("norm", "bn", "norm")

@@ -7,7 +7,7 @@ import pytest
 from normlab.config.compose import compose, to_dict
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError
-from normlab.train.build import build_task
+from normlab.training.build import build_task
 
 TEXT = "To be, or not to be:\nthat is the question.\n\n" * 40
 SETTINGS = ["task=lm", "task.pieces=characters", "task/corpus=shakespeare", "task.max_length=64"]

@@ -6,7 +6,7 @@ from normlab.cli import main
 from normlab.config.launch import Launch, launch
 from normlab.distributed import process_group
 from tests.tiny_runs import tiny, write_corpus
-from tests.train.trainers import free_port
+from tests.training.trainers import free_port
 
 
 @pytest.fixture

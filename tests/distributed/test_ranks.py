@@ -19,7 +19,7 @@ from normlab.norms.running import RunningNorm, running_norms
 from normlab.norms.tokens import Tokens
 from normlab.placements import admin
 from normlab.placements.base import Norms
-from tests.train.trainers import on_ranks
+from tests.training.trainers import on_ranks
 
 BY_POSITION = ("bn_position", "bn_sample")
 BATCH = ("bn", "global", *BY_POSITION, "rbn", "brn", "prepbn", "pn", "mabn", "un")

@@ -11,11 +11,11 @@ import torch
 
 from normlab.cli import main
 from normlab.config.compose import compose, to_dict
-from normlab.train.build import build_task
-from normlab.train.trainer import Trainer
+from normlab.training.build import build_task
+from normlab.training.trainer import Trainer
 from tests.docs.pages import ROOT
 from tests.tiny_runs import QUICK, tiny, write_corpus
-from tests.train.trainers import trainer_of
+from tests.training.trainers import trainer_of
 
 PACKAGE = f"{ROOT}/normlab/"
 PAGE = (ROOT / "docs" / "explanation" / "walks.md").read_text()

@@ -16,8 +16,8 @@ from normlab.models.folding import fold
 from normlab.models.resnet import normalized
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
-from normlab.train import train
-from normlab.train.build import build_model, build_task
+from normlab.training import train
+from normlab.training.build import build_model, build_task
 
 SMALL = ("task=digits", "model.width=4", "sink=[jsonl]", "observe.threads=1", "precision=fp64")
 VIT = ("task=digits", "model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2")

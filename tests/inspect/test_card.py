@@ -16,7 +16,7 @@ from normlab.inspect.question import questions
 from normlab.records import code
 from normlab.reports import manifest
 from normlab.reports.cards import baselines_for, board, card_page, read_card, scores
-from normlab.train import runtime
+from normlab.training import runtime
 
 
 def test_every_question_has_a_text_and_a_name_of_its_own():

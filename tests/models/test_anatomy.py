@@ -10,10 +10,10 @@ from normlab.inspect.leaks import leak
 from normlab.inspect.model import subject_of_config
 from normlab.inspect.outlier import outlier
 from normlab.models.base import stacks
-from normlab.train.build import make_fast
+from normlab.training.build import make_fast
 from tests.inspect.subjects import examined
 from tests.models.small import lm, sentences
-from tests.train.trainers import on_ranks
+from tests.training.trainers import on_ranks
 
 RESNET = ("task=digits", "model=resnet8", "model.width=4")
 ROWS = ("task=digits", "model=lstm", "model.dim=4", "model.read=rows")

@@ -22,7 +22,7 @@ from normlab.norms.tokens import Tokens
 from normlab.placements.base import Place
 from normlab.probes.activations import describe_attention
 from normlab.records.record import fingerprint
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import (
     BOS,
     NORMS,

@@ -8,7 +8,7 @@ from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.norms.tokens import Tokens
 from tests.models.small import DIM, NORMS, lm
-from tests.train.trainers import on_ranks
+from tests.training.trainers import on_ranks
 
 STEPS = 8
 LENGTHS = {1: [6, 4, 5], 2: [3, 7, 7, 2], 3: [5, 2], 7: [4, 9, 1], 8: [8, 3, 6]}

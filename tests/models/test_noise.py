@@ -9,9 +9,9 @@ from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
 from normlab.models.noise import noisy, noisy_weights
 from normlab.tasks.conditions import Condition
-from normlab.train.build import build_evaluator, build_model, build_task
-from normlab.train.evaluate import Evaluator, Weights
-from normlab.train.runtime import Runtime
+from normlab.training.build import build_evaluator, build_model, build_task
+from normlab.training.evaluate import Evaluator, Weights
+from normlab.training.runtime import Runtime
 from tests.models.small import logits, sentences, seq2seq
 
 DIGITS = ("task=digits", "model.width=4", "task.test_batch_sizes=[]", "task.test_eval_stats=[]")

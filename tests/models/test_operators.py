@@ -15,7 +15,7 @@ from normlab.norms.base import Norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.norms.tokens import Tokens
 from normlab.tasks.translation import TranslationBatch
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import Words
 
 VIEWS = "view _unsafe_view transpose unsqueeze permute t expand slice split detach select alias"

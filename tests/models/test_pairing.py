@@ -7,7 +7,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.dropout import Dropout
 from normlab.models.layers import Linear, initialize
 from normlab.norms.base import Norm
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import (
     BOS,
     IN_OTHERS,

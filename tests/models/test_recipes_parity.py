@@ -22,7 +22,7 @@ from transformers import (
 from normlab.any_model.float64 import widened
 from normlab.config.compose import compose, to_dict
 from normlab.norms.tokens import Tokens
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.test_block import LM, VOCAB
 
 DIM, HEADS, HIDDEN, LENGTH = 16, 2, 24, 24

@@ -15,7 +15,7 @@ from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.norms.running import running_norms
 from normlab.norms.tokens import Tokens
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 
 TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=12, causal=True)

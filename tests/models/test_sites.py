@@ -14,7 +14,7 @@ from normlab.placements.sandwich import SandwichResidual
 from normlab.probes.sites import places
 from normlab.records.labels import norm_label
 from normlab.records.record import fingerprint
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import BOS, Words, assert_close, logits, norms, sentences, seq2seq
 
 SMALL = ("model.dim=16", "model.ffn_dim=24", "model.num_heads=2", "model.max_positions=40")

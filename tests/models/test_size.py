@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.train.build import build_model
+from normlab.training.build import build_model
 from tests.models.small import Words
 
 FAIRSEQ_IWSLT = 39_469_056  # transformer_iwslt_de_en on its IWSLT'14 dictionaries
@@ -12,7 +12,7 @@ GERMAN, ENGLISH = 8848, 6632
 
 
 def parameters(monkeypatch, *overrides):
-    monkeypatch.setattr("normlab.train.build.initialize", lambda model, seed: None)  # no values
+    monkeypatch.setattr("normlab.training.build.initialize", lambda model, seed: None)  # no values
     config = to_dict(compose(["task=iwslt", *overrides]))
     with torch.device("meta"):
         model = build_model(config, Words(GERMAN, ENGLISH))

@@ -12,7 +12,7 @@ from normlab.norms.model_norms import ModelNorms, recalibrated
 from normlab.norms.ramp import Clock
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
-from tests.train.trainers import on_ranks
+from tests.training.trainers import on_ranks
 
 RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
 WARMUPS = [n for n in RUNNING if make_norm(n, 8).ramps]

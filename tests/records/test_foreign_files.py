@@ -15,7 +15,7 @@ from normlab.records.files import read_file
 from normlab.records.record import RunRecord, number
 from normlab.records.store import RunStore, read_rows
 from normlab.reports.gather import read_config
-from normlab.train.checkpoint import load_checkpoint
+from normlab.training.checkpoint import load_checkpoint
 from tests.records.examples import record
 
 READERS: dict[str, Callable[[Path], object]] = {

@@ -16,7 +16,7 @@ from normlab.reports.manifest import stale
 from normlab.reports.published import publish, read, rendered
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, markdown
-from normlab.train.loaded import rescored
+from normlab.training.loaded import rescored
 from tests.records.examples import changed
 from tests.reports.tables import diverged, kept_run, made, run, run_rows, runs, study
 from tests.tasks.sentences import translation

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
-from normlab.train.sinks import RunInfo
+from normlab.training.sinks import RunInfo
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 CHOICES = {

@@ -12,8 +12,8 @@ from normlab.commands.train import summary
 from normlab.metrics.spread import flat, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
-from normlab.train import sinks as files
-from normlab.train.console import Console, duration, figure
+from normlab.training import sinks as files
+from normlab.training.console import Console, duration, figure
 from tests.sinks.runs import RUN_ID, info, record, scores
 
 

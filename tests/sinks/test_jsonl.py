@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.store import read_rows
-from normlab.train.sinks import Jsonl, SinkGroup
+from normlab.training.sinks import Jsonl, SinkGroup
 from tests.sinks.runs import info, scores
 
 
@@ -48,7 +48,7 @@ def test_a_resumed_run_says_how_many_rows_are_lost_even_without_a_console(tmp_pa
 
 def test_rows_and_their_file_reach_the_disk_before_a_checkpoint(tmp_path, monkeypatch):
     forced = []
-    monkeypatch.setattr("normlab.train.sinks.os.fsync", forced.append)
+    monkeypatch.setattr("normlab.training.sinks.os.fsync", forced.append)
     sink = Jsonl()
     sink.open(info(tmp_path))
     assert len(forced) == 1  # the folder, or a power failure takes the file's name

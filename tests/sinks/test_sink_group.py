@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from normlab.train.sinks import Sink, SinkGroup
+from normlab.training.sinks import Sink, SinkGroup
 from tests.sinks.runs import FINGERPRINT, info, record, scores
 
 

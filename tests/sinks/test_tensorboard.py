@@ -4,7 +4,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.records.record import Score
-from normlab.train import tensorboard as sink
+from normlab.training import tensorboard as sink
 from tests.sinks.runs import CHOICES, CONFIG, info, record, scores
 
 

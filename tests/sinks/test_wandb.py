@@ -8,8 +8,8 @@ import numpy
 import pytest
 
 from normlab.records.record import Outcome, Score
-from normlab.train.sinks import Jsonl
-from normlab.train.wandb import (
+from normlab.training.sinks import Jsonl
+from normlab.training.wandb import (
     CLOUD,
     Login,
     dashboard_config,

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from normlab.cli import main
-from normlab.train.wandb_workspace import SECTIONS
+from normlab.training.wandb_workspace import SECTIONS
 from tests.sinks.wandb_client import files, read
 from tests.tiny_runs import QUICK, tiny, write_corpus
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from normlab.train.wandb import Wandb
+from normlab.training.wandb import Wandb
 from tests.sinks.wandb_server import KEY, Server, serving
 
 

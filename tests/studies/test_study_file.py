@@ -12,8 +12,8 @@ from normlab.config.registry import instantiate, option_names, options
 from normlab.errors import UserError
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.study import Tuning
-from normlab.train.schedule import Schedule
-from normlab.train.stopping import Budget
+from normlab.training.schedule import Schedule
+from normlab.training.stopping import Budget
 from tests.claims.planned import by_study, without_runs
 
 STUDIES = option_names("study")

@@ -13,7 +13,7 @@ from normlab.studies import cost
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import timed
 from normlab.studies.load import load_study
-from normlab.train.run_folder import NUMERICS
+from normlab.training.run_folder import NUMERICS
 from tests.records.examples import changed, record
 from tests.studies.queues import bleu, plan
 

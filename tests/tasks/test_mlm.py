@@ -13,10 +13,10 @@ from normlab.distributed.process_group import Shard
 from normlab.tasks.base import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
-from normlab.train.ahead import BatchesAhead
-from normlab.train.evaluate import Evaluator, Weights
-from normlab.train.execution import check_start
-from normlab.train.runtime import Runtime
+from normlab.training.ahead import BatchesAhead
+from normlab.training.evaluate import Evaluator, Weights
+from normlab.training.execution import check_start
+from normlab.training.runtime import Runtime
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
 ALONE = Shard(0, 1)

@@ -9,7 +9,7 @@ from normlab.config.compose import to_dict
 from normlab.data.bundled import read_bundled
 from normlab.data.tables import BundledTable
 from normlab.errors import UserError
-from normlab.train.build import build_model, build_task
+from normlab.training.build import build_model, build_task
 
 
 def built(*words):

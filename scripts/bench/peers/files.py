@@ -11,7 +11,7 @@ from bench.corpus import SyntheticCorpus
 from bench.peers.work import Work
 from normlab.distributed.process_group import Shard
 from normlab.tasks.translation import Translation, TranslationBatch
-from normlab.train.runtime import Runtime
+from normlab.training.runtime import Runtime
 
 MODELS = {"a": ["model=iwslt"], "b": ["model=small"]}
 _DECODED_BATCHES = 4

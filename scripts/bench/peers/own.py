@@ -7,8 +7,8 @@ from bench.common import bench_task
 from bench.peers.files import config_of, start_decoder
 from bench.peers.turns import Turns
 from bench.peers.work import arguments
-from normlab.train.runtime import Runtime
-from normlab.train.speed import StepClock, start
+from normlab.training.runtime import Runtime
+from normlab.training.speed import StepClock, start
 
 
 def train(config: Mapping[str, Any], runtime: Runtime) -> None:

@@ -16,7 +16,7 @@ from bench.peers.race import ENTRIES, Entry, Kind, Race
 from bench.peers.table import figures, page
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
-from normlab.train.runtime import Runtime
+from normlab.training.runtime import Runtime
 
 FORMAT = "normlab.bench.peers/1"
 _RESULTS = Path(__file__).resolve().parents[3] / "results" / "bench"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.peers.race import OWN, Entry, Kind, Turn
-from normlab.train.speed import spread
+from normlab.training.speed import spread
 
 UNITS: Mapping[Kind, str] = {"training": "target_tokens", "decoding": "sentences"}
 _NAMES: Mapping[Kind, str] = {"training": "target tokens", "decoding": "sentences"}

@@ -1,0 +1,262 @@
+"""Checkpoints of a run: the last state, the best weights, and the weights to average.
+
+    checkpoints/last.pt           everything needed to resume a run bit for bit
+    checkpoints/best-<score>.pt   the weights with the best validation score, and their step
+    checkpoints/step-00000500.pt  the weights at one of the last k validations, to be averaged
+
+Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
+checkpoint holds tensors and plain values, never code.
+"""
+
+import zipfile
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab.config.registry import START_FILE, sha256
+from normlab.distributed import process_group
+from normlab.errors import UserError
+from normlab.records.code import Code
+from normlab.records.files import atomic_write, check_is_file, remove_leftovers
+from normlab.training.data import differing
+
+FORMAT = "normlab.checkpoint/1"
+Weights = Mapping[str, Tensor]
+_COUNTERS = "_extra_state"  # torch's name for what a module saves besides tensors
+_AGAIN = "remove the file, then train the run again from step 1"
+
+
+class Checkpoints:
+    """The checkpoint folder of one run; only rank 0 writes."""
+
+    def __init__(self, folder: Path, *, writes: bool = True):
+        self.folder = folder
+        self.writes = writes
+        if writes:
+            remove_leftovers(folder)
+
+    @property
+    def last(self) -> Path:
+        return self.folder / "last.pt"
+
+    def best(self, score: str) -> Path:
+        """Return the path of the best weights by a score, such as `loss`."""
+        return self.folder / f"best-{score.replace('/', '_')}.pt"
+
+    def save(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Write a checkpoint, completely or not at all; an OSError names the file."""
+        if self.writes:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path, "wb") as file:
+                try:
+                    torch.save({"format": FORMAT, **content}, file)
+                except RuntimeError as error:
+                    # On a full disk closing the archive fails too, which hides the OSError.
+                    if isinstance(error.__context__, OSError):
+                        raise error.__context__ from None
+                    raise
+
+    def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
+        """Save the weights of a validation, and delete all but the last `count` of them."""
+        if self.writes and count:
+            self.save(self.folder / f"step-{step:08d}.pt", {"model": dict(weights)})
+            for path in self.kept(step)[:-count]:
+                path.unlink(missing_ok=True)
+
+    def kept(self, step: int) -> list[Path]:
+        """Return the paths of the weights kept for averaging, from validations up to `step`."""
+        latest = self.folder / f"step-{step:08d}.pt"
+        return [path for path in sorted(self.folder.glob("step-*.pt")) if path <= latest]
+
+    def average(self, step: int, count: int) -> dict[str, Tensor]:
+        """Return the mean of the last `count` kept weights up to `step`, statistics included.
+
+        Averaged running statistics do not fit averaged weights: recalibrate them before use. Raises
+        UserError if no weights were kept.
+        """
+        paths = self.kept(step)[-count:]
+        if not paths:
+            raise UserError(f"{self.folder} holds no weights to average")
+        return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU; UserError, with what to do, if it is missing or damaged."""
+    try:
+        check_is_file(path)
+        with zipfile.ZipFile(path) as archive:
+            if (part := archive.testzip()) is not None:  # torch does not check the checksums
+                raise zipfile.BadZipFile(f"wrong checksum of {part}")
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such checkpoint; has the run been trained?") from None
+    except PermissionError:
+        raise
+    except Exception as error:  # damaged bytes can make the reader fail in any way
+        raise UserError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UserError(f"{path}: not a checkpoint in the format {FORMAT}; remove the file")
+    return content
+
+
+@contextmanager
+def reading(path: Path) -> Generator[None]:
+    """Turn errors caused by missing or mismatched parts of a checkpoint into a UserError."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        raise UserError(
+            f"{path}: damaged checkpoint, or one from another model ({_line(error)}); {_AGAIN}"
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    problem = f"no {error}" if isinstance(error, KeyError) else str(error).strip()
+    return f"{(problem or type(error).__name__).splitlines()[0]:.200}"
+
+
+def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """Return the weights in a checkpoint; UserError if it has none."""
+    weights = content.get("model")
+    if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
+        raise UserError(f"{path}: damaged checkpoint (no weights at model); remove the file")
+    return weights
+
+
+def codes_of(content: Mapping[str, Any]) -> list[Code]:
+    """Return the codes that trained a checkpoint, in order."""
+    return [Code(**code) for code in content["codes"]]
+
+
+def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
+    """Load weights read from `path` into a model for evaluation.
+
+    Raises UserError for a weight that is missing, has another shape or type, or is not finite.
+    """
+    state = model.state_dict()
+    if names := sorted(state.keys() ^ weights.keys()):
+        missing = "lacks" if names[0] in state else "has"
+        raise UserError(f"{path} is from another model: it {missing} {names[0]}")
+    for name, value in weights.items():
+        if not _fits(value, state[name]):
+            raise UserError(
+                f"{path} is from another model: {name} is {value.dtype} {tuple(value.shape)}, and "
+                f"the config's model has {state[name].dtype} {tuple(state[name].shape)}"
+            )
+        if value.untyped_storage().nbytes() < value.nbytes:
+            raise UserError(f"{path}: {name} has fewer values than its shape; remove the file")
+        if not value.isfinite().all():
+            raise UserError(
+                f"{path}: {name} has values that are not finite (NaN or infinity): the run has "
+                "diverged, and there is nothing to evaluate"
+            )
+    model.load_state_dict(weights)
+
+
+def _fits(value: Tensor | None, current: Tensor) -> bool:
+    if value is None or value.shape != current.shape:
+        return False
+    return value.is_floating_point() == current.is_floating_point()
+
+
+def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
+    """Return the mean of several states, computed in float64; integers are from the last state."""
+    sums: dict[str, Tensor] = {}
+    last: Weights = {}
+    count = 0
+    for last in states:
+        count += 1
+        for name, value in last.items():
+            if value.is_floating_point():
+                sums[name] = sums[name] + value.double() if name in sums else value.double()
+    return {
+        name: (sums[name] / count).to(value.dtype) if name in sums else value
+        for name, value in last.items()
+    }
+
+
+@torch.no_grad()
+def start_from(
+    model: nn.Module, node: Mapping[str, Any], stamp: Mapping[str, Any]
+) -> tuple[str, list[Code]]:
+    """Copy another run's weights into a model where names and shapes match (`start_from`).
+
+    A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
+    layers are copied; running statistics and a norm's own schedule start from their initial state.
+
+    `stamp` is what the run writes into its own checkpoints. Returns a line that says how much was
+    copied, and whether it was learned from other data, and the codes that trained the weights.
+    Raises UserError if the file is missing, damaged or has changed since the run was configured, if
+    its vocabulary is another, or if no tensor matches.
+    """
+    path = Path(node["run_dir"]) / START_FILE
+    content = load_checkpoint(path)
+    weights = weights_of(content, path)
+    if sha256(path) != node["sha256"]:
+        raise UserError(f"{path} has changed since this run was configured: start the run again")
+    with reading(path):
+        if content["vocabulary"] != stamp["vocabulary"]:
+            raise UserError(
+                f"start_from={node['run_dir']} has another vocabulary, so the same number stands "
+                "for another word (or class) there: start from a run on the same training data"
+            )
+        changed = differing(content["checksums"], stamp["checksums"])
+    state = model.state_dict()
+    taken = [
+        name
+        for name, value in state.items()
+        if name.rpartition(".")[2] != _COUNTERS and _fits(weights.get(name), value)
+    ]
+    if not taken:
+        raise UserError(
+            f"{path}: none of its weights match this model by name and shape; use the same task "
+            "and model"
+        )
+    for name in taken:
+        state[name].copy_(weights[name])
+    other = f"; it was trained on other data: {', '.join(changed)}" if changed else ""
+    note = f"{path}: {len(taken)} of {len(state)} tensors copied, the others are initialized{other}"
+    with reading(path):
+        return note, codes_of(content)
+
+
+def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
+    """Raise UserError if weights that the test needs are missing when resuming after `step`."""
+    missing = [path for path in map(checkpoints.best, best_by) if not path.exists()]
+    if average and not checkpoints.kept(step):
+        missing.append(checkpoints.folder / "step-*.pt")
+    if missing:
+        raise UserError(
+            f"{missing[0]}: missing, and the test at the end of this run needs it: put it back, or "
+            f"remove {checkpoints.last} to train the run again from step 1"
+        )
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """Return the state of this process's random number generators."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore the state of this process's random number generators."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
+    """Restore this process's random state; UserError if the number of processes differs."""
+    count, world = len(random), process_group.world()
+    if count != world.size:
+        raise UserError(
+            f"the checkpoint was written by {count} processes but this run has {world.size}: start "
+            f"it with {count}"
+        )
+    restore_random_state(random[world.rank], device)

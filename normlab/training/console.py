@@ -1,0 +1,197 @@
+"""A run's output on standard error: a progress bar on a terminal, plain lines in a pipe.
+
+The bar shows the phase and its progress, the time left (see `Pace`), the loss and the speed; each
+validation and note prints a line above it. In a pipe, each row is one short line, and a status
+line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both styles
+end with a summary of at most twelve lines.
+"""
+
+import math
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
+
+from normlab.metrics.spread import failing
+from normlab.progress import TRAINING, Stage
+from normlab.records.record import RunRecord, Score
+from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
+from normlab.training.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
+
+LOSS, SPEED = "train/loss", "train/tokens_per_second"
+_SIZE = ("model", "recipe", "scale")  # groups whose option is shown, as it is not in the run's name
+_SILENT = 5.0  # when piped: seconds without output before a status line; more in a long run
+_HEADLINES = 5
+_FIRST = (
+    *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
+    *("test/bits_per_character", "test/perplexity", "test/loss", "valid/loss"),
+)
+_COLORS = {"finished": "green", "diverged": "red", "interrupted": "yellow"}
+
+
+class Console(Sink):
+    """Show a run's progress on standard error."""
+
+    def __init__(
+        self,
+        *,
+        style: Literal["auto", "terminal", "plain"] = "auto",
+        console: RichConsole | None = None,
+    ) -> None:
+        """Choose the style: `auto` draws a bar if stderr is a terminal. `console` is for tests."""
+        self._console = console or RichConsole(file=sys.stderr, highlight=False)
+        self._rich = self._console.is_terminal if style == "auto" else style == "terminal"
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+        self._run: RunInfo | None = None
+        self._started = self._said = time.monotonic()
+        self._pace, self._loss, self._speed = Pace(), "", ""
+
+    def open(self, run: RunInfo) -> None:
+        self._run = run
+        resumed = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
+        self.note(f"{run_id(run.config)}{resumed}")
+        if chosen := [f"{g}={run.choices[g]}" for g in _SIZE if run.choices.get(g)]:
+            self.note(" ".join(chosen))
+
+    def stage(self, stage: Stage) -> None:
+        self._pace.see(stage)
+        self._loss = "" if stage.loss is None else f"loss {figure(stage.loss)}"
+        if self._rich:
+            self._draw(stage)
+            return
+        now = time.monotonic()
+        # Print fewer lines in a long run, so that days of training do not fill the log.
+        if now - self._said >= min(60.0, max(_SILENT, (now - self._started) / 60)):
+            self.note(_joined(str(stage), self._loss, self._left))
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        assert self._run is not None, "log before open"
+        step, unit, total = int(row["step"]), self._run.unit, self._run.config["budget"]["steps"]
+        values = {name: score.value for name, score in scores.items()}
+        if SPEED in row:
+            self._speed = f"{figure(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
+        if self._rich and not values:  # the bar shows the rest
+            return
+        shown = dict(islice(_by_rank(values), _HEADLINES)) if values else {}
+        if LOSS in row:
+            shown[LOSS] = row[LOSS]
+        texts = [f"{name} {figure(value)}" for name, value in shown.items()]
+        place = f"step {step}" if total is None else f"step {step}/{total}"
+        self.note(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
+
+    def note(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._console.print(Text(text), soft_wrap=not self._rich)  # a pipe has no width to wrap at
+
+    def close(self, record: RunRecord | None) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+        if record is None or self._run is None:
+            return
+        lines = _page(record, self._run.run_dir)
+        if self._rich:
+            lines[:1] = lines[0].wrap(self._console, self._console.width)
+        self._console.print(*lines, sep="\n", soft_wrap=True)  # one write: a pipe may be shared
+
+    @property
+    def _left(self) -> str:
+        return f"left {duration(self._pace.left)}" if self._pace.left else ""
+
+    def _draw(self, stage: Stage) -> None:
+        if self._progress is None:
+            narrow = Column(overflow="ellipsis", no_wrap=True)  # shrinks on a narrow terminal
+            self._progress = Progress(
+                TextColumn("{task.description}", table_column=Column(min_width=18, no_wrap=True)),
+                BarColumn(bar_width=10),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}", table_column=Column(min_width=11, no_wrap=True)),
+                TextColumn("{task.fields[figures]}", table_column=narrow),
+                console=self._console,
+                refresh_per_second=4,  # drawing takes CPU time away from training
+            )
+            self._task = self._progress.add_task(str(stage), left="", figures="")
+            self._progress.start()
+        figures = (self._loss, self._speed) if stage.phase == TRAINING else ()
+        self._progress.update(
+            self._task,
+            description=str(stage),
+            completed=stage.done,
+            total=stage.total,
+            left=self._left,
+            figures=_joined(*figures),
+        )
+
+
+def _joined(*parts: str) -> str:
+    return "  ".join(filter(None, parts))
+
+
+def _page(record: RunRecord, folder: Path) -> list[Text]:
+    """Return the summary: outcome, main scores, the record's path, what to type next."""
+    outcome, budget, unit = record.outcome, record.budget, record.unit
+    where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
+    but = f", but {why}," if (why := failing(record)) else ""
+    lines = [
+        Text.assemble(
+            (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),
+            f" at step {outcome.step:,}" + (f" ({where})" if where else ""),
+            f" in {duration(budget.wall_seconds)}: {budget.tokens:,} {unit}, "
+            f"{budget.tokens_per_second:,.0f} {unit}/s",
+        )
+    ]
+    values = {name: score.value for name, score in record.main_scores.items()}
+    tested = {name: value for name, value in values.items() if name.startswith("test/")}
+    for name, value in islice(_by_rank(tested or values), _HEADLINES):  # validations are above
+        floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
+        known = [] if floor is None else [f"untrained baseline {figure(floor)}"]
+        if name.endswith("/loss") and record.label_smoothing:
+            known.append(f"smoothing {record.label_smoothing:g}")  # fits 80 columns
+        more = f"  ({', '.join(known)})" if known else ""
+        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), more))
+    if record.config.get("observe", {}).get("debug"):  # nothing is kept
+        return lines
+    lines.append(Text(f"record: {folder / RECORD_FILE}"))
+    run = shlex.quote(str(folder))
+    translates = (folder / HYPOTHESES_FILE).is_file()
+    then = f"predict {run} < FILE" if translates else f"inspect {run}"
+    root = folder.parents[1]
+    compare = "compare" if root == Path("runs") else f"compare {shlex.quote(str(root))}"
+    lines.append(Text("next:"))
+    lines += [Text(f"  normlab {what}") for what in (f"report {run}", then, compare)]
+    return lines
+
+
+def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield names and finite values, starting with the main scores of the tasks."""
+    known = [name for name in _FIRST if name in values]
+    for name in dict.fromkeys([*known, *sorted(values)]):
+        if math.isfinite(values[name]):
+            yield name, values[name]
+
+
+def figure(value: float | int) -> str:
+    """Format a number for people: four significant digits, or a whole number from 1,000 on."""
+    if not math.isfinite(value):
+        return str(float(value))
+    whole = abs(value) >= 1000 or value == int(value)
+    return f"{value:,.0f}" if whole else f"{value:.4g}"
+
+
+def duration(seconds: float | int) -> str:
+    """Format a time as `42s`, `3m 05s` or `2h 07m`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"

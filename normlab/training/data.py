@@ -1,0 +1,117 @@
+"""Whether the data that a config names are still those that a run was trained on.
+
+A run is its data's checksums, wherever the data lie. A record has the checksums of the prepared
+data (`data.checksums`) and of the files that they were read from (`data.files`). Equal files prove
+equal data at once and without torch; only if files differ are the data prepared and compared.
+
+The vocabulary belongs to the run: it is kept in the run's folder, so a model is never used with
+another one, and needs no data to translate or continue a text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from normlab.config.registry import OPTION, TARGET, check, settings_of
+from normlab.config.schema import leaves
+from normlab.data.cache import cache_key, known_checksum
+from normlab.data.source import DataSource
+from normlab.errors import UserError
+from normlab.records.files import atomic_write, read_file
+from normlab.records.record import RunRecord
+
+VOCABULARY = "vocabulary"  # the folder in a run's folder
+OTHER_VOCABULARY = (
+    "was trained with another vocabulary than is learned from the same text now: install the "
+    "version of tokenizers that its record names, or train it again in another runs_dir"
+)
+_MOST_NAMED = 100  # more files than this are recorded as one
+
+
+def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the SHA-256 of each file that the data of a config are read from, by name.
+
+    None if only reading the data can tell, since a source does not name its files. Raises
+    UserError for files that are missing.
+    """
+    source = next(_sources(config), None)
+    if source is None or (files := source.files()) is None:
+        return None
+    checksums = {name: known_checksum(path) for name, path in sorted(files.items())}
+    if len(checksums) > _MOST_NAMED:
+        return {f"{len(checksums):,} files": cache_key(checksums)}
+    return checksums
+
+
+def _sources(config: Mapping[str, Any]) -> Iterator[DataSource]:
+    """Yield what the task of a config reads its data from."""
+    settings = settings_of(config["task"], "task")
+    for name, node in config["task"].items():
+        content = settings.get(name)
+        if isinstance(node, Mapping) and (OPTION in node or TARGET in node):
+            content = settings_of(node, f"task.{name}")
+        if isinstance(content, Mapping) and TARGET in content:
+            built = check(node, f"task.{name}", object, settings=content)()
+            if isinstance(built, DataSource):
+                yield built
+
+
+def differing(before: object, now: object) -> list[str]:
+    """Return the keys, such as `train.de`, whose checksums differ."""
+    first, second = dict(leaves({"": before})), dict(leaves({"": now}))
+    return [
+        key.removeprefix(".") or "the data"
+        for key in dict.fromkeys([*first, *second])
+        if first.get(key) != second.get(key)
+    ]
+
+
+def changes(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
+    """Return what has changed in the data since a record was made: files, or parts of the data.
+
+    Raises UserError if the data are missing or cannot be read.
+    """
+    before, now = record.data.get("files") or {}, file_checksums(config)
+    if now == before:
+        return []
+    from normlab.training.build import build_task
+
+    parts = differing(record.data.get("checksums"), build_task(config).checksums())
+    return differing(before, now) if parts and before and now else parts
+
+
+def are_at_hand_and_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
+    """Return whether data have changed since a record was made; False if they are not here."""
+    with suppress(UserError, OSError):
+        return bool(changes(record, config))
+    return False
+
+
+def changed_text(changed: Sequence[str], data_dir: object) -> str:
+    """Return which data have changed, and where they were looked for, as part of an error."""
+    shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+    place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
+    return f"was trained on other data: {shown} differ{'s' * (len(changed) == 1)}{place}"
+
+
+# The vocabulary in a run's folder ---------------------------------------------------------------
+
+
+def keep_vocabulary(folder: Path, vocabulary: Mapping[str, str]) -> None:
+    """Write the files of a vocabulary (see `Task.vocabulary`) into a run's folder."""
+    for name, text in vocabulary.items():
+        (folder / VOCABULARY).mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder / VOCABULARY / name) as file:
+            file.write(text)
+
+
+def read_vocabulary(folder: Path) -> dict[str, str]:
+    """Return the files of a run's vocabulary by name; UserError if one cannot be read."""
+    try:
+        paths = sorted((folder / VOCABULARY).glob("*.json"))
+        return {path.name: read_file(path).decode() for path in paths}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{folder / VOCABULARY}: cannot be read ({error}); train the run again"
+        ) from None

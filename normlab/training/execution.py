@@ -1,0 +1,386 @@
+"""Trains one run, new or resumed, and writes its record; checks the run before it starts.
+
+Norms that cannot be trained on the run's batches are refused here. Otherwise the problem would show
+only at the first long sentence, in the last batch of an epoch, or never.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from normlab.config.machine import MOST_THREADS
+from normlab.config.overrides import TRACKERS
+from normlab.config.registry import instantiate
+from normlab.config.schema import NORM_KEYS
+from normlab.data.cache import cache_key
+from normlab.distributed import process_group
+from normlab.distributed.process_group import Shard
+from normlab.errors import UserError
+from normlab.norms.batch import BatchNorm, PositionBatchNorm
+from normlab.norms.model_norms import ModelNorms
+from normlab.norms.running import running_norms
+from normlab.progress import PREPARING, Stage, heard_by, say
+from normlab.records.code import Code, followed_by, joint_code, origin
+from normlab.records.files import atomic_write
+from normlab.records.pairs import arithmetic_of
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
+from normlab.tasks.base import Task
+from normlab.training import data
+from normlab.training.build import (
+    build_model,
+    build_task,
+    build_trainer,
+    calibrate_model,
+    check_nodes,
+    check_scores,
+    make_fast,
+)
+from normlab.training.checkpoint import (
+    Checkpoints,
+    codes_of,
+    load_checkpoint,
+    reading,
+    start_from,
+)
+from normlab.training.evaluate import BEST, best_by, judged_by, renamed, score_weights
+from normlab.training.run_folder import RunFolder
+from normlab.training.runtime import Runtime
+from normlab.training.sinks import Live, RunInfo, Sink, SinkGroup
+from normlab.training.stopping import Validations
+from normlab.training.trainer import Trainer
+
+
+def execute(run: RunFolder) -> RunRecord:
+    """Train a run and write its record, alone or as one of several processes."""
+    config = run.config
+    check_nodes(config)
+    task = build_task(config)
+    check_scores(config, task)
+    with ExitStack() as stack:
+        stack.enter_context(process_group.lost_ranks_named())
+        stack.callback(process_group.shutdown)
+        process_group.initialize(timeout_minutes=config["observe"]["rank_timeout"])
+        runtime = Runtime.start(
+            device=config["device"],
+            precision=config["precision"],
+            threads=config["observe"]["threads"],
+        )
+        sinks = _sinks(run)
+        if process_group.is_main():
+            stack.enter_context(run.lock())
+        files = [run.folder / RECORD_FILE, run.folder / "checkpoints" / "last.pt"]
+        sizes = [file.stat().st_size if file.exists() else None for file in files]
+        process_group.check_agreement(
+            {f"the files in {run.folder}": sizes, "the code": run.made_by}
+        )
+        if (done := run.finished(processes=runtime.world.size)) is not None:
+            return done
+        with heard_by(sinks.stage):
+            try:
+                record = _Execution(run, task, runtime, sinks).execute()
+            except BaseException:
+                sinks.close(None)
+                raise
+            sinks.close(record)
+            return record
+
+
+def _sinks(run: RunFolder) -> SinkGroup:
+    """Return the sinks of the run's metrics; only the main rank has any.
+
+    `observe.debug` leaves out W&B and TensorBoard, since nothing of the run is kept.
+    """
+    if not process_group.is_main():
+        return SinkGroup({})
+    observe = run.config["observe"]
+    nodes = {k: v for k, v in observe["sink"].items() if not (observe["debug"] and k in TRACKERS)}
+    named = {k: instantiate(node, f"observe.sink.{k}", Sink) for k, node in nodes.items()}
+    return SinkGroup({**named, "progress": Live(run.folder)})
+
+
+class _Execution:
+    """A run in training, with its task, runtime, sinks and checkpoints."""
+
+    def __init__(self, run: RunFolder, task: Task, runtime: Runtime, sinks: SinkGroup):
+        self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
+        self.config = run.config
+        self.environment = runtime.environment()
+        self.data: dict[str, Any] = {}
+        self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=process_group.is_main())
+        self.milestones: dict[str, int] = {}
+        self.codes: list[Code] = []
+
+    def execute(self) -> RunRecord:
+        """Prepare, train, test, and write the record."""
+        say(Stage(PREPARING))
+        config, steps = self.config, self.config["budget"]["steps"]
+        trainer = self._trainer()
+        self._check_recordable(trainer)
+        if process_group.is_main():
+            with atomic_write(self.run.folder / CONFIG_FILE) as file:
+                file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
+            data.keep_vocabulary(self.run.folder, self.task.vocabulary())
+        self.sinks.open(
+            RunInfo(
+                run_dir=self.run.folder,
+                config=config,
+                resumed_step=trainer.progress.step,
+                resumed_rows=trainer.progress.rows,
+                unit=self.data.get("unit", "tokens"),
+            )
+        )
+        for line in notices(trainer.model, self.milestones, steps):
+            self.sinks.note(line)
+        outcome = trainer.fit()
+        record = self._record(trainer, outcome)
+        if process_group.is_main():
+            self.run.store.write(record, self.run.folder)
+        return record
+
+    def _trainer(self) -> Trainer:
+        """Build the model and its trainer, from the last checkpoint if there is one."""
+        config, task, runtime = self.config, self.task, self.runtime
+        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # for dropout
+        model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        check_start(config, task, model, runtime.world)
+        norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
+        self.milestones = norms.milestones(config["budget"]["steps"])
+        self.data = json.loads(json.dumps(task.describe()))
+        if files := data.file_checksums(config):
+            self.data["files"] = files
+        process_group.check_agreement({"the data": self.data.get("checksums")})
+        stamp: dict[str, Any] = {
+            "arithmetic": list(arithmetic_of(self.environment)),
+            "checksums": self.data.get("checksums"),
+            "vocabulary": cache_key(task.vocabulary()),
+        }
+        state = self._state_to_resume(stamp)
+        stamp["threads"] = torch.get_num_threads()
+        if state is None:
+            calibrate_model(config, model, task, runtime)
+            if config["start_from"] is not None:
+                taken, self.codes = start_from(model, config["start_from"], stamp)
+                self.run.check_start(self.codes)
+                if process_group.is_main():
+                    print(taken, file=sys.stderr)
+        current = Code(*self.run.made_by, self.environment["commit"], self.environment["dirty"])
+        self.codes = followed_by(self.codes, current)
+        if config["observe"]["fast"]:
+            make_fast(model)
+        trainer = build_trainer(
+            config,
+            task,
+            model,
+            runtime,
+            norms=norms,
+            sinks=self.sinks,
+            checkpoints=self.checkpoints,
+            stamp={"codes": [code._asdict() for code in self.codes], **stamp},
+        )
+        if state is not None:
+            with reading(self.checkpoints.last):
+                trainer.resume(state)
+        return trainer
+
+    def _state_to_resume(self, stamp: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the last checkpoint's state; None if the run starts from step 1."""
+        path = self.checkpoints.last
+        if not path.exists():
+            return None
+        state = load_checkpoint(path)
+        with reading(path):
+            codes = codes_of(state)
+            if not self.run.takes_code(joint_code(codes), [str(code.commit) for code in codes]):
+                return None
+            if not self.run.takes_arithmetic(state["arithmetic"], stamp["arithmetic"]):
+                return None
+            self.run.refuse_changed(data.differing(state["checksums"], stamp["checksums"]))
+            if state["vocabulary"] != stamp["vocabulary"]:
+                raise UserError(f"{self.run.folder} {data.OTHER_VOCABULARY}")
+            self._use_threads(state.get("threads"))
+        self.codes = codes
+        return state
+
+    def _use_threads(self, begun: int | None) -> None:
+        """Use as many threads as the run began with: the order of sums depends on them.
+
+        If the config names another number, a line says that results may differ in the last bits.
+        """
+        asked = self.config["observe"]["threads"]
+        if asked is None and begun is not None and begun <= MOST_THREADS:
+            torch.set_num_threads(begun)
+        if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
+            problem = f"this run began with {begun} threads and resumes with {threads}"
+            print(f"{problem}: its last bits may differ", file=sys.stderr)
+        self.environment["threads"] = threads
+
+    def _check_recordable(self, trainer: Trainer) -> None:
+        """Raise UserError, before step 1, if the run's record could not be read back."""
+        record = self._record(trainer, Outcome("interrupted", trainer.progress.step))
+        try:
+            folder, mend = str(self.run.folder), "rename what it stands for"
+            RunRecord.from_json(record.to_json(), origin=folder, mend=mend)
+        except (UserError, TypeError) as error:
+            problem = f"nothing is trained, since the record could not be read back: {error}"
+            raise UserError(problem.encode(errors="replace").decode()) from error
+
+    def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
+        """Test the weights if the run has finished, and return the record."""
+        lost = outcome.status == "diverged"
+        wanted = self.config["observe"]["targets"]
+        targets = self.task.targets if wanted is None else wanted
+        validations = trainer.validations
+        scores = self._valid_scores(validations)
+        scores |= validations.reached(targets, lost=lost) | validations.converged(lost=lost)
+        weights: dict[str, int] = {}
+        if outcome.status == "finished":
+            tested, weights = score_weights(
+                trainer.evaluator,
+                trainer.model,
+                self.config["validate"],
+                self.checkpoints,
+                step=outcome.step,
+                outputs=self.run.folder,
+            )
+            scores |= tested
+        at = trainer.progress
+        parameters = {id(p): p.numel() for p in trainer.model.parameters()}
+        numerics, own_norms = joint_code(self.codes)
+        return RunRecord(
+            run_id=run_id(self.config),
+            fingerprint=fingerprint(self.config),
+            seed=self.config["seed"],
+            numerics=numerics,
+            own_norms={**own_norms},
+            config=self.config,
+            outcome=outcome,
+            scores=scores,
+            stability=trainer.probes.summary(),
+            budget=BudgetUsed(
+                steps=at.step,
+                tokens=at.tokens,
+                wall_seconds=at.seconds,
+                tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
+                peak_memory_bytes=self.runtime.peak_memory_bytes(),
+            ),
+            environment={**self.environment, **origin(self.codes)},
+            data=self.data,
+            params=sum(parameters.values()),
+            last_steps=trainer.probes.recent() if lost else {},
+            milestones=self.milestones,
+            sees_future=seeing_future(trainer.model),
+            weights=weights,
+            first_loss=trainer.divergence.first_loss,
+            floors={} if outcome.status == "interrupted" else self.task.floors(),
+        )
+
+    def _valid_scores(self, validations: Validations) -> dict[str, Score]:
+        """Return the validation scores of the tested weights and of each kind of best weights.
+
+        Averaged weights are never validated, so they get the scores of the last validation.
+        """
+        if not validations.history:
+            return {}
+        validate = self.config["validate"]
+        judged = judged_by(validate) == BEST
+        tested = validations.best(validate["select_by"]) if judged else validations.history[-1]
+        scores = dict(tested.scores)
+        for name in best_by(validate, self.task.headline) if validate["best"] else ():
+            scores |= renamed(validations.best(name).scores, f"{BEST}_{name}")
+        return scores
+
+
+_CURE = "or use a norm that does not pool over the batch (norm=ln)"
+
+
+def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
+    """Raise UserError, with key and fix, if the norms cannot be trained on the run's batches."""
+    _check_positions(config, task, model)
+    # Synced norms pool over the sequences of all processes.
+    norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
+    norms = [norm for norm in norms if world.size == 1 or not norm.sync]
+    if not norms:
+        return
+    batches = task.planned(world, config["seed"])
+    sequences, tokens = max(map(len, batches)), min(map(task.fewest_pooled, batches))
+    for norm in norms:
+        name = type(norm).__name__
+        by_position = "position" not in norm.pools or norm.by_position
+        if by_position and "feature" not in norm.pools:
+            key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
+            if norm.ghost == 1:
+                key = f"norm.ghost={norm.ghost}"
+            elif sequences > 1:
+                continue
+            elif sum(map(len, batches)) == 1:
+                raise UserError(
+                    f"the training data have one sequence, and {name} pools each position over "
+                    f"several: give more text, {_CURE}"
+                )
+            raise UserError(
+                f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
+                "sequences of a batch, but a batch here has one, so every output would be the bias"
+            )
+        if "position" in norm.pools and tokens < 2:
+            raise UserError(
+                f"a training batch may give {name} a single token, but its statistics need at "
+                "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
+                f"small, {_CURE}"
+            )
+
+
+def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
+    """Raise UserError if a per-position norm outside a recurrence has too few positions."""
+    if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
+        return
+    nodes = {key: config.get(key) or {} for key in NORM_KEYS}
+    nodes |= {f"sites.{pattern}": rule for pattern, rule in (config.get("sites") or {}).items()}
+    rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}
+    if not rows:
+        return
+    key, least = min(rows.items(), key=lambda item: item[1])
+    reach = task.reach(config["model"].get("max_positions", least))
+    if reach > least:
+        raise UserError(
+            f"{key}.num_positions={least} is less than the {reach} positions that the longest "
+            f"sequence of this run may have: give {key}.num_positions={reach}, or shorten the "
+            "sequences"
+        )
+
+
+def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
+    """Yield lines about the norms' own schedules, and warnings.
+
+    `milestones` maps each schedule's name to its last step; `total` is the run's number of steps.
+    """
+    texts = {
+        name: f"{name} from step {step + 1:,}"  # the milestone is the last step before the freeze
+        if name == "freeze_statistics"
+        else f"{name.replace('/', ' ')} until step {step:,}"
+        for name, step in milestones.items()
+    }
+    if texts:
+        yield f"norms' own schedules: {', '.join(texts.values())}"
+    if late := [texts[name] for name, step in milestones.items() if total and step > total]:
+        where = f"the run ends at step {total:,}, within a norm's own schedule"
+        yield f"warning: {where}: {', '.join(late)}"
+    if sees := seeing_future(model):
+        yield (
+            f"warning: {', '.join(sees)} leaks later tokens of a sequence to earlier ones, in "
+            "training too: losses and scores come from a model that has seen what it predicts"
+        )
+
+
+def seeing_future(model: nn.Module) -> list[str]:
+    """Return the classes of the norms that let a decoder see later tokens."""
+    if not hasattr(model, "start_decoding"):  # it does not predict the next token
+        return []
+    parts = getattr(model, "decoder", model).modules()
+    return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})

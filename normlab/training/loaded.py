@@ -1,0 +1,273 @@
+"""Loads finished runs with model and task, exports them, and re-scores their translations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab.config.compose import from_dict, to_dict
+from normlab.errors import UserError
+from normlab.models.folding import fold as fold_norms
+from normlab.norms.running import running_norms
+from normlab.records.files import atomic_write
+from normlab.records.packed import address_of
+from normlab.records.record import DISTURBANCES, RunRecord, Score
+from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
+from normlab.tasks.base import Batch, Task
+from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
+from normlab.training.checkpoint import FORMAT, Checkpoints, load_checkpoint, put_weights, reading
+from normlab.training.data import (
+    OTHER_VOCABULARY,
+    VOCABULARY,
+    changed_text,
+    differing,
+    read_vocabulary,
+)
+from normlab.training.evaluate import Evaluator, judged_by, load_weights
+from normlab.training.runtime import Runtime, torch_settings_kept
+from normlab.training.stopping import Validations
+
+WEIGHTS_FILE = "model.pt"
+_COMPARED = 8  # validation examples on which a folded model must agree with the run's model
+_AGREES = 1e-3  # relative to the largest logit: float32 rounding over dozens of layers
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run: its record, and its model (in eval mode) and task ready to use.
+
+    `weights` is the name of the loaded weights. `recalibrate` says whether their running statistics
+    must be recalibrated before use (averaged weights). `folded` names the norms that were folded.
+    """
+
+    record: RunRecord
+    config: dict[str, Any]
+    model: nn.Module
+    task: Task
+    runtime: Runtime
+    evaluator: Evaluator
+    weights: str
+    recalibrate: bool
+    checkpoints: Checkpoints
+    folded: Sequence[str] = ()
+
+    @torch_settings_kept()
+    def evaluate(
+        self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
+    ) -> dict[str, Score]:
+        """Score a split, with the extra conditions that `observe` asks for.
+
+        With a `limit`, at most that many of its examples are scored.
+        """
+        self.runtime.set_torch()
+        score = partial(
+            self.evaluator.scores, self.model, split, recalibrate=self.recalibrate, limit=limit
+        )
+        scores = score(outputs=outputs)
+        for condition in self.evaluator.conditions:
+            if any(getattr(condition, name) is not None for name in DISTURBANCES):
+                scores |= score(condition=condition)
+        scores |= self.evaluator.seen(self.model, recalibrate=self.recalibrate)
+        return scores | self._reached()
+
+    def _reached(self) -> dict[str, Score]:
+        """Return the steps and tokens to each of the targets that `observe.targets` asks for."""
+        if not (targets := self.config["observe"]["targets"]):
+            return {}
+        state, validations = load_checkpoint(self.checkpoints.last), Validations()
+        with reading(self.checkpoints.last):
+            validations.load_state_dict(state["validations"])
+        return validations.reached(targets, lost=self.record.outcome.status == "diverged")
+
+
+@torch_settings_kept()
+def load_run(
+    run_dir: Path | str,
+    changes: list[str] | None = None,
+    *,
+    fold: bool = False,
+    weights: str | None = None,
+    data: bool = True,
+) -> LoadedRun:
+    """Load a run with the weights that its test used, or with other weights by name.
+
+    `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
+    `changes` are dotted `key=value` settings that replace those in the run's config, such as
+    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
+    into the adjacent linear layers or convolutions (see `normlab.models.folding`). Without `data`
+    the run's data need not be there: the model can translate or continue text, but not be scored.
+
+    Raises UserError for a missing or damaged file, an invalid key, a published run (which keeps no
+    weights), and if no norm can be folded.
+    """
+    folder = Path(run_dir)
+    record = read_record(folder)
+    if address_of(folder) is not None:
+        raise UserError(
+            f"{folder}: a published run keeps no weights: train it again, or score its kept "
+            "translations with normlab eval RUN --kept"
+        )
+    # The run's extra tests (noise, training examples, targets) are left out unless asked for.
+    none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
+    settings = dict(record.config)
+    if isinstance(observe := settings.get("observe"), dict):
+        settings["observe"] = {**observe, **none}
+    config = to_dict(from_dict(settings, changes or ()))
+    check_nodes(config)
+    runtime = Runtime.start(
+        device=config["device"],
+        precision=config["precision"],
+        threads=config["observe"]["threads"],
+    )
+    task = build_task(config)
+    _settle_data(task, folder, record, config, data=data)
+    model = build_model(config, task)
+    checkpoints = Checkpoints(folder / "checkpoints", writes=False)
+    chosen_weights = load_weights(
+        weights or judged_by(config["validate"]),
+        config["validate"],
+        checkpoints,
+        step=record.budget.steps,
+    )
+    with reading(folder / "checkpoints"):
+        put_weights(model, chosen_weights.state, folder / "checkpoints")
+    model.to(runtime.device, runtime.parameter_dtype).eval()
+    folded = _fold(model, recalibrate=chosen_weights.recalibrate) if fold else ()
+    evaluator = build_evaluator(config, task, runtime)
+    return LoadedRun(
+        record,
+        config,
+        model,
+        task,
+        runtime,
+        evaluator,
+        chosen_weights.name,
+        chosen_weights.recalibrate,
+        checkpoints,
+        folded,
+    )
+
+
+def _settle_data(
+    task: Task, folder: Path, record: RunRecord, config: Mapping[str, Any], *, data: bool
+) -> None:
+    """Check a run's data and vocabulary, or let its task do without the `data`.
+
+    Raises UserError if data or vocabulary differ from those that the run was trained with.
+    """
+    vocabulary = read_vocabulary(folder)
+    if not data:
+        try:
+            task.restore(vocabulary, record.data)
+        except UserError as error:
+            raise UserError(f"{folder}: {error}") from None
+        except Exception as error:  # the tokenizers library raises plain exceptions
+            raise UserError(
+                f"{folder / VOCABULARY}: missing or damaged ({error}); train the run again"
+            ) from error
+        return
+    check_data(folder, record, task, config)
+    if task.vocabulary() != vocabulary:
+        raise UserError(f"{folder} {OTHER_VOCABULARY}")
+
+
+def check_data(folder: Path, record: RunRecord, task: Task, config: Mapping[str, Any]) -> None:
+    """Raise UserError if a task's data are not those that a run was trained on."""
+    if changed := differing(record.data.get("checksums"), task.checksums()):
+        raise UserError(
+            f"{folder} {changed_text(changed, config['data_dir'])}: give data_dir=FOLDER with the "
+            "data of the run"
+        )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported run; `apart` is the largest change of an output divided by the largest output."""
+
+    record: RunRecord
+    file: Path
+    folded: Sequence[str]
+    apart: float
+
+
+def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
+    """Write a finished run's tested weights to a folder, with norms folded if `fold`.
+
+    The file holds a state dict under `model`, the config, and the names of the folded norms, whose
+    weights are gone. Everything runs on the CPU. Raises UserError if no norm can be folded, or if
+    the folded model's outputs do not agree with the run's.
+    """
+    run = load_run(run_dir, ["device=cpu"])
+    written = load_run(run_dir, ["device=cpu"], fold=True) if fold else run
+    batch = run.task.batch("valid", range(min(_COMPARED, len(run.task.lengths("valid")))))
+    expected = outputs(run.task, run.model, batch)
+    difference = (outputs(run.task, written.model, batch) - expected).abs().max()
+    apart = float(difference / expected.abs().max().clamp(min=1e-12))
+    if not apart <= _AGREES:
+        raise UserError(
+            f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest output; "
+            "nothing is exported"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(folder / WEIGHTS_FILE, "wb") as file:
+        content = {
+            "format": FORMAT,
+            "run_id": run.record.run_id,
+            "config": run.record.config,
+            "folded": [*written.folded],
+            "model": written.model.state_dict(),
+        }
+        torch.save(content, file)
+    return Exported(run.record, folder / WEIGHTS_FILE, written.folded, apart)
+
+
+@torch.no_grad()
+def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
+    """Return the logits at a batch's real targets, or its mean losses if the task has none."""
+    if (stepwise := task.stepwise(model, batch)) is not None:
+        return stepwise[0]
+    losses = task.losses(model, batch)
+    return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)])
+
+
+def rescored(folder: Path, task: Task) -> dict[str, Score]:
+    """Rescore the translations kept with a run's record.
+
+    `folder` may be the address of a packed run. Raises UserError if no translations are kept, if
+    the task generates no text, or if there are more or fewer translations than references.
+    """
+    score_lines = getattr(task, "score_lines", None)
+    if score_lines is None:
+        raise UserError(f"{folder}: the task of this run generates no text")
+    hypotheses = read_hypotheses(folder)
+    if not hypotheses:
+        raise UserError(f"{folder} keeps no {HYPOTHESES_FILE}")
+    new_scores: dict[str, Score] = {}
+    for split, lines in hypotheses.items():
+        try:
+            scores = score_lines(split, lines)
+        except UserError as error:
+            raise UserError(f"{folder / hypotheses_file(split)}: {error}") from None
+        new_scores |= {f"{split}/{name}": score for name, score in scores.items()}
+    return new_scores
+
+
+def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
+    """Fold norms for inference and return their names; UserError if none can be folded."""
+    norms = running_norms(model)
+    if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
+        raise UserError(
+            "--fold needs the running statistics of training, but this run recalibrates them: give "
+            "norm.eval_stats=running, or validate.average_statistics=average for averaged weights"
+        )
+    if not (folded := fold_norms(model)):
+        raise UserError(
+            "--fold finds no norm to fold: it folds norms that scale and shift each feature by "
+            "constants (norm=bn and its variants with norm.eval_stats=running, or norm=taper once "
+            "it has tapered) inside the branches (placement=pre), or after convolutions"
+        )
+    return folded

@@ -1,0 +1,392 @@
+"""The training loop.
+
+One step draws all its micro-batches, counts the denominator of each loss (over all micro-batches
+and ranks), back-propagates the summed losses divided by these counts, and updates once: the
+gradient is that of the mean loss over the whole step, for any padding, accumulation and number of
+processes. Each micro-batch gets exactly one forward pass in training mode, because each such pass
+updates running statistics.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from normlab.distributed import process_group
+from normlab.norms.model_norms import ModelNorms
+from normlab.probes.base import ProbeGroup, StepView
+from normlab.progress import TRAINING, Stage, say
+from normlab.records.record import Outcome, Score
+from normlab.tasks.base import Batch, Task
+from normlab.training.ahead import BatchesAhead
+from normlab.training.checkpoint import (
+    Checkpoints,
+    check_kept,
+    random_state,
+    restore_random_state,
+    restore_rank,
+)
+from normlab.training.divergence import (
+    Diverged,
+    Divergence,
+    Verdict,
+    first_nonfinite_gradient,
+    first_nonfinite_layer,
+)
+from normlab.training.evaluate import Evaluator, best_by
+from normlab.training.progress import Progress
+from normlab.training.runtime import Runtime
+from normlab.training.schedule import Schedule
+from normlab.training.sinks import NO_SCORES, Row, SinkGroup
+from normlab.training.stopping import Budget, Interrupts, Validation, Validations
+
+DEBUG_STEPS = 3
+"""The maximum number of steps of a run with `observe.debug`."""
+
+
+class Trainer:
+    """Trains one model on one task; `fit` runs the whole training.
+
+    `config` is the run's config; `stamp` holds plain values that are written into each checkpoint
+    (the code and the data of the run).
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        task: Task,
+        model: nn.Module,
+        runtime: Runtime,
+        *,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        evaluator: Evaluator,
+        norms: ModelNorms,
+        probes: ProbeGroup,
+        sinks: SinkGroup,
+        checkpoints: Checkpoints,
+        stamp: Mapping[str, Any],
+    ):
+        self.config, self.task, self.model, self.runtime = config, task, model, runtime
+        self.optimizer, self.schedule, self.evaluator = optimizer, schedule, evaluator
+        self.probes, self.sinks, self.checkpoints = probes, sinks, checkpoints
+        self.norms, self.stamp = norms, stamp
+        observe, self.validate = config["observe"], config["validate"]
+        self.budget, self.log_every = Budget(**config["budget"]), observe["log_every"]
+        if observe["debug"]:
+            steps = min(self.budget.steps or DEBUG_STEPS, DEBUG_STEPS)
+            self.budget, self.log_every = replace(self.budget, steps=steps), 1
+        self.best_by = best_by(self.validate, task.headline)
+        self.batches = BatchesAhead(
+            task.train_batches(runtime.world, config["seed"]),
+            ahead=config["accumulate"] if runtime.device.type == "cuda" else 0,
+            device=runtime.device,
+        )
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.progress, self.validations = Progress(), Validations()
+        self.divergence = Divergence(config["divergence_factor"], runtime.device)
+        self._epoch_ended = False
+        self._after_row: dict[str, Any] | None = None  # the state that unread steps started from
+        self._again = False
+        self._clock = time.perf_counter()
+
+    def fit(self) -> Outcome:
+        """Train until the budget is spent, the score stalls, or the run diverges or is stopped."""
+        self.start()
+        with Interrupts() as interrupts, closing(self.batches):
+            while (end := self._end()) is None:
+                try:
+                    interrupted = self.step(stop_requested=interrupts.received is not None)
+                except Diverged as divergence:
+                    self.sinks.note(f"diverged at {divergence}")
+                    return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
+                validated = self._due(self.validate["every"]) or self._budget_spent()
+                if validated:
+                    self._validate()
+                due = self._due(self.config["observe"]["checkpoint_every"])
+                if interrupted or validated or due:
+                    self.save()
+                if interrupted:
+                    break
+            # A signal may have arrived during the last validation, after the last step's check.
+            if process_group.sum_scalars([float(interrupts.received is not None)])[0] > 0:
+                name = interrupts.received.name if interrupts.received else "another rank"
+                return Outcome("interrupted", self.progress.step, name)
+        self.divergence.end_window(self.progress.step, last=True)
+        if (high := self.divergence.high()) is not None:
+            self.sinks.note(f"diverged at step {high.step}: {high.reason}")
+            return Outcome("diverged", high.step, high.reason)
+        return Outcome("finished", self.progress.step, end)
+
+    def start(self) -> None:
+        """Prepare for the first step; `fit` does this, callers of `step` must."""
+        self.model.train()
+        self.probes.attach(self.model)
+        if notice := self.probes.notice:
+            self.sinks.note(notice)
+        self._clock = time.perf_counter()
+
+    def _end(self) -> str | None:
+        patience, score = self.validate["patience"], self.validate["select_by"]
+        if patience is not None and self.validations.since_best(score) >= patience:
+            return "patience"
+        return self._budget_spent()
+
+    def _budget_spent(self) -> str | None:
+        return self.budget.spent(**self._used)
+
+    @property
+    def _used(self) -> dict[str, Any]:
+        """What the run has used of its budget."""
+        at = self.progress
+        return {
+            **{"steps": at.step, "epochs": self.batches.epochs},
+            **{"tokens": at.tokens, "seconds": at.seconds},
+        }
+
+    def _due(self, every: int | Literal["epoch"]) -> bool:
+        return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
+
+    def step(self, *, stop_requested: bool = False) -> bool:
+        """Take one step; return whether any rank has been asked to stop.
+
+        The device is waited for only where a row is logged, a checkpoint is due or the run ends:
+        there, and with a row at every step, Diverged is raised for the first step that diverged,
+        with the state as that step found it (not finite) or left it (see `Divergence`).
+        """
+        started, step = time.perf_counter(), self.progress.step + 1
+        at_once = self._again or self.log_every == 1
+        if not at_once and self._after_row is None:
+            self._after_row = self._copy()
+        epoch = int(self.batches.epochs)
+        batches = [next(self.batches) for _ in range(self.config["accumulate"])]
+        self._epoch_ended = int(self.batches.epochs) > epoch
+        counts, sums = self._sum_over_ranks(batches, stop_requested)
+        rng_state = random_state(self.runtime.device) if at_once else {}
+        totals, grad_norm = self._backward(step, batches, counts)
+        self.divergence.add(step, totals, grad_norm)
+        if at_once and (verdict := self._judge()) is not None:
+            if totals.sum().isfinite():
+                raise Diverged(step, verdict.reason, first_nonfinite_gradient(self.model))
+            layer = self._first_nonfinite_layer(batches, counts, rng_state)
+            raise Diverged(step, verdict.reason, layer)
+        self._update(step, totals[0], grad_norm, sums["padding"] / sums["positions"])
+        stop = sums.pop("stop") > 0
+        self.progress.count(sums)
+        self._tick()
+        self.divergence.end_window(step, last=self._budget_spent() is not None)
+        verdict, saves = None, self._due(self.config["observe"]["checkpoint_every"])
+        if at_once or stop or saves or self._row_due():
+            verdict, before, self._after_row = self._judge(), self._after_row, None
+            if verdict and before and not (verdict.taken and verdict.step == step):
+                self._take_again(before, verdict.step)
+                return stop
+            self._tick()
+        self.progress.time(time.perf_counter() - started)
+        self._report()
+        if self._row_due():
+            self._log_step()
+        if verdict is not None:
+            raise Diverged(step, verdict.reason, None)
+        return stop
+
+    def _row_due(self) -> bool:
+        return self._budget_spent() is not None or any(
+            map(self._due, (self.log_every, self.validate["every"]))
+        )
+
+    def _backward(
+        self, step: int, batches: list[Batch], counts: Mapping[str, float]
+    ) -> tuple[Tensor, Tensor]:
+        """Set the step's gradients; return its loss and penalty, float64 [2], and their norm."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.norms.begin_step(step, self.budget.steps)
+        self.probes.before_forward(step)
+        totals = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
+        for batch in batches:
+            loss = self._loss(batch, counts)
+            totals[0].add_(loss.detach())
+            if (term := self.norms.penalty()) is not None:
+                penalty = term / max(*counts.values(), 1)  # per token of the main loss
+                totals[1].add_(penalty.detach())
+                loss = loss + penalty
+            loss.backward()
+        self.norms.commit()
+        process_group.sum_gradients(self.parameters)
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        return process_group.sum_over_ranks(totals), torch.nn.utils.get_total_norm(grads)
+
+    def _update(self, step: int, loss: Tensor, grad_norm: Tensor, padding_share: float) -> None:
+        """Take the optimizer's step, between the two measurements of the probes."""
+        rate = self.schedule(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group.get("rate", 1.0)
+        view = StepView(
+            step=step,
+            model=self.model,
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=rate,
+            padding_share=padding_share,
+        )
+        self.probes.before_update(view)
+        if (limit := self.config["clip_grad"]) is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
+        self.optimizer.step()
+        self.probes.after_update(view)
+
+    def _judge(self) -> Verdict | None:
+        """Read the steps not read yet into the interval; return the first that diverged."""
+        for reading in self.divergence.read():
+            if (reason := reading.nonfinite) is not None:
+                high = self.divergence.high()
+                earlier = high is not None and high.step < reading.step
+                return high if earlier else Verdict(reading.step, reason, taken=False)
+            self.progress.read(reading)
+        return self.divergence.high()
+
+    def _copy(self) -> dict[str, Any]:
+        """Return a copy of everything that steps change, on the device, without waiting for it."""
+        return {
+            "divergence": deepcopy(self.divergence),
+            "random": random_state(self.runtime.device),
+            **deepcopy(self._state()),
+        }
+
+    def _take_again(self, before: Mapping[str, Any], until: int) -> None:
+        """Go back to a copy and take the steps up to `until` again, which raises Diverged.
+
+        On a GPU the sums of a second time may differ in their last bits: if no step diverges this
+        time, the run goes on from here.
+        """
+        wall, self.divergence = self.progress.seconds, before["divergence"]
+        self._restore(before)
+        restore_random_state(before["random"], self.runtime.device)
+        lost, self._again = wall - self.progress.seconds, True
+        try:
+            while self.progress.step < until:
+                self.step()
+        finally:
+            self._again = False
+            self.progress.seconds += lost
+
+    def _sum_over_ranks(
+        self, batches: list[Batch], stop_requested: bool
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the losses' denominators and the step's sums, over all batches and ranks."""
+        names = sorted(batches[0].counts)
+        counts = {name: sum(batch.counts[name] for batch in batches) for name in names}
+        sums = {
+            "tokens": sum(batch.tokens for batch in batches),
+            "positions": sum(batch.positions for batch in batches),
+            "padding": sum(batch.padding for batch in batches),
+            "stop": int(stop_requested),
+        }
+        totals = process_group.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
+        counts = dict(zip(names, totals, strict=False))
+        return counts, dict(zip(sums, totals[len(names) :], strict=True))
+
+    def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
+        """Return a micro-batch's share of the step's loss."""
+        with self.runtime.autocast():
+            losses = self.task.losses(self.model, batch.to(self.runtime.device))
+            # A step may have a count of zero, for example if no token could be masked.
+            means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
+            return torch.stack(means).sum()
+
+    def _first_nonfinite_layer(
+        self, batches: list[Batch], counts: Mapping[str, float], rng_state: Mapping[str, Tensor]
+    ) -> str | None:
+        """Repeat the step's forward passes to find the first layer with a non-finite output.
+
+        Every rank repeats its passes, whichever rank failed: synced norms wait for all ranks.
+        """
+        restore_random_state(rng_state, self.runtime.device)
+        local = [
+            first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
+            for batch in batches
+        ]
+        layers = [layer for of_rank in process_group.gather_objects(local) for layer in of_rank]
+        return next((layer for layer in layers if layer is not None), None)
+
+    def _report(self) -> None:
+        """Tell the listener how far the run is, with the loss of the last step that was read."""
+        at = self.progress
+        spent = min(1.0, max(self.budget.shares(**self._used).values()))
+        say(Stage(TRAINING, at.step, self.budget.steps, at.loss, spent))
+
+    def _log_step(self) -> None:
+        """Log the means since the last row, and the last step's gradient norm and rate."""
+        rate = self.schedule(self.progress.step)
+        self._log({**self.progress.end_interval(lr=rate), **self.probes.metrics()})
+
+    def _validate(self) -> None:
+        """Score the validation split, log it, and save the weights if they are the best so far."""
+        at = self.progress
+        scores = self.evaluator.scores(self.model, "valid")
+        self.validations.history.append(this := Validation(at.step, at.tokens, scores))
+        weights = self.model.state_dict()
+        for name in self.best_by:
+            if self.validations.best(name) is this:
+                content = {"model": weights, "step": at.step}
+                self.checkpoints.save(self.checkpoints.best(name), content)
+        self.checkpoints.keep_for_average(at.step, weights, self.validate["average"])
+        self._tick()
+        self._log({"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}, scores)
+
+    def _log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        self.sinks.log(row, scores)
+        self.progress.rows += 1
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self.progress.seconds += now - self._clock
+        self._clock = now
+
+    def save(self) -> None:
+        """Write the full state, from which a run resumes bit for bit on a CPU."""
+        self._tick()
+        self.sinks.sync()
+        random = process_group.gather_objects(random_state(self.runtime.device))
+        self.checkpoints.save(
+            self.checkpoints.last,
+            {
+                **self.stamp,
+                **self._state(),
+                "divergence": self.divergence.state_dict(),
+                "validations": self.validations.state_dict(),
+                "random": random,
+            },
+        )
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "batches": self.batches.state_dict(),
+            "probes": self.probes.state_dict(),
+            "progress": asdict(self.progress),
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.batches.load_state_dict(state["batches"])
+        self.probes.load_state_dict(state["probes"])
+        self.progress = Progress(**state["progress"])
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save` wrote; UserError if weights needed by the test are missing."""
+        self._restore(state)
+        self.divergence.load_state_dict(state["divergence"])
+        self.validations.load_state_dict(state["validations"])
+        if self.validations.history:
+            average = self.validate["average"]
+            check_kept(self.checkpoints, self.best_by, self.progress.step, average)
+        restore_rank(state["random"], self.runtime.device)

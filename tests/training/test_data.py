@@ -1,0 +1,147 @@
+"""A run is its data's checksums: every use of a run compares them, and says what has changed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from normlab.cli import main
+from normlab.config.compose import compose
+from normlab.data import cache
+from normlab.data.cache import file_checksum, known_checksum
+from normlab.records.store import read_record
+from normlab.studies.study import Planned
+from normlab.studies.study_runs import runs_of
+from normlab.tasks.translation import Translation
+from normlab.training import train
+from normlab.training.loaded import load_run
+from tests.test_architecture import loaded_after
+from tests.tiny_runs import QUICK, tiny, write_corpus
+
+SHORT = (*QUICK, "budget.steps=2", "validate.every=2", "norm=ln")
+OTHER = r"was trained on other data: (train\.de, )?.*differ"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a text in `text` and a run trained on it in `runs`."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_corpus(folder / "text")
+    train(compose(overrides(folder)))
+    return folder
+
+
+@pytest.fixture
+def copied(trained: Path, tmp_path: Path) -> Path:
+    """Return a copy of the folder `trained`, whose files may be changed."""
+    return shutil.copytree(trained, tmp_path / "copied")
+
+
+def overrides(folder: Path, *more: str, text: str = "text") -> list[str]:
+    return tiny(folder / text, folder / "runs", *SHORT, *more)
+
+
+def run_in(folder: Path) -> Path:
+    return next((folder / "runs").rglob("record.json")).parent
+
+
+def test_a_text_rewritten_in_place_is_not_the_run_that_was_trained(copied: Path):
+    write_corpus(copied / "text", seed=2)
+    with pytest.raises(ValueError, match=OTHER) as refused:
+        train(compose(overrides(copied)))
+    assert f"data_dir={copied / 'text'}" in str(refused.value) and "name=NAME" in str(refused.value)
+    with pytest.raises(ValueError, match=OTHER):
+        load_run(run_in(copied), [f"data_dir={copied / 'text'}"])
+    own = train(compose(overrides(copied, "name=own")))
+    assert own.data["files"]["train.de"] == file_checksum(copied / "text" / "train.de")
+
+
+def test_a_relative_data_dir_is_the_text_of_the_folder_it_is_seen_from(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_corpus(copied / "b" / "text", seed=3)
+    argv = ["data_dir=text" if x.startswith("data_dir=") else x for x in overrides(copied)]
+    monkeypatch.chdir(copied)
+    assert train(compose(argv)).outcome.status == "finished"
+    monkeypatch.chdir(copied / "b")
+    with pytest.raises(ValueError, match=OTHER):
+        train(compose(argv))
+
+
+def test_a_text_that_was_moved_or_packed_is_the_same_text(copied: Path):
+    moved = (copied / "text").rename(copied / "moved")
+    assert train(compose(overrides(copied, text="moved"))).outcome.status == "finished"
+    with pytest.raises(ValueError, match=r"data are not here.*text is not a folder"):
+        train(compose(overrides(copied)))
+    (moved / "train.de").write_bytes((moved / "train.de").read_bytes().replace(b"\n", b"\r\n"))
+    assert train(compose(overrides(copied, text="moved"))).outcome.status == "finished"
+
+
+def test_a_model_translates_with_its_own_vocabulary_and_without_its_text(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lines = ["der Mann sieht den Hund im Garten.", "ein Wort"]
+    run = load_run(run_in(copied))
+    assert isinstance(run.task, Translation)
+    before = run.task.translate(run.model, lines)
+    alone = load_run(run_in(copied), ["data_dir=/nowhere"], data=False)
+    assert isinstance(alone.task, Translation)
+    assert alone.task.translate(alone.model, lines) == before
+    (run_in(copied) / "vocabulary" / "source.json").write_text("{}")
+    with pytest.raises(ValueError, match="vocabulary: missing or damaged"):
+        load_run(run_in(copied), data=False)
+
+
+def test_a_run_is_scored_only_with_its_own_vocabulary(copied: Path):
+    path = run_in(copied) / "vocabulary" / "source.json"
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(ValueError, match="another vocabulary"):
+        load_run(run_in(copied))
+
+
+def test_kept_translations_are_scored_against_the_text_of_the_run(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_corpus(copied / "text", seed=2)
+    assert main(["eval", str(run_in(copied)), "--kept", f"data_dir={copied / 'text'}"]) == 1
+    assert "was trained on other data" in capsys.readouterr().err
+
+
+def test_weights_start_no_run_with_another_vocabulary(copied: Path):
+    write_corpus(copied / "other", seed=5, train=30)
+    with pytest.raises(ValueError, match=r"start_from=.* has another vocabulary"):
+        train(compose(overrides(copied, f"start_from={run_in(copied)}", text="other")))
+
+
+def test_a_study_makes_a_run_again_whose_text_has_changed(copied: Path):
+    record = read_record(run_in(copied))
+    (run,) = runs_of([Planned("row", "", 1, tuple(overrides(copied)))])
+    assert run.has_ended(record)
+    write_corpus(copied / "text", seed=2)
+    assert not run.has_ended(record)
+    shutil.rmtree(copied / "text")
+    assert run.has_ended(record)  # nothing here says otherwise
+
+
+def test_a_finished_run_answers_without_torch(copied: Path):
+    argv = json.dumps(overrides(copied))
+    code = f"from normlab import compose, train\ntrain(compose({argv}))"
+    assert "torch" not in loaded_after(code)
+
+
+def test_the_checksum_of_a_large_file_is_read_once_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, hashed = tmp_path / "large", []
+    monkeypatch.setattr(cache, "_LARGE", 4)
+    monkeypatch.setattr(cache, "_SETTLED", -1.0)
+    monkeypatch.setattr(cache, "file_checksum", lambda x: hashed.append(x) or file_checksum(x))
+    path.write_text("as it was")
+    first = known_checksum(path)
+    assert known_checksum(path) == first == file_checksum(path) and len(hashed) == 1
+    stat = path.stat()
+    path.write_text("as it is!")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert known_checksum(path) == file_checksum(path) != first
