@@ -5,25 +5,26 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
-from normlab.commands._study_jobs import (
-    Publisher,
-    print_tables,
-    tune,
-    warn_if_untuned,
-)
 from normlab.commands._terminal import print_error, print_legend, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
 from normlab.errors import UserError
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
-from normlab.studies.process_pool import each_once, machine_shares
+from normlab.studies.load import unchosen
+from normlab.studies.process_pool import RunQueue, each_once, machine_shares
 from normlab.studies.queue import Job, Queue, jobs_of
 from normlab.studies.show import run_all_shown
 from normlab.studies.study_runs import StudyRun
+
+if TYPE_CHECKING:
+    from normlab.reports.publisher import Publisher
+    from normlab.reports.tuning_job import TuningJob
 
 _EXAMPLES = """examples:
   normlab study run translation_norms                    a trial, 20 s per run
@@ -92,10 +93,10 @@ VERBS = {
 
 def read_time(text: str) -> float:
     """Return the seconds in `90m`, `2.5h` or `45s`; ArgumentTypeError for any other text."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
-    if found is None or found[2] not in _UNITS or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
+    if match is None or match[2] not in _UNITS or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90m or 2.5h")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def parser(verb: str) -> argparse.ArgumentParser:
@@ -145,7 +146,7 @@ def main(argv: list[str]) -> int:
     arguments = parser(verb).parse_intermixed_args(rest)
     again = shlex.join(["normlab", "study", *argv, *include_words()])
     if verb == "tune":
-        return tune(arguments, again)
+        return _tune(arguments, again)
     if verb == "run":
         return _run(arguments, again)
     if verb == "plan":
@@ -154,10 +155,10 @@ def main(argv: list[str]) -> int:
         if verb == "verify":
             raise UserError("give only names of published studies; all their scales are verified")
         jobs = jobs_of(arguments.words)
-        publisher = Publisher(arguments.results, jobs, replaces=arguments.replace, making=False)
+        publisher = _publisher(arguments.results, jobs, arguments, making=False)
         for job in jobs:
             print_prose(_head(job, _left(job)))
-        print_tables(jobs, notes=arguments.notes)
+        _print_tables(jobs, notes=arguments.notes)
         Queue(jobs, on_seeds=publisher.publish)  # publishes the seeds that are complete
         return 1 if publisher.problems else 0
     if verb == "publish" and arguments.accept:
@@ -174,9 +175,9 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
     wrong: list[str] = []
     for study in studies or [None]:
-        said, own = verify(root, study, write=write)
-        wrong += own
-        print(*said, sep="\n", end="\n" if said else "")
+        lines, problems = verify(root, study, write=write)
+        wrong += problems
+        print(*lines, sep="\n", end="\n" if lines else "")
     for line in wrong:
         print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
@@ -189,11 +190,11 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     """Execute the remaining runs, publish completed seeds, and print the tables."""
     until = time.monotonic() + arguments.budget
     jobs = jobs_of(arguments.words)
-    publisher = Publisher(arguments.publish, jobs, replaces=arguments.replace, making=True)
+    publisher = _publisher(arguments.publish, jobs, arguments, making=True)
     for job in jobs:
         left = _left(job)
         print_prose(_head(job, left))
-        warn_if_untuned(job)
+        _warn_if_untuned(job)
         try:
             studied.check_data(job.study, job.scale, left)
         except UserError as error:
@@ -206,7 +207,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     ended = []
     if queue.left():
         ended = run_all_shown(queue, arguments.processes, again=again, deadline=until)
-    print_tables(runnable, notes=arguments.notes)
+    _print_tables(runnable, notes=arguments.notes)
     for folder in publisher.folders:
         print(f"written to {folder}")
     if runnable:
@@ -234,14 +235,97 @@ def _plan(arguments: argparse.Namespace) -> int:
             notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
         print_table(COLUMNS, rows, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
         print_legend(notes, whole=arguments.notes)
-        warn_if_untuned(job)
+        _warn_if_untuned(job)
     return 0
+
+
+def _tune(arguments: argparse.Namespace, again: str) -> int:
+    """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
+    from normlab.reports.trials import notes, table
+    from normlab.reports.tuning_job import tuning_jobs
+
+    until, write = time.monotonic() + arguments.budget, not arguments.no_write
+    jobs = tuning_jobs(arguments.words, arguments.results, write=write)
+    for job in jobs:
+        if write:
+            job.check_writable()
+        studied.check_data(job.study, job.scale, job.left)
+    failed = False
+    for job in jobs:
+        cells = job.to_start()
+        grid = f"{len(job.cells)} rows and points, {len(cells)} runs to go"
+        print(f"tuning {job.study.name} scale={job.scale}: {grid}")
+        if cells:
+            ended = run_all_shown(RunQueue(cells), arguments.processes, again=again, deadline=until)
+            failed = failed or any(done.status for done in ended)
+        results = job.results()
+        head = f"{job.study.name} at scale={job.scale}"
+        print(f"\n{head}\n\n{table(results)}\n{''.join(notes(results))}")
+        if write and not job.left:
+            _write(job, results)
+    if failed:
+        print_error("a trial failed, so nothing is chosen; run the same command again")
+    elif any(job.left for job in jobs):
+        print(f"the budget is spent; resume with: {again}")
+    return 1 if failed else 0
+
+
+def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
+    """Write the choices and the trials of a tuning, and print where they are."""
+    from normlab.reports.tuning_job import study_file
+
+    page, lost = job.write(results)
+    file = study_file(job.study.name)
+    print(f"chosen: rates of scale={job.scale} in {file}; all trials: {page}")
+    for name in lost:
+        rate = " ".join(job.study.scale(job.scale).rates[name])
+        print(f"no value trains for {name}: its old rate, {rate}, is removed")
+
+
+def _publisher(
+    root: Path | None, jobs: Sequence[Job], arguments: argparse.Namespace, *, making: bool
+) -> "Publisher":
+    from normlab.reports.publisher import Publisher
+
+    return Publisher(
+        root,
+        jobs,
+        replaces=arguments.replace,
+        making=making,
+        on_line=partial(print, flush=True),
+        on_problem=print_error,
+    )
+
+
+def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
+    """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
+    from normlab.commands.compare import show_table
+    from normlab.records.packed import Key
+    from normlab.reports.gather import Run
+    from normlab.reports.study_table import build
+
+    for job in jobs:
+        runs = [Run(Key(*run.planned[:3]), run.record()) for run in job.runs]
+        print()
+        table = build(job.study, job.scale, runs)
+        show_table(table, job.study.baseline)
+        print_legend(table.notes, whole=notes)
+
+
+def _warn_if_untuned(job: Job) -> None:
+    """Warn if rows of runs that may count lack the learning rate that their study tunes."""
+    untuned = unchosen(job.study, job.scale) if job.counts else ()
+    if names := [name for name in untuned if name in job.settings]:
+        chooses = f"choose it with normlab study tune {job.study.name} scale={job.scale}"
+        print_error(
+            f"{job.name}: no learning rate has been chosen for {', '.join(names)}; {chooses}"
+        )
 
 
 def _left(job: Job) -> list[StudyRun]:
     """Return the requested runs that have not ended; a damaged record is reported and ignored."""
-    found = [(run, run.record(print_error)) for run in job.runs]
-    return [run for run, record in found if not run.has_ended(record)]
+    records = [(run, run.record(print_error)) for run in job.runs]
+    return [run for run, record in records if not run.has_ended(record)]
 
 
 def _head(job: Job, left: Sequence[StudyRun]) -> str:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from normlab.commands import _study_jobs, study
+from normlab.commands import study
 from normlab.config import machine
+from normlab.reports import tuning_job
 from normlab.studies import queue, study_runs
 from normlab.studies.load import load_study
 from tests.studies.queues import STUDY, TUNING
@@ -49,6 +50,6 @@ def tuned(place, monkeypatch):
     folder = place.folder / "configs" / "study"
     path = folder / "one.yaml"
     path.write_text(path.read_text().replace("smoke: {overrides: [task=toy]", TUNING))
-    monkeypatch.setattr(_study_jobs, "load_study", lambda name: load_study(name, folder.parent))
-    monkeypatch.setattr(_study_jobs, "study_file", lambda name: folder / f"{name}.yaml")
+    monkeypatch.setattr(tuning_job, "load_study", lambda name: load_study(name, folder.parent))
+    monkeypatch.setattr(tuning_job, "study_file", lambda name: folder / f"{name}.yaml")
     return place

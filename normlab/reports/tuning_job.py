@@ -1,0 +1,146 @@
+"""The tuning of a study at a scale: its trials, the choice, and the files that hold both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from normlab.config.registry import paths
+from normlab.errors import UserError
+from normlab.records.files import atomic_write, only_writer
+from normlab.reports import trials as published_trials
+from normlab.studies.load import load_study, tuning_of
+from normlab.studies.process_pool import RunToStart
+from normlab.studies.queue import read_rows, taken_out
+from normlab.studies.study import SMOKE, Study, Tuning, points_of, rate_name
+from normlab.studies.study_runs import StudyRun, runs_of
+from normlab.studies.tuning import TuningCell, sign_of, with_rates
+
+_ABOUT_MACHINE = ("device=", "data_dir=", "runs_dir=", "observe.")
+"""Settings of a tuning that may differ from the study's plan: they change no experiment."""
+
+
+@dataclass(frozen=True)
+class TuningJob:
+    """A study at a scale, how it is tuned, and the cell of each row and point.
+
+    `folder` has the published results of all studies.
+    """
+
+    study: Study
+    scale: str
+    tuning: Tuning
+    cells: dict[tuple[str, str], TuningCell]
+    folder: Path
+
+    @property
+    def left(self) -> list[StudyRun]:
+        """Return the runs that have not ended."""
+        cells = self.cells.values()
+        runs = [run for cell in cells for of_value in cell.runs.values() for run in of_value]
+        return [run for run in runs if not run.has_ended(run.record())]
+
+    def to_start(self) -> list[RunToStart]:
+        """Return the runs that have not ended, each with the name that is shown of it."""
+        cells: list[RunToStart] = []
+        for run in self.left:
+            planned = run.planned
+            value = f"{self.tuning.key}={planned.tuned}"
+            words = (planned.row, planned.point, value, f"seed={planned.seed}")
+            cells.append(run.cell(" ".join(filter(None, words))))
+        return cells
+
+    def results(self) -> dict[str, Any]:
+        """Return the ended trials and the choices in the form in which they are published."""
+        rows: list[dict[str, Any]] = []
+        for (row, point), cell in self.cells.items():
+            trials = cell.trials()
+            chosen = cell.chosen(trials)
+            plain = [asdict(trial) for trial in trials]
+            rows.append({"row": row, "point": point, "chosen": chosen, "trials": plain})
+        return {"tuning": structs.asdict(self.tuning), "rows": rows}
+
+    def check_writable(self) -> None:
+        """Raise UserError, before anything runs, if a choice could not be written."""
+        self._study_text(dict.fromkeys(self.cells, self.tuning.values[0]))
+        self._with_published(self.results())
+
+    def write(self, results: Mapping[str, Any]) -> tuple[Path, list[str]]:
+        """Write the choices to the study's file, and every trial to the results.
+
+        Returns the page of all trials, and the names of rates that were removed since no value
+        trains.
+        """
+        choices = {(row["row"], row["point"]): row["chosen"] for row in results["rows"]}
+        name, file = self.study.name, study_file(self.study.name)
+        # Two tunings may write to the same file; the lock keeps the rates of both.
+        with only_writer(self.folder / name / file.name):
+            text = self._study_text(choices)
+            trials = {self.scale: self._with_published(results)}
+            page = published_trials.publish(self.folder, name, trials)
+            with atomic_write(file) as opened:
+                opened.write(text)
+        lost = [rate_name(*cell) for cell, chosen in choices.items() if chosen is None]
+        return page, [each for each in lost if each in self.study.scale(self.scale).rates]
+
+    def _with_published(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the trials, plus the published trials of rows that are not tuned now."""
+        size, path = self.study.scale(self.scale), self.folder / self.study.name / "tuning.json"
+        cells = [(row, point) for row in size.rows for point in points_of(size.grid)]
+        before = published_trials.read(path).get(self.scale)
+        return published_trials.with_others(results, before, cells)
+
+    def _study_text(self, choices: Mapping[tuple[str, str], str | None]) -> str:
+        """Return the text of the study's file with these choices."""
+        rates = {
+            rate_name(*cell): [f"{self.tuning.key}={value}"] if value else None
+            for cell, value in choices.items()
+        }
+        file = study_file(self.study.name)
+        try:
+            return with_rates(file.read_text("utf-8"), self.scale, rates)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from None
+
+
+def study_file(name: str) -> Path:
+    """Return the path of a study's file."""
+    return paths("study")[name]
+
+
+def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[TuningJob]:
+    """Return the tuning of each study in `words`, which may also have settings for all trials.
+
+    Raises UserError without a study or, with `write`, for a setting that would make the trials
+    others than the study plans.
+    """
+    settings, extra = taken_out([word for word in words if "=" in word])
+    scale = settings.get("scale", SMOKE)
+    jobs: list[TuningJob] = []
+    for study in [load_study(word) for word in words if "=" not in word]:
+        if write:
+            _check_planned(study, extra)
+        tuning = tuning_of(study, scale, load_study)
+        sign_of(tuning.score)  # raises for a score without a direction
+        rows = read_rows(settings["rows"], study, scale) if "rows" in settings else None
+        runs: dict[tuple[str, str], dict[str, list[StudyRun]]] = {}
+        for run in runs_of(study.trials(scale, tuning, extra, rows=rows)):
+            of_cell = runs.setdefault(run.planned[:2], {})
+            of_cell.setdefault(run.planned.tuned, []).append(run)
+        cells = {cell: TuningCell(tuning, by_value) for cell, by_value in runs.items()}
+        jobs.append(TuningJob(study, scale, tuning, cells, folder))
+    if not jobs:
+        raise UserError("name a study, such as normlab study tune batching scale=small")
+    return jobs
+
+
+def _check_planned(study: Study, settings: Sequence[str]) -> None:
+    """Raise UserError for a setting with which the trials would not be those of the study."""
+    for setting in settings:
+        if not setting.startswith(_ABOUT_MACHINE) and setting.partition("=")[0] not in study.grid:
+            raise UserError(
+                f"{setting}: a choice is written only for the trials that the study plans; add "
+                "--no-write, or put it into the study's tuning"
+            )
