@@ -50,8 +50,8 @@ from normlab.probes.base import Probe
 class Largest(Probe):
     at: ClassVar[tuple[str, ...]] = ("residual",)
 
-    def measure(self, seen):
-        return {"largest": seen.y.abs().max()}
+    def measure(self, call):
+        return {"largest": call.y.abs().max()}
 """
 PROBE_CONFIG = """# @package observe.probe.largest
 # normlab train probe=[largest]

@@ -10,9 +10,9 @@ from pathlib import Path
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import print_prose
 from normlab.config.folders import CONFIG_DIR
-from normlab.documents.article import Article, Table, load_all
+from normlab.documents.article import Article, ArticleTable, load_all
 from normlab.documents.evidence import Results
-from normlab.documents.language import LANGUAGES, Language
+from normlab.documents.language import LANGUAGES, Locale
 from normlab.documents.layout import folded, latex, markdown, page, shown, text
 from normlab.errors import UserError
 
@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _list(articles: Iterable[Article], language: Language) -> None:
+def _list(articles: Iterable[Article], language: Locale) -> None:
     """Print the articles with the name, section and title of each of their tables."""
     for article in articles:
         print("\n".join(folded(f"{article.id}  {article.title.text(language)}", room(), hang=3)))
@@ -160,7 +160,7 @@ def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace)
             print("\n".join(["", *folded(language.legend, room())]))
 
 
-def _run(table: Table, words: Sequence[str]) -> int:
+def _run(table: ArticleTable, words: Sequence[str]) -> int:
     """Show what the runs of a table cost, execute them, and print their tables."""
     from normlab.commands import study
 

@@ -32,8 +32,8 @@ def cache_root() -> Path:
     Raises UserError for a user without a home folder, as in many containers.
     """
     try:
-        named = os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab"
-        return Path(named).expanduser()
+        folder = os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab"
+        return Path(folder).expanduser()
     except RuntimeError:
         raise UserError(
             "this user has no home folder: set HOME, or NORMLAB_CACHE to a folder for prepared data"
@@ -63,18 +63,18 @@ def known_checksum(path: Path) -> str:
     stat = path.stat()
     if stat.st_size < _LARGE:
         return file_checksum(path)
-    is_now = [str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
-    kept = cache_root() / "checksums" / cache_key({"file": is_now})
+    identity = [str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    cached = cache_root() / "checksums" / cache_key({"file": identity})
     with suppress(OSError, ValueError):
-        if re.fullmatch("[0-9a-f]{64}", found := read_file(kept).decode()):
-            return found
-    found = file_checksum(path)
+        if re.fullmatch("[0-9a-f]{64}", checksum := read_file(cached).decode()):
+            return checksum
+    checksum = file_checksum(path)
     if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED:
         with suppress(OSError):  # a cache that cannot be written
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(kept) as file:
-                file.write(found)
-    return found
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(cached) as file:
+                file.write(checksum)
+    return checksum
 
 
 def cached_folder(name: str, build: Callable[[Path], None]) -> Path:

@@ -219,8 +219,8 @@ def files_of(folder: Path, stems: Iterable[str], languages: Sequence[str]) -> di
 def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Path]:
     """Return `{stem}.{language}[.gz]` for each language; UserError if one is missing."""
     if not folder.is_dir():
-        said = " and ".join(f"{stem}.{language}" for language in languages)
-        raise UserError(f"data_dir={folder} is not a folder: set it to the one with {said}")
+        names = " and ".join(f"{stem}.{language}" for language in languages)
+        raise UserError(f"data_dir={folder} is not a folder: set it to the one with {names}")
     paths: list[Path] = []
     for name in (f"{stem}.{language}" for language in languages):
         if (path := find_text(folder, name)) is None:

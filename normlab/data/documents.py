@@ -68,16 +68,16 @@ class CutDocuments(DocumentCorpus):
     test_share: float
 
     @abstractmethod
-    def given(self) -> Mapping[str, Iterable[Document]]:
+    def splits_of_text(self) -> Mapping[str, Iterable[Document]]:
         """Return the documents of each split that comes with the text."""
 
     def documents(self) -> Iterator[tuple[str, Document]]:
-        given, shares = self.given(), (self.valid_share, self.test_share)
-        for split in sorted(given, key=lambda x: (x == "train", x == "valid", x)):
-            for document in given[split]:
+        splits, shares = self.splits_of_text(), (self.valid_share, self.test_share)
+        for split in sorted(splits, key=lambda x: (x == "train", x == "valid", x)):
+            for document in splits[split]:
                 text = "".join(f"{sentence}\n" for sentence in document)
                 hashed = split_by_hash(text, *shares) if split == "train" else split
-                yield (split if hashed in given else hashed), document
+                yield (split if hashed in splits else hashed), document
 
     def settings(self) -> str:
         """Return the settings that decide how the text is cut, for the cache key."""
@@ -118,7 +118,7 @@ class FolderDocuments(CutDocuments):
         self._place = place / self.name if (place / self.name).is_dir() else place
         self.label = _stem(self._place.resolve())
 
-    def given(self) -> Mapping[str, Iterable[Document]]:
+    def splits_of_text(self) -> Mapping[str, Iterable[Document]]:
         return {
             split: (document for path in paths for document in self._read(path))
             for split, paths in self._files().items()
@@ -169,7 +169,7 @@ def text_files(folder: Path) -> dict[str, Path]:
     Hidden files and folders, such as those that a Mac or an editor leaves, are skipped. Raises
     UserError for two files of one name, and for a link to a folder, which might lead anywhere.
     """
-    found: dict[str, Path] = {}
+    files_by_name: dict[str, Path] = {}
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if links := [name for name in folders if Path(place, name).is_symlink()]:
@@ -181,10 +181,12 @@ def text_files(folder: Path) -> dict[str, Path]:
             if not path.name.lower().endswith((".txt", ".txt.gz")):
                 continue
             name = str(path.relative_to(folder).with_name(_stem(path)))
-            if name in found:
-                raise UserError(f"{folder} has both {found[name].name} and {path.name}: keep one")
-            found[name] = path
-    return found
+            if name in files_by_name:
+                raise UserError(
+                    f"{folder} has both {files_by_name[name].name} and {path.name}: keep one"
+                )
+            files_by_name[name] = path
+    return files_by_name
 
 
 def _stem(path: Path) -> str:
@@ -220,7 +222,7 @@ class HubDocuments(CutDocuments):
             folder = Path(self.data_dir).expanduser()
             self.label, self._place = f"{folder.resolve().name} (files)", (str(folder), None)
 
-    def given(self) -> Mapping[str, Iterable[Document]]:
+    def splits_of_text(self) -> Mapping[str, Iterable[Document]]:
         read = self.articles if self.rows == "articles" else self._by_row
         return {split: read(self._texts(split)) for split in self._tables}
 
@@ -243,13 +245,13 @@ class HubDocuments(CutDocuments):
     @cached_property
     def _tables(self) -> dict[str, Any]:
         """The tables by normlab's split names; their rows are memory-mapped."""
-        found = load_tables(*self._place, files=f"the Parquet files of {self.path}")
+        loaded = load_tables(*self._place, files=f"the Parquet files of {self.path}")
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
-        tables = {names[split]: table for split, table in found.items() if split in names}
+        tables = {names[split]: table for split, table in loaded.items() if split in names}
         if "train" not in tables or self.column not in tables["train"].column_names:
             raise UserError(
                 f"{self._place[0]} needs a train split with task.corpus.column={self.column}; it "
-                f"has {', '.join(f'{x} ({table.column_names})' for x, table in found.items())}"
+                f"has {', '.join(f'{x} ({table.column_names})' for x, table in loaded.items())}"
             )
         return tables
 

@@ -31,8 +31,8 @@ def ends(counts: np.ndarray) -> np.ndarray:
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
     """Return the smallest width that fits `lengths` and leaves a share `padding` or more unused."""
-    wanted = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
-    return max(int(lengths.max(initial=0)), int(np.ceil(wanted)))
+    width = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
+    return max(int(lengths.max(initial=0)), int(np.ceil(width)))
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,16 @@ def runs(
     are left over, the run begins that much earlier, within its document.
     """
     places, limits = offsets.tolist(), rooms.tolist()
-    found = list[tuple[int, int, int]]()
+    cuts = list[tuple[int, int, int]]()
     for document, (begin, stop) in enumerate(pairwise(documents.tolist())):
         end = begin
         while end < stop:
             first = max(min(end, stop - least), begin)
-            limit = places[first] + limits[len(found)]
+            limit = places[first] + limits[len(cuts)]
             fits = bisect_right(places, limit, lo=first, hi=stop + 1) - 1
             end = min(max(fits, first + least), stop)
-            found.append((document, first, end))
-    return tuple(np.array(found, np.int64).reshape(-1, 3).T)
+            cuts.append((document, first, end))
+    return tuple(np.array(cuts, np.int64).reshape(-1, 3).T)
 
 
 def copy_runs(

@@ -65,7 +65,7 @@ class Iwslt14(GermanEnglish):
     @property
     def form(self) -> Form:
         """`bpe` if the text is split into BPE pieces, else `tokenized`; reads it to find out."""
-        return "bpe" if self._found[0] == "bpe" else "tokenized"
+        return "bpe" if self._form_and_texts[0] == "bpe" else "tokenized"
 
     @property
     def label(self) -> str:
@@ -85,12 +85,12 @@ class Iwslt14(GermanEnglish):
         )
 
     def key(self) -> str:
-        form, texts = self._found
+        form, texts = self._form_and_texts
         checksums = [text.checksums() for text in texts.values()]
         return f"normlab.iwslt14/1 {form} {self.languages} {self.train_from} {checksums}"
 
     def read(self) -> dict[str, ParallelText]:
-        form, texts = self._found
+        form, texts = self._form_and_texts
         if form == "raw":
             train, test = map(_lowered_tokens, (texts["train"], texts["test"]))
             texts = {**hold_out(clean(train)), "test": test}
@@ -121,7 +121,7 @@ class Iwslt14(GermanEnglish):
         return infix, form
 
     @cached_property
-    def _found(self) -> tuple[Form, dict[str, ParallelText]]:
+    def _form_and_texts(self) -> tuple[Form, dict[str, ParallelText]]:
         """The form of the texts, and the texts by split; `raw` ones are `train` and `test`."""
         if self.data_dir is None:
             return "raw", read_archive(download("IWSLT'14", URL, f"iwslt14-{ARCHIVE}"))
@@ -153,8 +153,8 @@ def read_archive(archive: Path) -> dict[str, ParallelText]:
 
 def training_lines(lines: Iterable[str]) -> list[str]:
     """Return the text of a `train.tags` file, without metadata lines and title tags."""
-    kept = (line for line in lines if not re.search("<url>|<talkid>|<keywords>", line))
-    return [re.sub("</?(?:title|description)>", "", line).strip() for line in kept]
+    text_lines = (line for line in lines if not re.search("<url>|<talkid>|<keywords>", line))
+    return [re.sub("</?(?:title|description)>", "", line).strip() for line in text_lines]
 
 
 def segments(lines: Iterable[str]) -> list[str]:
@@ -162,8 +162,8 @@ def segments(lines: Iterable[str]) -> list[str]:
 
     Entities such as `&amp;` are kept, as in fairseq's script; the published references have them.
     """
-    found = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
-    return [match.group(1).replace("\u2019", "'") for match in found if match]
+    matches = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
+    return [match.group(1).replace("\u2019", "'") for match in matches if match]
 
 
 def _lowered_tokens(text: ParallelText) -> ParallelText:

@@ -55,14 +55,14 @@ def mask_tokens(
         )
     order, fit, kind, other = np.moveaxis(dice, -1, 0)
     # Round a fractional count up with that probability, so that short sequences keep the share.
-    wanted = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
-    picked = _whole_words(maskable, begins, wanted, order, fit)
+    targets = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
+    picked = _whole_words(maskable, begins, targets, order, fit)
     labels = ids[picked].astype(np.int64)
     others = ordinary.start + (other[picked] * len(ordinary)).astype(np.int64)
     masked, fate = split[0], kind[picked]
     corrupted = ids.copy()
-    kept = np.where(fate < masked + split[1], others, labels)
-    corrupted[picked] = np.where(fate < masked, mask_id, kept)
+    unmasked = np.where(fate < masked + split[1], others, labels)
+    corrupted[picked] = np.where(fate < masked, mask_id, unmasked)
     counts = picked.sum(axis=1)
     chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
     places = np.zeros(chosen.shape, dtype=np.int64)
@@ -71,7 +71,11 @@ def mask_tokens(
 
 
 def _whole_words(
-    maskable: np.ndarray, begins: np.ndarray, wanted: np.ndarray, order: np.ndarray, fit: np.ndarray
+    maskable: np.ndarray,
+    begins: np.ndarray,
+    targets: np.ndarray,
+    order: np.ndarray,
+    fit: np.ndarray,
 ) -> np.ndarray:
     """Choose words of each row in the `order` of their dice, up to `wanted` [B] tokens.
 
@@ -84,9 +88,13 @@ def _whole_words(
     first = np.flatnonzero(begins | ~maskable | ~before)  # token of each word, in all rows
     size = np.diff(first, append=maskable.size)
     row, real = first // columns, maskable.ravel()[first]
-    own = row * columns + np.arange(len(row)) - np.searchsorted(row, row)  # word i has dice i
-    drawn = np.lexsort((order.ravel()[own], ~real, row))  # special tokens come last in their row
+    dice_of_word = (
+        row * columns + np.arange(len(row)) - np.searchsorted(row, row)
+    )  # word i has dice i
+    drawn = np.lexsort(
+        (order.ravel()[dice_of_word], ~real, row)
+    )  # special tokens come last in their row
     ahead = np.empty_like(first)  # tokens of the words drawn earlier in the same row
     ahead[drawn] = ends(size[drawn])[:-1] - row[drawn] * columns
-    taken = (ahead == 0) | (fit.ravel()[own] < (wanted[row] - ahead) / size)
+    taken = (ahead == 0) | (fit.ravel()[dice_of_word] < (targets[row] - ahead) / size)
     return np.repeat(taken & real, size).reshape(maskable.shape)

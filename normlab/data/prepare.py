@@ -59,9 +59,9 @@ class PreparedTranslation:
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedTranslation":
         """Return what a run keeps of its data: the vocabulary, and no text."""
-        found = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
+        tokenizers = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
         form, languages = description["form"], description["languages"]
-        return cls({}, {}, found[0], found[-1], form, languages, description)
+        return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)
 
     def vocabulary(self) -> dict[str, str]:
         """Return the content of the vocabulary's files by name: one, or one per side."""
@@ -152,8 +152,10 @@ def prepare_translation(
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
         texts[split] = ParallelText(*lines)
     form, languages = description["form"], description["languages"]
-    found = [Tokenizer.load(folder / f"{side}.json") for side in _SIDES[: 2 - joint]]
-    return PreparedTranslation(pairs, texts, found[0], found[-1], form, languages, description)
+    tokenizers = [Tokenizer.load(folder / f"{side}.json") for side in _SIDES[: 2 - joint]]
+    return PreparedTranslation(
+        pairs, texts, tokenizers[0], tokenizers[-1], form, languages, description
+    )
 
 
 def _build_pairs(
@@ -178,15 +180,15 @@ def _build_pairs(
     for split, text in texts.items():
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
         numbers = filled + 1 if split == "train" else np.arange(1, len(text) + 1)
-        kept = _not_long(split, pairs.lengths, numbers, max_length)
-        pairs = EncodedPairs(pairs.source.select(kept), pairs.target.select(kept))
+        short_enough = _not_long(split, pairs.lengths, numbers, max_length)
+        pairs = EncodedPairs(pairs.source.select(short_enough), pairs.target.select(short_enough))
         repeated = sum(pair in trained for pair in zip(text.source, text.target, strict=True))
         by_split[split] = {
             "sizes": len(pairs),
             "checksums": dict(zip(corpus.languages, splits[split].checksums(), strict=True)),
             "left_out": len(splits[split]) - len(pairs),
             "repeated": len(text) - len(trained) if split == "train" else repeated,
-            **_write_pairs(folder, split, corpus, pairs, text.pick(kept.tolist())),
+            **_write_pairs(folder, split, corpus, pairs, text.pick(short_enough.tolist())),
         }
     sizes = {"joint": joint, "source": len(source), "target": len(target)}
     cased = any(line != line.lower() for line in train.source)
@@ -237,15 +239,15 @@ def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: in
 
     `lines` (int64 [pairs]) are the pairs' line numbers in their files.
     """
-    kept = lengths.max(axis=1) <= max_length
-    if not kept.all() and (split != "train" or not kept.any()):
-        first = int(np.argmin(kept))
+    short_enough = lengths.max(axis=1) <= max_length
+    if not short_enough.all() and (split != "train" or not short_enough.any()):
+        first = int(np.argmin(short_enough))
         raise UserError(
             f"{split}, line {lines[first]}: {lengths[first].max()} tokens with its end mark; "
-            f"{(~kept).sum()} of {len(kept)} pairs exceed task.max_length={max_length}: set "
-            f"{lengths.max()} or more"
+            f"{(~short_enough).sum()} of {len(lengths)} pairs exceed task.max_length={max_length}: "
+            f"set {lengths.max()} or more"
         )
-    return np.flatnonzero(kept)
+    return np.flatnonzero(short_enough)
 
 
 def prepare_documents(
@@ -284,15 +286,15 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
 
     Returns the number of repeated documents left out of train, valid, test and further splits.
     """
-    seen: set[bytes] = set()
+    hashes: set[bytes] = set()
     repeated, sizes = Counter[str](), Counter[str]()
     for split, document in corpus.documents():
         text = "".join(f"{sentence}\n" for sentence in document).encode()
-        mark = hashlib.sha256(text).digest()[:8]
-        if mark in seen:
+        digest = hashlib.sha256(text).digest()[:8]
+        if digest in hashes:
             repeated[split] += 1
             continue
-        seen.add(mark)
+        hashes.add(digest)
         with (folder / f"{split}.txt").open("ab") as file:
             file.write(b"\n" + text if sizes[split] else text)
         sizes[split] += 1
@@ -311,13 +313,15 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
     while part := list(islice(documents, _DOCUMENTS)):
         sentences = [sentence for document in part for sentence in document]
         encoded = tokenizer.encode(sentences)
-        kept = np.array([len(ids) > 0 for ids, _ in encoded])
+        has_tokens = np.array([len(ids) > 0 for ids, _ in encoded])
         owner = np.repeat(np.arange(len(part)), [len(document) for document in part])
         EncodedDocuments(
             EncodedText.from_sentences(ids for ids, _ in encoded if ids),
-            documents=ends(np.unique(owner[kept], return_counts=True)[1]),
+            documents=ends(np.unique(owner[has_tokens], return_counts=True)[1]),
             begins=np.fromiter((b for _, begins in encoded for b in begins), bool),
-            characters=np.fromiter((len(normalize("NFC", x)) for x in sentences), np.int32)[kept],
+            characters=np.fromiter((len(normalize("NFC", x)) for x in sentences), np.int32)[
+                has_tokens
+            ],
         ).append(folder, split)
     checksum = file_checksum(path)
     path.unlink()
@@ -354,8 +358,9 @@ def length_statistics(lengths: np.ndarray) -> dict[str, float]:
 def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
     missing = [split for split in REQUIRED if not sizes.get(split)]
     if missing:
-        there = ", ".join(f"{split}: {size}" for split, size in sizes.items())
+        counts = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise UserError(
-            f"corpus {name} has no examples in {' and '.join(missing)} (sizes: {there or 'none'}); "
-            "give train, valid and test, or put a blank line between documents"
+            f"corpus {name} has no examples in {' and '.join(missing)} "
+            f"(sizes: {counts or 'none'}); give train, valid and test, or put a blank line between "
+            "documents"
         )

@@ -70,13 +70,15 @@ class PydocCorpus(DocumentCorpus):
         return f"{digest.hexdigest()} {RULES}"
 
     def documents(self) -> Iterator[tuple[str, Sequence[str]]]:
-        seen: set[tuple[str, ...]] = set()
+        written: set[tuple[str, ...]] = set()
         for name, texts in _texts():
             sentences: list[str] = []
-            for paragraph in (tuple(found) for text in texts for found in prose(text)):
-                if paragraph not in seen:
+            for paragraph in (
+                tuple(paragraph_sentences) for text in texts for paragraph_sentences in prose(text)
+            ):
+                if paragraph not in written:
                     sentences += paragraph
-                seen.add(paragraph)
+                written.add(paragraph)
             if sentences:
                 yield split_by_hash(name, self.valid_share, self.test_share), sentences
 
@@ -94,13 +96,13 @@ def _texts() -> Iterator[tuple[str, list[str]]]:
 def _sources() -> dict[str, Path]:
     """Return the source files of the standard library by module, without tests."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    found: dict[str, Path] = {}
+    sources: dict[str, Path] = {}
     for name in sys.stdlib_module_names - {"pydoc_data"}:  # its topics are read separately
         for path in (root / f"{name}.py", *(root / name).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
             if path.is_file() and not {*parts} & _TESTS:
-                found[".".join(parts).removesuffix(".__init__")] = path
-    return dict(sorted(found.items()))
+                sources[".".join(parts).removesuffix(".__init__")] = path
+    return dict(sorted(sources.items()))
 
 
 def _docstrings(path: Path) -> list[str]:
@@ -117,8 +119,8 @@ def prose(text: str) -> Iterator[list[str]]:
     """Yield the paragraphs of a text, each as a list of clean sentences."""
     for paragraph in _paragraphs(text):
         plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", paragraph)))
-        if kept := [x for x in split_sentences(plain, language="en") if is_sentence(x)]:
-            yield kept
+        if sentences := [x for x in split_sentences(plain, language="en") if is_sentence(x)]:
+            yield sentences
 
 
 def is_sentence(text: str) -> bool:

@@ -29,7 +29,7 @@ TRIES = 64  # candidates tried on each side for a B from another document
 LEAST = 2  # the fewest ordinary tokens that a sequence must have room for
 
 
-class Batch(NamedTuple):
+class SegmentBatch(NamedTuple):
     """A batch of examples as arrays [rows, columns].
 
     `ids` and `segments` (0 up to the first [SEP], 1 for B and its [SEP]) are int64. The others are
@@ -73,7 +73,9 @@ class Pairs:
         """Return the token ids of all segments, int32 [tokens], without special tokens."""
         return np.concatenate([data.text.ids[ranges(*x)] for x in self.segments])
 
-    def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Batch:
+    def batch(
+        self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0
+    ) -> SegmentBatch:
         """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, then any `B [SEP]`.
 
         `data` is the split that the examples were drawn from; for `padding` see `width_of`.
@@ -91,7 +93,7 @@ class Pairs:
             at = at + counts + 1
         columns, valid = np.arange(shape[1]), ids != DocumentTokenizer.pad_id
         segments = (valid & (columns > self.segments[0].tokens[indices, None] + 1)).astype(np.int64)
-        return Batch(ids, segments, valid, ids >= DocumentTokenizer.first_ordinary, begins)
+        return SegmentBatch(ids, segments, valid, ids >= DocumentTokenizer.first_ordinary, begins)
 
 
 def segment_pairs(
@@ -130,25 +132,25 @@ def segment_pairs(
             f"segment pairs need two documents, one of them with two sentences; the split has "
             f"{len(documents) - 1} documents: separate them by blank lines, or set task.nsp=false"
         )
-    is_next, kept = _labels(end - first > 1, rng)
-    owner, first, end, is_next, room = (x[kept] for x in (owner, first, end, is_next, room))
+    is_next, used = _labels(end - first > 1, rng)
+    owner, first, end, is_next, room = (x[used] for x in (owner, first, end, is_next, room))
     split = first + 1 + rng.integers(0, np.maximum(end - first - 1, 1))
     lone = end - first == 1
-    wanted = offsets[end] - offsets[split]
-    wanted[lone] = rng.choice(wanted[~lone], int(lone.sum()))
+    b_wanted = offsets[end] - offsets[split]
+    b_wanted[lone] = rng.choice(b_wanted[~lone], int(lone.sum()))
     # If A and B do not both fit, A keeps at least half of the room and B gets the rest.
-    least = np.maximum(room - wanted, room - room // 2)
+    least = np.maximum(room - b_wanted, room - room // 2)
     a_tokens = np.minimum(offsets[split] - offsets[first], least)
     over = offsets[end] - offsets[first] > room
     b_first, b_end = split.copy(), end.copy()
     takers = np.flatnonzero(~is_next)
     keys = (rng.random(len(takers)), (room - a_tokens)[takers], (split - first)[takers])
     order = takers[np.lexsort((*keys, over[takers]))]
-    needed = np.where(over, 0, wanted)  # a B to be truncated fits any room
+    needed = np.where(over, 0, b_wanted)  # a B to be truncated fits any room
     giver = _givers(order, owner, lone, needed, room - a_tokens)
-    found = giver >= 0
-    b_first[order[found]], b_end[order[found]] = split[giver[found]], end[giver[found]]
-    rest = order[~found]
+    paired = giver >= 0
+    b_first[order[paired]], b_end[order[paired]] = split[giver[paired]], end[giver[paired]]
+    rest = order[~paired]
     # The others get any sentence of another document.
     begin, stop = documents[owner[rest]], documents[owner[rest] + 1]
     sentence = rng.integers(0, documents[-1] - (stop - begin))
@@ -164,12 +166,12 @@ def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarra
     able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
     if len(lone) > len(able):
         lone = rng.permutation(lone)[: len(able)]
-    kept = np.sort(np.concatenate([able, lone]))
+    used = np.sort(np.concatenate([able, lone]))
     is_next = np.zeros(len(can_follow), dtype=bool)
     # If the number of runs is odd, a coin flip decides which label has one more.
-    half = (len(kept) + int(rng.integers(0, 2))) // 2
+    half = (len(used) + int(rng.integers(0, 2))) // 2
     is_next[rng.permutation(able)[:half]] = True
-    return is_next, kept
+    return is_next, used
 
 
 def _givers(
@@ -181,14 +183,16 @@ def _givers(
     examples have no B to give. Only the nearest `TRIES` examples per side are tried.
     """
     givers = order[~lone[order]]
-    found = np.full(len(order), -1)
-    here = np.cumsum(~lone[order]) - ~lone[order]  # number of givers ahead of each position
+    nearest = np.full(len(order), -1)
+    givers_before = (
+        np.cumsum(~lone[order]) - ~lone[order]
+    )  # number of givers ahead of each position
     todo = np.arange(len(order) if len(givers) else 0)
     for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
-        at = here[todo] + way
+        at = givers_before[todo] + way
         taker, candidate = order[todo], givers[at % len(givers)] if len(todo) else todo
         good = (owner[candidate] != owner[taker]) & (needed[candidate] <= room[taker])
         good &= (at >= 0) & (at < len(givers))
-        found[todo[good]] = candidate[good]
+        nearest[todo[good]] = candidate[good]
         todo = todo[~good]
-    return found
+    return nearest

@@ -15,7 +15,7 @@ from normlab.data.encoded import EncodedDocuments, copy_runs, ends, runs, width_
 from normlab.data.vocabulary import DocumentTokenizer
 
 
-class Text(NamedTuple):
+class TextBatch(NamedTuple):
     """A batch of windows [rows, columns]: `ids` and the token after each (`next_ids`), int64.
 
     `valid` (bool) is False for padding.
@@ -48,7 +48,9 @@ class Windows:
         """Predictions per window, int64 [windows]; equal to the number of input tokens."""
         return self.tokens + self.ends
 
-    def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Text:
+    def batch(
+        self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0
+    ) -> TextBatch:
         """Return the windows `indices` of the split `data` as padded arrays (see `width_of`)."""
         counts, lengths = self.tokens[indices], self.lengths[indices]
         shape = (len(indices), width_of(lengths, padding) + 1)
@@ -59,7 +61,7 @@ class Windows:
         whole[ending, lengths[ending]] = DocumentTokenizer.eos_id
         next_ids = whole[:, 1:]
         valid = next_ids != DocumentTokenizer.pad_id
-        return Text(np.where(valid, whole[:, :-1], DocumentTokenizer.pad_id), next_ids, valid)
+        return TextBatch(np.where(valid, whole[:, :-1], DocumentTokenizer.pad_id), next_ids, valid)
 
 
 def text_windows(data: EncodedDocuments, *, max_length: int) -> Windows:

@@ -39,7 +39,7 @@ class Word(NamedTuple):
     kind: str = ""
 
 
-class Said(NamedTuple):
+class Phrase(NamedTuple):
     """A phrase or clause as German and English words."""
 
     german: tuple[str, ...] = ()
@@ -53,11 +53,13 @@ def _lexicon_text() -> str:
 @cache
 def lexicon() -> dict[str, list[Word]]:
     """Return the words of the lexicon by part of speech."""
-    found: dict[str, list[Word]] = {}
+    words_by_kind: dict[str, list[Word]] = {}
     for name, words in yaml.safe_load(_lexicon_text()).items():
         kinds = words if name in ("living", "things", "verbs") else {"": words}
-        found[name] = [Word(de, en, kind) for kind, x in kinds.items() for de, en in x.items()]
-    return found
+        words_by_kind[name] = [
+            Word(de, en, kind) for kind, x in kinds.items() for de, en in x.items()
+        ]
+    return words_by_kind
 
 
 class Grammar:
@@ -89,33 +91,39 @@ class Grammar:
         first, second = (" ".join(words) for words in (german, english))
         return f"{first[0].upper()}{first[1:]}.", f"{second[0].upper()}{second[1:]}."
 
-    def _clause(self, *, verb_last: bool) -> Said:
+    def _clause(self, *, verb_last: bool) -> Phrase:
         living, things = self._words["living"], self._words["things"]
         subject = self._phrase(living, "nominative")
         time = self._maybe("times", 0.5)
         place = self._maybe("places", 0.4)
         verb = self.pick(self._words["verbs"])
-        found = Said()
+        object_phrase = Phrase()
         if verb.kind != "intransitive":
             nouns = (*living, *things) if verb.kind == "accusative" else living
-            found = self._phrase(nouns, verb.kind)
-        middle = (*found.german, *place.german)
+            object_phrase = self._phrase(nouns, verb.kind)
+        middle = (*object_phrase.german, *place.german)
         if verb_last:
             german = (*subject.german, *time.german, *middle, verb.german)
         elif time.german and self._draw() < 0.6:
             german = (*time.german, verb.german, *subject.german, *middle)
         else:
             german = (*subject.german, verb.german, *time.german, *middle)
-        english = (*subject.english, verb.english, *found.english, *place.english, *time.english)
-        return Said(german, english)
+        english = (
+            *subject.english,
+            verb.english,
+            *object_phrase.english,
+            *place.english,
+            *time.english,
+        )
+        return Phrase(german, english)
 
-    def _maybe(self, name: str, chance: float) -> Said:
+    def _maybe(self, name: str, chance: float) -> Phrase:
         if self._draw() >= chance:
-            return Said()
+            return Phrase()
         word = self.pick(self._words[name])
-        return Said((word.german,), (word.english,))
+        return Phrase((word.german,), (word.english,))
 
-    def _phrase(self, nouns: Sequence[Word], case: str) -> Said:
+    def _phrase(self, nouns: Sequence[Word], case: str) -> Phrase:
         """Draw a noun with its article and zero to two adjectives."""
         noun = self.pick(nouns)
         definite = self._draw() < 0.6
@@ -127,7 +135,7 @@ class Grammar:
         article, ending = (row.split()[GENDERS.index(noun.kind)] for row in forms)
         english = (*(adjective.english for adjective in adjectives), noun.english)
         indefinite = "an" if english[0][0] in "aeiou" else "a"
-        return Said(
+        return Phrase(
             (article, *(adjective.german + ending for adjective in adjectives), noun.german),
             ("the" if definite else indefinite, *english),
         )

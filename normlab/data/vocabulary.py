@@ -72,8 +72,8 @@ class _Vocabulary:
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
         """Decode each sentence."""
-        kept = [[i for i in map(int, ids) if i not in self.hidden] for ids in sentences]
-        return self._segmenter.decode_batch(kept, skip_special_tokens=False)
+        shown = [[i for i in map(int, ids) if i not in self.hidden] for ids in sentences]
+        return self._segmenter.decode_batch(shown, skip_special_tokens=False)
 
     def text(self) -> str:
         """Return the vocabulary as text, in the format of the `tokenizers` library."""

@@ -31,23 +31,23 @@ from msgspec import Struct
 from normlab.claims.endpoint import Text
 from normlab.config.conversion import convert
 from normlab.config.registry import read_yaml
-from normlab.documents.evidence import KINDS, Item, OfRow
-from normlab.documents.language import Language, Words
+from normlab.documents.evidence import KINDS, Item, RowItem
+from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
 
 
-class Cell(Struct, frozen=True, forbid_unknown_fields=True):
+class ArticleCell(Struct, frozen=True, forbid_unknown_fields=True):
     """A cell: the article's words, and what was found on them."""
 
     zh: Text
     en: str = ""
     ours: tuple[Any, ...] = ()
 
-    def text(self, language: Language) -> str:
+    def text(self, language: Locale) -> str:
         return Words(self.zh, self.en).text(language)
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of an article; the first cell of each row is its name.
 
     `below` is what was found on the table as a whole.
@@ -56,7 +56,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     section: Text
     title: Words
     columns: tuple[Words, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[ArticleCell, ...], ...]
     below: tuple[Any, ...] = ()
 
     @property
@@ -73,18 +73,18 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         rows: dict[str, list[str]] = {}
         points: dict[str, set[str]] = {}
         for item in self.items:
-            if isinstance(item, OfRow):
+            if isinstance(item, RowItem):
                 study = item.of.partition("/")[0]
                 rows.setdefault(study, []).extend(item.rows)
                 points.setdefault(study, set()).add(item.at)
         if not rows:
             raise UserError("the table has no scores of runs; its parts: normlab claims N")
-        found: list[list[str]] = []
+        studies: list[list[str]] = []
         for study, names in rows.items():
             listed = ",".join(f"'{name}'" for name in dict.fromkeys(names))
             at = points[study] if len(points[study]) == 1 else ()
-            found.append([study, f"rows=[{listed}]", *filter(None, at)])
-        return found
+            studies.append([study, f"rows=[{listed}]", *filter(None, at)])
+        return studies
 
 
 PIECES = ("tensor", "words", "padding", "marks")
@@ -105,7 +105,7 @@ class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     piece: str = ""
 
 
-class Section(Struct, frozen=True, forbid_unknown_fields=True):
+class ArticleSection(Struct, frozen=True, forbid_unknown_fields=True):
     """A section of an article: its title and passages."""
 
     title: Words
@@ -117,15 +117,15 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     id: int
     title: Words
-    tables: dict[str, Table]
-    sections: tuple[Section, ...] = ()
+    tables: dict[str, ArticleTable]
+    sections: tuple[ArticleSection, ...] = ()
     path: str = ""
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> ArticleTable:
         """Return a table; UserError naming all of them for another name."""
         if name not in self.tables:
-            there = ", ".join(self.tables) or "none"
-            raise UserError(f"article {self.id} has no table {name!r}; its tables: {there}")
+            names = ", ".join(self.tables) or "none"
+            raise UserError(f"article {self.id} has no table {name!r}; its tables: {names}")
         return self.tables[name]
 
 
@@ -168,9 +168,9 @@ def _passage(passage: Passage, article: Article, path: Path, key: str) -> Passag
     return msgspec.structs.replace(passage, ours=_items(passage.ours, path, f"{key}.ours"))
 
 
-def _table(table: Table, path: Path, key: str) -> Table:
+def _table(table: ArticleTable, path: Path, key: str) -> ArticleTable:
     """Return a table whose items have their kinds; UserError for a cell that has nothing."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[ArticleCell, ...]] = []
     for number, row in enumerate(table.rows):
         at = f"{key}.rows[{number}]"
         if len(row) != len(table.columns):
@@ -190,11 +190,11 @@ def _table(table: Table, path: Path, key: str) -> Table:
 
 
 def _items(nodes: tuple[Any, ...], path: Path, key: str) -> tuple[Item, ...]:
-    found: list[Item] = []
+    items: list[Item] = []
     for number, node in enumerate(nodes):
         kinds = [kind for kind in KINDS if isinstance(node, dict) and kind in node]
         if len(kinds) != 1:
             known = ", ".join(KINDS)
             raise UserError(f"{path}: {key}[{number}]: needs one of {known}; found {node!r:.60}")
-        found.append(convert(node, KINDS[kinds[0]], path, f"{key}[{number}]"))
-    return tuple(found)
+        items.append(convert(node, KINDS[kinds[0]], path, f"{key}[{number}]"))
+    return tuple(items)

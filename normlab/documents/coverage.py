@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from normlab.documents.article import Article
-from normlab.documents.evidence import Check, Item, OfRow, Part, Results
+from normlab.documents.evidence import CheckItem, Item, PartItem, Results, RowItem
 from normlab.documents.language import ENGLISH
 from normlab.records.labels import in_markdown
 from normlab.reports.table import pipes
@@ -35,28 +35,30 @@ class Sentence(NamedTuple):
     place: str
     zh: str
     en: str
-    found: tuple[Item, ...]
+    evidence: tuple[Item, ...]
 
     def state(self, results: Results) -> str:
         """Return how far it is answered, one of `STATES`."""
-        judged = [item for item in self.found if isinstance(item, (Part, Check))]
+        judged = [item for item in self.evidence if isinstance(item, (PartItem, CheckItem))]
         verdicts = [_verdict(item, results) for item in judged]
         decided = [verdict in _DECIDED for verdict in verdicts]
         if decided and any(decided):
             return "answered" if all(decided) else "answered in part"
         if verdicts:
             return "open" if "undecided" in verdicts else "not tested"
-        if any(isinstance(item, OfRow) for item in self.found):
+        if any(isinstance(item, RowItem) for item in self.evidence):
             return "numbers"
-        return "remark" if self.found else "nothing"
+        return "remark" if self.evidence else "nothing"
 
     def why(self, results: Results) -> list[str]:
         """Return what is lacking for a full answer: a line for each part that is not decided."""
         return [
             _lacks(item, results.part(item.part))
-            for item in self.found
-            if isinstance(item, Part) and _verdict(item, results) not in _DECIDED
-        ] or [item.text(results, ENGLISH) for item in self.found if not isinstance(item, Part)]
+            for item in self.evidence
+            if isinstance(item, PartItem) and _verdict(item, results) not in _DECIDED
+        ] or [
+            item.text(results, ENGLISH) for item in self.evidence if not isinstance(item, PartItem)
+        ]
 
 
 def sentences(article: Article) -> Iterator[Sentence]:
@@ -70,8 +72,8 @@ def sentences(article: Article) -> Iterator[Sentence]:
                 for name, *cells in table.rows:
                     for column, cell in zip(table.columns[1:], cells, strict=True):
                         at = f"{name.text(ENGLISH)}, {column.text(ENGLISH)}: "
-                        own = f"{name.zh}，{column.zh}：{cell.zh}", at + cell.text(ENGLISH)
-                        yield Sentence(article.id, place, *own, cell.ours)
+                        texts = f"{name.zh}，{column.zh}：{cell.zh}", at + cell.text(ENGLISH)
+                        yield Sentence(article.id, place, *texts, cell.ours)
             elif not passage.piece:
                 yield Sentence(article.id, title, passage.zh, passage.en, passage.ours)
 
@@ -82,7 +84,7 @@ def page(articles: Iterable[Article], results: Results) -> str:
     stated = [(each, each.state(results)) for each in listed]
     lines = [*_HEAD, *_counts(stated), "## Without a full answer, and why", ""]
     for state in _LACKING:
-        chosen = [each for each, own in stated if own == state]
+        chosen = [each for each, state_of_it in stated if state_of_it == state]
         if chosen:
             lines += [f"### {state.capitalize()} ({len(chosen)}): {STATES[state]}", ""]
             for each in chosen:
@@ -97,9 +99,9 @@ def page(articles: Iterable[Article], results: Results) -> str:
 
 
 def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
-    found = [in_markdown(item.short(results, ENGLISH)) for item in sentence.found]
-    said = (sentence.place, sentence.zh, sentence.en, state)
-    return [*map(in_markdown, said), "<br>".join(found)]
+    evidence = [in_markdown(item.short(results, ENGLISH)) for item in sentence.evidence]
+    cells = (sentence.place, sentence.zh, sentence.en, state)
+    return [*map(in_markdown, cells), "<br>".join(evidence)]
 
 
 _HEAD = (
@@ -126,16 +128,18 @@ def _counts(stated: list[tuple[Sentence, str]]) -> list[str]:
     return pipes(head, [*rows, ["all", *map(str, row), str(sum(row)), ""]], words=1)
 
 
-def _verdict(item: Part | Check, results: Results) -> str:
-    return item.verdict(results) if isinstance(item, Check) else results.part(item.part)["verdict"]
+def _verdict(item: PartItem | CheckItem, results: Results) -> str:
+    return (
+        item.verdict(results) if isinstance(item, CheckItem) else results.part(item.part)["verdict"]
+    )
 
 
-def _lacks(item: Part, part: Mapping[str, Any]) -> str:
+def _lacks(item: PartItem, part: Mapping[str, Any]) -> str:
     """Return a part that is not decided: what it says, what was found, and what would decide it."""
     claim = item.part.partition(".")[0]
     place = f"[{claim}.{part['part']}](claims.md#claim-{claim})"
-    said = f"{place} {part['verdict']}: {part['statement']}"
+    text = f"{place} {part['verdict']}: {part['statement']}"
     if part["found"] != "no runs":
-        said += f" Found: {part['found']}."
+        text += f" Found: {part['found']}."
     command, _, costs = part["to_measure"].partition(" (")
-    return f"{said} To decide it: `{command}` ({costs}" if costs else said
+    return f"{text} To decide it: `{command}` ({costs}" if costs else text

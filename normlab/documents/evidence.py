@@ -12,10 +12,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from normlab.claims.evidence import CheckFinding, read_computed
-from normlab.documents.language import Language, Words
+from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
 from normlab.records.packed import RECORDS, pack
@@ -56,11 +56,11 @@ class Results:
     def part(self, name: str) -> Mapping[str, Any]:
         """Return a part of the ledger by claim and name, such as `2.worse`."""
         claim, _, part = name.partition(".")
-        found = self.claims.get(int(claim), {}) if claim.isdecimal() else {}
-        names = {each["name"]: each for each in found.get("parts", ())}
+        claim_entry = self.claims.get(int(claim), {}) if claim.isdecimal() else {}
+        names = {each["name"]: each for each in claim_entry.get("parts", ())}
         if part not in names:
-            there = f"; parts of claim {claim}: {', '.join(names)}" if names else ""
-            raise UserError(f"no part {name} in {self.folder / 'claims.json'}{there}")
+            choices = f"; parts of claim {claim}: {', '.join(names)}" if names else ""
+            raise UserError(f"no part {name} in {self.folder / 'claims.json'}{choices}")
         return names[part]
 
     def check(self, name: str) -> CheckFinding:
@@ -68,8 +68,8 @@ class Results:
         check, _, number = name.partition(" ")
         findings = self.checks.get(check, [])
         if not number.isdecimal() or not 1 <= int(number) <= len(findings):
-            there = f"; {check} has {len(findings)}" if findings else f"; {_INSTALLED}"
-            raise UserError(f"no finding {name} in {self.folder / 'computed.json'}{there}")
+            choices = f"; {check} has {len(findings)}" if findings else f"; {_INSTALLED}"
+            raise UserError(f"no finding {name} in {self.folder / 'computed.json'}{choices}")
         return findings[int(number) - 1]
 
     def _experiment(self, of: str, row: str, at: str) -> Experiment:
@@ -90,22 +90,22 @@ class Item(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     about: Words | None = None
 
-    def short(self, results: Results, language: Language) -> str:
+    def short(self, results: Results, language: Locale) -> str:
         """Return what the cell shows; UserError if what it refers to does not exist."""
         text = self.text(results, language)
         return (
             text if self.about is None else language.about.format(self.about.text(language), text)
         )
 
-    def text(self, results: Results, language: Language) -> str:
+    def text(self, results: Results, language: Locale) -> str:
         raise NotImplementedError
 
-    def note(self, results: Results, language: Language) -> str:
+    def note(self, results: Results, language: Locale) -> str:
         """Return what stands in the notes, in full; "" if the cell says it all."""
         return ""
 
 
-class OfRow(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RowItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What comes from the seeds of a study's row: `of` is STUDY/SCALE, `at` the point, or ""."""
 
     of: str
@@ -121,15 +121,15 @@ class OfRow(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def name(self) -> str:
         raise NotImplementedError
 
-    def made(self, results: Results) -> Experiment:
+    def seeds_of(self, results: Results) -> Experiment:
         """Return the seeds; UserError if there are none, or none has the score."""
-        found = results.experiment(self.of, self.row, self.at)
-        if not found.scores(self.name()):
+        experiment = results.experiment(self.of, self.row, self.at)
+        if not experiment.scores(self.name()):
             row = f"{self.row} {self.at}".strip()
             raise UserError(f"{results.folder / self.of}: no score {self.name()} of {row!r}")
-        return found
+        return experiment
 
-    def made_of(self, experiment: Experiment, n: int, language: Language) -> str:
+    def origin(self, experiment: Experiment, n: int, language: Locale) -> str:
         """Return the number of seeds and, unless `data` is false, the data, in brackets."""
         study, _, scale = self.of.partition("/")
         data = language.data_name(data_name(load_study(study), scale, experiment.records))
@@ -137,7 +137,7 @@ class OfRow(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return language.comma.join(parts).join(language.ends)
 
 
-class Score(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ScoreItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Mean and standard deviation of a score over the seeds that finished."""
 
     score: str
@@ -146,9 +146,9 @@ class Score(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def name(self) -> str:
         return self.score
 
-    def text(self, results: Results, language: Language) -> str:
-        made = self.made(results)
-        values = list(made.values(self.score).values())
+    def text(self, results: Results, language: Locale) -> str:
+        experiment = self.seeds_of(results)
+        values = list(experiment.values(self.score).values())
         finite = [value for value in values if math.isfinite(value)]
         counts = {"n": len(finite), "of": len(values)}
         if not finite:
@@ -157,13 +157,13 @@ class Score(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
             value = language.reached.format(**counts)
         else:
             value = _spread(values, self.score, percent=self.percent)
-        shown = value + self.made_of(made, len(values), language)
-        if at_baseline([r for r in made.records if r.finished], self.score) is not None:
+        shown = value + self.origin(experiment, len(values), language)
+        if at_baseline([r for r in experiment.records if r.finished], self.score) is not None:
             shown += language.between + language.untrained
         return shown
 
 
-class Trains(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TrainsItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How many seeds train: finish, clearly better than the untrained baseline by a score."""
 
     trains: str
@@ -171,13 +171,15 @@ class Trains(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def name(self) -> str:
         return self.trains
 
-    def text(self, results: Results, language: Language) -> str:
-        made = self.made(results)
-        well = [r for r in made.records if r.finished and at_baseline([r], self.trains) is None]
-        return language.trains.format(n=len(well), of=len(made.records))
+    def text(self, results: Results, language: Locale) -> str:
+        experiment = self.seeds_of(results)
+        well = [
+            r for r in experiment.records if r.finished and at_baseline([r], self.trains) is None
+        ]
+        return language.trains.format(n=len(well), of=len(experiment.records))
 
 
-class Gap(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class GapItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The difference of a score from another row, paired by seed, with its 95 % interval."""
 
     gap: str
@@ -190,56 +192,56 @@ class Gap(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def name(self) -> str:
         return self.gap
 
-    def text(self, results: Results, language: Language) -> str:
-        made = self.made(results)
+    def text(self, results: Results, language: Locale) -> str:
+        experiment = self.seeds_of(results)
         base = results.experiment(self.of, self.to, self.at)
-        found = Comparison.of(made, base, Rules()).interval(self.gap)
-        if found is None:
+        interval = Comparison.of(experiment, base, Rules()).interval(self.gap)
+        if interval is None:
             raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
-        less = found.mean < 0
-        low, high = (-found.high, -found.low) if less else (found.low, found.high)
-        mean, low, high = (figure(x, self.gap) for x in (abs(found.mean), low, high))
-        said = (language.lower if less else language.higher).format(f"{mean} [{low}, {high}]")
-        seeds = len(made.values(self.gap).keys() & base.values(self.gap).keys())
-        return said + self.made_of(made, seeds, language)
+        less = interval.mean < 0
+        low, high = (-interval.high, -interval.low) if less else (interval.low, interval.high)
+        mean, low, high = (figure(x, self.gap) for x in (abs(interval.mean), low, high))
+        difference = (language.lower if less else language.higher).format(f"{mean} [{low}, {high}]")
+        seeds = len(experiment.values(self.gap).keys() & base.values(self.gap).keys())
+        return difference + self.origin(experiment, seeds, language)
 
 
-class Part(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PartItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The verdict on a part of a claim, such as `2.worse`."""
 
     part: str
 
-    def text(self, results: Results, language: Language) -> str:
+    def text(self, results: Results, language: Locale) -> str:
         return f"{language.verdicts[results.part(self.part)['verdict']]} [{self.place(results)}]"
 
     def place(self, results: Results) -> str:
         """Return the numbers of claim and part, such as `2.1`."""
         return f"{self.part.partition('.')[0]}.{results.part(self.part)['part']}"
 
-    def value(self, results: Results, language: Language) -> str:
+    def value(self, results: Results, language: Locale) -> str:
         """Return what was found, with its interval; in Chinese the numbers alone, or ""."""
         part = results.part(self.part)
         if language.code != "zh":
             return part["found"]
         return "{value:.3g} [{low:.3g}, {high:.3g}]".format(**part) if "low" in part else ""
 
-    def facts(self, results: Results, language: Language) -> str:
+    def facts(self, results: Results, language: Locale) -> str:
         """Return what was found and how it was tested; "" if nothing was found."""
         part, value = results.part(self.part), self.value(results, language)
         tested = part["test"] if language.code != "zh" else f"n = {part['n']}" if value else ""
         return language.between.join(filter(None, [value, tested])).rstrip(".")
 
-    def note(self, results: Results, language: Language) -> str:
+    def note(self, results: Results, language: Locale) -> str:
         part = results.part(self.part)
         verdict = language.verdicts[part["verdict"]]
-        said = part["chinese"] if language.code == "zh" else part["statement"]
-        if told := self.facts(results, language):
-            said += language.found.format(told)
-        stated = language.about.format(verdict, said)
+        statement = part["chinese"] if language.code == "zh" else part["statement"]
+        if facts := self.facts(results, language):
+            statement += language.measurement.format(facts)
+        stated = language.about.format(verdict, statement)
         return f"[{self.place(results)}] {stated}"
 
 
-class Check(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A finding of a computed check, such as `modes.mismatch 1`; `zh` states it in Chinese.
 
     `zh` may quote the finding's numbers: `变化 {moved:.1%}`.
@@ -251,7 +253,7 @@ class Check(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def verdict(self, results: Results) -> str:
         return _STANDING[results.check(self.check).standing]
 
-    def text(self, results: Results, language: Language) -> str:
+    def text(self, results: Results, language: Locale) -> str:
         return f"{language.verdicts[self.verdict(results)]} [{self.check}]"
 
     def in_chinese(self, results: Results) -> str:
@@ -265,38 +267,38 @@ class Check(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 f"check {self.check}: zh: {self.zh!r}: the finding's numbers are {names}"
             ) from None
 
-    def note(self, results: Results, language: Language) -> str:
-        found = results.check(self.check)
-        said = f"{found.question}: {found.finding}"
+    def note(self, results: Results, language: Locale) -> str:
+        finding = results.check(self.check)
+        statement = f"{finding.question}: {finding.finding}"
         if language.code == "zh":
-            said = self.in_chinese(results)
+            statement = self.in_chinese(results)
         verdict = language.verdicts[self.verdict(results)]
-        return f"[{self.check}] {language.about.format(verdict, said)}{language.stop}"
+        return f"[{self.check}] {language.about.format(verdict, statement)}{language.stop}"
 
 
-class Says(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RemarkItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sentence, where there is nothing to measure, or nothing that can be."""
 
-    says: Words
+    remark: Words = field(name="says")
 
-    def text(self, results: Results, language: Language) -> str:
-        return self.says.text(language)
+    def text(self, results: Results, language: Locale) -> str:
+        return self.remark.text(language)
 
 
 KINDS: dict[str, type[Item]] = {
-    **{"score": Score, "trains": Trains, "gap": Gap},
-    **{"part": Part, "check": Check, "says": Says},
+    **{"score": ScoreItem, "trains": TrainsItem, "gap": GapItem},
+    **{"part": PartItem, "check": CheckItem, "says": RemarkItem},
 }
 """The kinds of items, by the key that each of them has."""
 
 
 def _spread(values: list[float], score: str, *, percent: bool) -> str:
-    found = Summary.of([100 * value for value in values] if percent else values)
+    summary = Summary.of([100 * value for value in values] if percent else values)
 
     def digits(value: float) -> str:
         if "steps_to" in score:
             return f"{value:,.0f}"
         return f"{value:.1f}" if percent else figure(value, score)
 
-    sd = "" if found.sd is None else f" +- {digits(found.sd)}"
-    return f"{digits(found.mean)}{sd}{' %' if percent else ''}"
+    sd = "" if summary.sd is None else f" +- {digits(summary.sd)}"
+    return f"{digits(summary.mean)}{sd}{' %' if percent else ''}"

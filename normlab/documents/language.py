@@ -9,7 +9,7 @@ from normlab.claims.endpoint import Text
 
 
 @dataclass(frozen=True)
-class Language:
+class Locale:
     """The words around the articles' own: the code of the language, and what is said in it.
 
     `verdicts` has one for each verdict of a part, and for parts that differ; `data` translates
@@ -29,7 +29,7 @@ class Language:
     higher: str
     caption: str
     about: str
-    found: str
+    measurement: str
     between: str
     comma: str
     stop: str
@@ -43,7 +43,7 @@ class Language:
         return self.data.get(name, name)
 
 
-ENGLISH = Language(
+ENGLISH = Locale(
     code="en",
     verdicts={
         "supported": "holds",
@@ -64,7 +64,7 @@ ENGLISH = Language(
     higher="{} higher",
     caption="{title} (article {id}, section {section})",
     about="{}: {}",
-    found=" Measured: {}.",
+    measurement=" Measured: {}.",
     between="; ",
     comma=", ",
     stop=".",
@@ -75,7 +75,7 @@ ENGLISH = Language(
     play="Sentence by sentence, with examples to play with: normlab documents --html",
     ends=(" (", ")"),
 )
-CHINESE = Language(
+CHINESE = Locale(
     code="zh",
     verdicts={
         "supported": "成立",
@@ -96,7 +96,7 @@ CHINESE = Language(
     higher="高 {}",
     caption="{title}（文章 {id}，第 {section} 节）",
     about="{}：{}",
-    found="实测：{}。",
+    measurement="实测：{}。",
     between="；",
     comma="，",
     stop="。",
@@ -123,5 +123,5 @@ class Words(Struct, frozen=True, forbid_unknown_fields=True):
     zh: Text
     en: str = ""
 
-    def text(self, language: Language) -> str:
+    def text(self, language: Locale) -> str:
         return self.zh if language.code == "zh" else self.en or self.zh

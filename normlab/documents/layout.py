@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
 
-from normlab.documents.article import Article, Table
+from normlab.documents.article import Article, ArticleTable
 from normlab.documents.evidence import Results
-from normlab.documents.language import Language
+from normlab.documents.language import Locale
 from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.latex import escaped
 from normlab.reports.table import pipes
@@ -53,11 +53,11 @@ class ShownTable(NamedTuple):
     rows: list[ShownRow]
     below: list[str]
     notes: list[str]
-    language: Language
+    language: Locale
 
 
 def shown(
-    article: Article, name: str, results: Results, language: Language, *, notes: bool = True
+    article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
 ) -> ShownTable:
     """Return a table with all that it refers to; UserError if something does not exist."""
     table = article.table(name)
@@ -73,13 +73,13 @@ def shown(
     caption = language.caption.format(title=title, id=article.id, section=table.section)
     below = [item.short(results, language) for item in table.below]
     head = [words.text(language) for words in table.columns]
-    said = _notes(table, results, language) if notes else []
-    return ShownTable(caption, head, rows, below, said, language)
+    notes_shown = _notes(table, results, language) if notes else []
+    return ShownTable(caption, head, rows, below, notes_shown, language)
 
 
-def _notes(table: Table, results: Results, language: Language) -> list[str]:
-    said = [item.note(results, language) for item in table.items]
-    return [*dict.fromkeys(filter(None, said))]
+def _notes(table: ArticleTable, results: Results, language: Locale) -> list[str]:
+    notes = [item.note(results, language) for item in table.items]
+    return [*dict.fromkeys(filter(None, notes))]
 
 
 def text(table: ShownTable, width: int) -> str:
@@ -102,7 +102,7 @@ def text(table: ShownTable, width: int) -> str:
         measured = [[table.language.measured], *row.measured]
         first, second = (
             [
-                [line for said in cell for line in folded(said, w)]
+                [line for piece in cell for line in folded(piece, w)]
                 for cell, w in zip(half, widths[1:], strict=True)
             ]
             for half in (article, measured)
@@ -111,7 +111,7 @@ def text(table: ShownTable, width: int) -> str:
         lines += _joined([label[:height], *first], widths)
         lines += _joined([label[height:], *second], widths)
     title = folded(table.caption, width)
-    below = [line for said in table.below for line in folded(said, width, hang=2)]
+    below = [line for piece in table.below for line in folded(piece, width, hang=2)]
     notes = [line for note in table.notes for line in folded(note, width, hang=2)]
     parts = [part for part in (title, lines, below, notes) if part]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -132,7 +132,7 @@ def _joined(cells: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
         yield (" " * _GAP).join(padded).rstrip()
 
 
-def folded(said: str, width: int, *, hang: int = 0) -> list[str]:
+def folded(text: str, width: int, *, hang: int = 0) -> list[str]:
     """Fold text at spaces and between Chinese characters; `hang` indents all lines but the first.
 
     A closing mark stays with the character before it, an opening one with that after it, and the
@@ -140,7 +140,7 @@ def folded(said: str, width: int, *, hang: int = 0) -> list[str]:
     """
     lines, line = [], ""
     pieces = [
-        part for piece in _PIECE.findall(one_line(said)) for part in _cut(piece, width - hang)
+        part for piece in _PIECE.findall(one_line(text)) for part in _cut(piece, width - hang)
     ]
     for piece in pieces:
         if line.strip() and cell_len(line + piece.rstrip()) > width:
@@ -164,7 +164,9 @@ def markdown(table: ShownTable) -> str:
     lines = [
         [in_markdown(row.name)]
         + [
-            "<br>".join([in_markdown(article), *(f"**{in_markdown(said)}**" for said in measured)])
+            "<br>".join(
+                [in_markdown(article), *(f"**{in_markdown(answer)}**" for answer in measured)]
+            )
             for article, measured in zip(row.article, row.measured, strict=True)
         ]
         for row in table.rows
@@ -201,13 +203,13 @@ def latex(table: ShownTable) -> str:
     return "\n".join(out) + "\n"
 
 
-def _italic(said: str) -> str:
-    return rf"\textit{{{_in_latex(said)}}}"
+def _italic(text: str) -> str:
+    return rf"\textit{{{_in_latex(text)}}}"
 
 
-def _in_latex(said: str) -> str:
+def _in_latex(text: str) -> str:
     """Return text for LaTeX, whose fonts lack the articles' pictures of ticks and crosses."""
-    return functools.reduce(lambda text, pair: text.replace(*pair), _SIGNS, escaped(said))
+    return functools.reduce(lambda line, pair: line.replace(*pair), _SIGNS, escaped(text))
 
 
 def page(tables: Sequence[ShownTable]) -> str:

@@ -18,9 +18,9 @@ from normlab.claims.claim import Claim
 from normlab.claims.endpoint import Endpoint, StudyEndpoint
 from normlab.claims.ledger import verdict
 from normlab.claims.other_endpoints import Computed, Published, Timing
-from normlab.documents.article import Article, Cell, Passage, Section, Table
-from normlab.documents.evidence import Check, Item, OfRow, Part, Results
-from normlab.documents.language import CHINESE, ENGLISH, Language
+from normlab.documents.article import Article, ArticleCell, ArticleSection, ArticleTable, Passage
+from normlab.documents.evidence import CheckItem, Item, PartItem, Results, RowItem
+from normlab.documents.language import CHINESE, ENGLISH, Locale
 
 SCRIPTS = (
     *("norms.js", "dom.js", "asked.js", "reading.js"),
@@ -42,7 +42,7 @@ def page(
     answers = Answers(results, list(claims))
     data = {
         "articles": [_article(article, answers) for article in articles],
-        "answers": answers.found,
+        "answers": answers.evidence,
         "claims": answers.claims,
         "grades": answers.grades,
         "pieces": dict(pieces),
@@ -100,7 +100,7 @@ class Answers:
         self.endpoints = {
             f"{claim.id}.{part.name}": part.endpoint for claim in claims for part in claim.parts
         }
-        self.found: list[dict[str, Any]] = []
+        self.evidence: list[dict[str, Any]] = []
         self.claims: dict[int, list[str]] = {}
         self.grades: list[list[str]] = []
         self._numbers: dict[Item, int] = {}
@@ -118,13 +118,15 @@ class Answers:
         """Return the number of what was found on an item; UserError if it does not exist."""
         item = msgspec.structs.replace(item, about=None)
         if item not in self._numbers:
-            self._numbers[item] = len(self.found)
-            found = self._answer(item)
-            self.found.append({k: value for k, value in found.items() if value not in ("", None)})
-            if (claim := found.get("c")) is not None:
+            self._numbers[item] = len(self.evidence)
+            answer = self._answer(item)
+            self.evidence.append(
+                {k: value for k, value in answer.items() if value not in ("", None)}
+            )
+            if (claim := answer.get("c")) is not None:
                 ledger = self.results.claims[claim]
-                told = (ledger["verdict"], ledger["chinese_answer"], ledger["answer"])
-                self.claims[claim] = list(told)
+                texts = (ledger["verdict"], ledger["chinese_answer"], ledger["answer"])
+                self.claims[claim] = list(texts)
         return self._numbers[item]
 
     def reference(self, item: Item) -> list[Any]:
@@ -134,24 +136,26 @@ class Answers:
 
     def verdict(self, items: Iterable[Item]) -> str:
         """Return the verdict on a sentence: that of the parts and checks it refers to, or ""."""
-        each = [self.found[self.number(item)].get("v") for item in items]
+        each = [self.evidence[self.number(item)].get("v") for item in items]
         judged = [name for name in each if name]
         return verdict(judged) if judged else ""  # type: ignore[arg-type]
 
     def _answer(self, item: Item) -> dict[str, Any]:
-        if isinstance(item, Part):
+        if isinstance(item, PartItem):
             return self._part(item)
-        if isinstance(item, Check):
+        if isinstance(item, CheckItem):
             return self._check(item)
-        said = _both(lambda language: item.text(self.results, language).replace("+-", "\u00b1"))
-        return {"f": said, "k": "shown", "r": item.of} if isinstance(item, OfRow) else {"s": said}
+        texts = _both(lambda language: item.text(self.results, language).replace("+-", "\u00b1"))
+        return (
+            {"f": texts, "k": "shown", "r": item.of} if isinstance(item, RowItem) else {"s": texts}
+        )
 
-    def _part(self, item: Part) -> dict[str, Any]:
+    def _part(self, item: PartItem) -> dict[str, Any]:
         part = self.results.part(item.part)
         endpoint = self.endpoints[item.part]
         kind = _kind(endpoint, part)
-        made = kind == "runs" and isinstance(endpoint, StudyEndpoint)
-        study = f"{endpoint.study}/{endpoint.scale}" if made else ""
+        from_runs = kind == "runs" and isinstance(endpoint, StudyEndpoint)
+        study = f"{endpoint.study}/{endpoint.scale}" if from_runs else ""
         computed = isinstance(endpoint, Computed)
         zh = self._findings(endpoint) if computed else _interval(part, endpoint) or _trained(part)
         zh = endpoint.chinese if isinstance(endpoint, Published) else zh
@@ -172,12 +176,12 @@ class Answers:
 
     def _findings(self, endpoint: Computed) -> str:
         """Return the findings of a check that decide a part, in Chinese."""
-        found = zip(
+        findings = zip(
             self.results.checks.get(endpoint.check, ()), self._chinese[endpoint.check], strict=True
         )
         chosen = [
             text.format(**piece.numbers)
-            for piece, text in found
+            for piece, text in findings
             if piece.question.startswith(endpoint.only or ("",))
         ]
         return CHINESE.between.join(chosen)
@@ -192,11 +196,11 @@ class Answers:
             self.grades.append(grade)
         return self.grades.index(grade)
 
-    def _check(self, item: Check) -> dict[str, Any]:
-        found, name = self.results.check(item.check), item.check.partition(" ")[0]
+    def _check(self, item: CheckItem) -> dict[str, Any]:
+        finding, name = self.results.check(item.check), item.check.partition(" ")[0]
         return {
             "v": item.verdict(self.results),
-            "s": [item.in_chinese(self.results), f"{found.question}: {found.finding}"],
+            "s": [item.in_chinese(self.results), f"{finding.question}: {finding.finding}"],
             "k": "computed",
             "check": name,
             "c": self.claim_of.get(name),
@@ -228,7 +232,7 @@ def _kind(endpoint: Endpoint, part: Mapping[str, Any]) -> str:
     return next((name for kind, name in kinds if isinstance(endpoint, kind)), "runs")
 
 
-def _both(text: Callable[[Language], str]) -> list[str]:
+def _both(text: Callable[[Locale], str]) -> list[str]:
     """Return a text in Chinese and in English, or once if it is the same."""
     return _pair(text(CHINESE), text(ENGLISH)) or [""]
 
@@ -247,7 +251,7 @@ def _article(article: Article, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _section(section: Section, answers: Answers) -> dict[str, Any]:
+def _section(section: ArticleSection, answers: Answers) -> dict[str, Any]:
     body = [_passage(passage, answers) for passage in section.body]
     return {"title": _both(section.title.text), "body": body}
 
@@ -256,11 +260,11 @@ def _passage(passage: Passage, answers: Answers) -> dict[str, Any]:
     if passage.table or passage.piece:
         name = "table" if passage.table else "piece"
         return {name: passage.table or passage.piece}
-    own = {"t": [passage.zh, passage.en], **_judged(passage.ours, answers)}
-    return {**own, "c": passage.command} if passage.command else own
+    entry = {"t": [passage.zh, passage.en], **_judged(passage.ours, answers)}
+    return {**entry, "c": passage.command} if passage.command else entry
 
 
-def _table(table: Table, answers: Answers) -> dict[str, Any]:
+def _table(table: ArticleTable, answers: Answers) -> dict[str, Any]:
     return {
         "title": _both(table.title.text),
         "columns": [_both(words.text) for words in table.columns],
@@ -269,7 +273,7 @@ def _table(table: Table, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell, answers: Answers) -> dict[str, Any]:
+def _cell(cell: ArticleCell, answers: Answers) -> dict[str, Any]:
     return {"t": _both(cell.text), **_judged(cell.ours, answers)}
 
 

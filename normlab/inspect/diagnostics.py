@@ -48,7 +48,7 @@ def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
         batch = subject.batch("valid", held_out(subject))
         probe.before_forward(0)
         subject.losses(batch, model)
-        found = {k: {n: float(x) for n, x in of.items()} for k, of in probe.found().items()}
+        found = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
         if not found:
             return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
         names = list(dict.fromkeys(metric for of in found.values() for metric in of))

@@ -156,8 +156,8 @@ class StackArchitecture(ModelArchitecture):
     @property
     def hidden(self) -> int:
         """The width of the feed-forward layers."""
-        own = -(-self.dim // 3) * 8 if self.gated else 4 * self.dim
-        return own if self.ffn_dim is None else self.ffn_dim
+        default = -(-self.dim // 3) * 8 if self.gated else 4 * self.dim
+        return default if self.ffn_dim is None else self.ffn_dim
 
     def check_positions(self, longest: int) -> None:
         """Raise UserError if the task's longest sequence, in tokens, exceeds `max_positions`."""

@@ -29,8 +29,8 @@ class Lineage:
         if self.width == 1:
             return
         every = torch.arange(self.width, device=ids.device)
-        own = every.expand(len(ids) // self.width, -1)[..., None]
-        self.slots = own if self.slots is None else torch.cat([self.slots, own], dim=-1)
+        new_slots = every.expand(len(ids) // self.width, -1)[..., None]
+        self.slots = new_slots if self.slots is None else torch.cat([self.slots, new_slots], dim=-1)
         self.visible = (self.slots[..., None] == every).flatten(2).unsqueeze(1)
 
     def select(self, rows: Int[Tensor, "M"]) -> None:
@@ -100,12 +100,12 @@ class LayerCache:
     def keep(self, groups: Int[Tensor, "F"]) -> None:
         """Keep only the sentences `groups`."""
 
-        def kept(buffer: Tensor) -> Tensor:
+        def selected(buffer: Tensor) -> Tensor:
             new = torch.empty_like(buffer[: len(groups)])
             new[:, :, : self.used] = buffer[groups, :, : self.used]
             return new
 
-        self.key, self.value = kept(self.key), kept(self.value)
+        self.key, self.value = selected(self.key), selected(self.value)
         if self.memory is not None:
             key, value, source = self.memory
             self.memory = (

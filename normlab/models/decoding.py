@@ -92,21 +92,21 @@ def search(
         groups = torch.arange(len(alive), device=device)
         rows = groups[:, None] * beam + parents.gather(1, order)
         last = words.gather(1, order)
-        kept = [g for g, sentence in enumerate(alive) if len(finished[sentence]) < beam]
-        if not kept:
+        unfinished = [g for g, sentence in enumerate(alive) if len(finished[sentence]) < beam]
+        if not unfinished:
             break
-        dropped = len(kept) < len(alive)
+        dropped = len(unfinished) < len(alive)
         if dropped:
-            groups = torch.tensor(kept, device=device)
+            groups = torch.tensor(unfinished, device=device)
             rows, last, scores = rows[groups], last[groups], scores[groups]
-            alive = [alive[g] for g in kept]
+            alive = [alive[g] for g in unfinished]
         rows, last = rows.flatten(), last.flatten()
         if dropped or beam > 1:
             state.select(rows, groups if dropped else None)
         tokens = torch.cat([tokens[rows], last[:, None]], dim=1)
     # with non-finite logits no hypothesis ends; return an empty one
     nothing = Hypothesis([], float("-inf"))
-    return [max(found, key=lambda h: h.score, default=nothing) for found in finished]
+    return [max(hypotheses, key=lambda h: h.score, default=nothing) for hypotheses in finished]
 
 
 def _best(

@@ -42,8 +42,8 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
         entry, size = next(iter(stacks(model).values())).entry, deviation * scale
         size *= float(weight[real].float().std())
 
-    def add(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, *others = given
+    def add(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, *others = inputs
         noise = torch.randn(x.shape, generator=draw).mul_(size).to(x)
         return (x + (noise * others[0].real(x)[..., None] if tables else noise), *others)
 

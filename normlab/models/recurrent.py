@@ -166,8 +166,8 @@ class Recurrent(Stack):
         """Return the hidden states of the last layer at each position."""
         length = x.shape[1]
         x, tokens = self._aligned(x, tokens)
-        found, _ = self.advance(x, tokens, self.begin(x, x.shape[0]))
-        return found[:, :length]
+        hidden, _ = self.advance(x, tokens, self.begin(x, x.shape[0]))
+        return hidden[:, :length]
 
     def anatomy(self) -> Anatomy:  # the layers loop over positions and are not compiled
         return Anatomy(

@@ -45,10 +45,10 @@ class Layer(nn.Module):
         super().__init__()
         self.path = f"{place.stack}.{place.layer}"
         places = [place.at("self"), *([place.at("cross")] if cross else []), place.at("ffn")]
-        own, *between, last = builder.residuals(places)
+        self_residual, *between, last = builder.residuals(places)
         self.self_attention = builder.self_attention(places[0])
-        self.self_residual = own
-        self.branches = [(own, self.self_attention.qkv_proj)]
+        self.self_residual = self_residual
+        self.branches = [(self_residual, self.self_attention.qkv_proj)]
         self.cross_attention = self.cross_residual = None
         if cross:
             self.cross_attention = builder.cross_attention(places[1])
@@ -58,7 +58,9 @@ class Layer(nn.Module):
         self.ffn_residual = last
         self.branches += [(last, self.feed_forward.fc1)]
         inner = [self.self_attention, *([self.cross_attention] if cross else []), self.feed_forward]
-        for at, residual, sublayer in zip(places, [own, *between, last], inner, strict=True):
+        for at, residual, sublayer in zip(
+            places, [self_residual, *between, last], inner, strict=True
+        ):
             residual.path = sublayer.path = at.path
             if isinstance(sublayer, Attention):
                 sublayer.core.path = at.path

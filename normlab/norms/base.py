@@ -27,9 +27,9 @@ def uncompiled(function: _Function) -> _Function:
     disabled = _disable_dynamo(function)
 
     @wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         compiles = "torch._dynamo" in sys.modules
-        return (disabled if compiles else function)(*args, **named)
+        return (disabled if compiles else function)(*args, **kwargs)
 
     return cast("_Function", call)
 

@@ -185,8 +185,8 @@ class Pool:
 
     def _count(self, x: Tensor, real: Tensor | None, axes: tuple[int, ...]) -> Tensor:
         width = x.shape[-1] if "feature" in self.axes else 1
-        kept = torch.ones_like(x[..., :1]) if real is None else real.expand(*x.shape[:-1], 1)
-        return width * kept.sum(axes, keepdim=True)
+        mask = torch.ones_like(x[..., :1]) if real is None else real.expand(*x.shape[:-1], 1)
+        return width * mask.sum(axes, keepdim=True)
 
     def shape(self, x: Float[Tensor, "B P _"]) -> Tensor:
         """Return `x` with a dimension per group; ghost batches that are not full are padded."""

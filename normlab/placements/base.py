@@ -64,7 +64,7 @@ class Norms:
         assert norm is not None, "the first rule matches every path"
         return norm
 
-    def named(self, path: str, dim: int) -> Norm | None:
+    def at_path(self, path: str, dim: int) -> Norm | None:
         """Build the norm at `path`, or return None if no rule names the last part of the path.
 
         For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does. A path
@@ -206,7 +206,7 @@ class Placement:
         `dim` is the width there: one head's width for q, k and v, as all heads share the norm.
         """
         path = f"{place.path}.{site}"
-        return norms.at(path, dim) if path.endswith(self.always) else norms.named(path, dim)
+        return norms.at(path, dim) if path.endswith(self.always) else norms.at_path(path, dim)
 
     def weight_factor(self, role: Role, place: Place) -> float:
         """Return the factor on a linear layer's initial weights, whether Xavier's or normal."""

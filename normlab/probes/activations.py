@@ -61,7 +61,7 @@ from torch import Tensor, nn
 from normlab.models.attention import visible_keys
 from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
-from normlab.probes.sites import Seen, places
+from normlab.probes.sites import ModuleCall, places
 
 SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # least mean weight, most queries, fewest keys
 
@@ -108,12 +108,12 @@ class Activations(Probe):
         super().__init__(every=every)
         self._threshold = threshold
 
-    def measure(self, seen: Seen) -> Values:
-        return describe(*seen.input, threshold=self._threshold)
+    def measure(self, call: ModuleCall) -> Values:
+        return describe(*call.input, threshold=self._threshold)
 
-    def figures(self, found: Mapping[str, Values]) -> Values:
+    def figures(self, by_site: Mapping[str, Values]) -> Values:
         indices = ("feature", "position")  # which have no mean over sites or steps
-        sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in found.items()}
+        sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in by_site.items()}
         return super().figures(sized)
 
 
@@ -136,21 +136,21 @@ class Branches(Probe):
 
     at = ("sublayer",)
 
-    def measure(self, seen: Seen) -> Values:
-        return describe_branch(*seen.output)
+    def measure(self, call: ModuleCall) -> Values:
+        return describe_branch(*call.output)
 
-    def figures(self, found: Mapping[str, Values]) -> Values:
+    def figures(self, by_site: Mapping[str, Values]) -> Values:
         by_kind: dict[str, list[Tensor]] = {}
-        for site, values in found.items():
+        for site, values in by_site.items():
             by_kind.setdefault(f"crest/{self.places[site][0]}", []).append(values["crest"])
         means = {name: torch.stack(values).mean() for name, values in by_kind.items()}
-        return {**all_by_site(found), **means}
+        return {**all_by_site(by_site), **means}
 
 
-def first_stream(seen: Seen) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+def first_stream(call: ModuleCall) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
     """Return the first stream after a residual connection, and which tokens are real."""
-    x, real = seen.output
-    return x.chunk(cast("int", seen.module.streams), dim=-1)[0], real
+    x, real = call.output
+    return x.chunk(cast("int", call.module.streams), dim=-1)[0], real
 
 
 class ResidualStream(Probe):
@@ -158,17 +158,17 @@ class ResidualStream(Probe):
 
     at = ("residual",)
 
-    def measure(self, seen: Seen) -> Values:
-        return {"rms": root_mean_square(*first_stream(seen))}
+    def measure(self, call: ModuleCall) -> Values:
+        return {"rms": root_mean_square(*first_stream(call))}
 
-    def figures(self, found: Mapping[str, Values]) -> Values:
+    def figures(self, by_site: Mapping[str, Values]) -> Values:
         stacks: dict[str, list[Tensor]] = {}
-        for site, values in found.items():
+        for site, values in by_site.items():
             stacks.setdefault(site.split(".")[0], []).append(values["rms"])
         if not stacks:
             return {}
         growth = torch.stack([sizes[-1] / sizes[0] for sizes in stacks.values()]).mean()
-        return {"growth": growth, **{f"rms/{site}": of["rms"] for site, of in found.items()}}
+        return {"growth": growth, **{f"rms/{site}": of["rms"] for site, of in by_site.items()}}
 
 
 def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, "2 D"]:
@@ -198,11 +198,11 @@ class Drift(Probe):
         super().__init__(every=every)
         self._before: dict[str, Float[Tensor, "2 D"]] = {}
 
-    def measure(self, seen: Seen) -> Values:
-        return {"moments": moments(*seen.input)}
+    def measure(self, call: ModuleCall) -> Values:
+        return {"moments": moments(*call.input)}
 
-    def figures(self, found: Mapping[str, Values]) -> Values:
-        before, self._before = self._before, {site: of["moments"] for site, of in found.items()}
+    def figures(self, by_site: Mapping[str, Values]) -> Values:
+        before, self._before = self._before, {site: of["moments"] for site, of in by_site.items()}
         now = self._before
         return all_by_site({site: drift(before[site], now[site]) for site in now if site in before})
 
@@ -278,14 +278,14 @@ class Attention(Probe):
             if name in self.places:  # only the residual connection knows which queries are real
                 residual.register_forward_pre_hook(self._enter)
 
-    def _enter(self, _: nn.Module, given: tuple[Any, ...]) -> None:
+    def _enter(self, _: nn.Module, args: tuple[Any, ...]) -> None:
         if self.watching:
-            self._queries = given[1].real(given[0])
+            self._queries = args[1].real(args[0])
 
-    def measure(self, seen: Seen) -> Values:
+    def measure(self, call: ModuleCall) -> Values:
         if self._queries is None:
             return {}
-        query, key, _, *mask = seen.given
+        query, key, _, *mask = call.args
         visible = visible_keys(query, *mask)
-        cap, at = cast("float | None", seen.module.cap), self._threshold
+        cap, at = cast("float | None", call.module.cap), self._threshold
         return describe_attention(query, key, visible, self._queries, threshold=at, cap=cap)

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.tokens import Tokens
-from normlab.probes.sites import ABSENT, Seen, places, recurrent_norms
+from normlab.probes.sites import ABSENT, ModuleCall, places, recurrent_norms
 
 PREFIX = "stability"
 RECENT = 50  # last steps kept for the record of a run that diverges
@@ -64,7 +64,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     Attributes:
         at: the kinds of places whose calls `measure` gets (see `sites.places`); if empty, `measure`
             gets the `StepView` before the optimizer's update and returns all metrics.
-        after_backward: whether `measure` waits for the backward pass, which sets `Seen.grad`.
+        after_backward: whether `measure` waits for the backward pass, which sets `ModuleCall.grad`.
         largest: metrics whose maximum over a run and over sites is reported instead of the mean.
         remembered: attributes saved in checkpoints: numbers, text, tensors, and lists, tuples and
             dicts of them.
@@ -85,28 +85,28 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self.every = every
         self.watching = False
         self.places: dict[str, tuple[str, nn.Module]] = {}
-        self._found: dict[str, Values] = {}
-        self._waiting: dict[str, list[Seen]] = {}
+        self._measured: dict[str, Values] = {}
+        self._waiting: dict[str, list[ModuleCall]] = {}
         self._pending: list[Values] = []
         self._packed: list[tuple[list[list[str]], Tensor]] = []
-        self._kept: dict[str, tuple[float, int, float]] = {}  # sum, count and maximum per metric
+        self._totals: dict[str, tuple[float, int, float]] = {}  # sum, count and maximum per metric
 
     # Methods that a probe overrides
 
-    def measure(self, seen: Any) -> Values:
-        """Return the metrics of a call (`Seen`), or of a step (`StepView`) if `at` is empty."""
+    def measure(self, call: Any, /) -> Values:
+        """Return the metrics of a `ModuleCall`, or of a `StepView` if `at` is empty."""
         return {}
 
-    def figures(self, found: Mapping[str, Values]) -> Values:
+    def figures(self, by_site: Mapping[str, Values]) -> Values:
         """Return a step's metrics by site and for the whole model, given those by site."""
-        return all_by_site(found, largest=self.largest)
+        return all_by_site(by_site, largest=self.largest)
 
     def hear(self, numbers: Mapping[str, float]) -> None:
         """Add a step's metrics, as numbers, to the run's averages; skip non-finite values."""
         for name, value in numbers.items():
             if math.isfinite(value):
-                total, count, peak = self._kept.get(name, (0.0, 0, -math.inf))
-                self._kept[name] = total + value, count + 1, max(peak, value)
+                total, count, peak = self._totals.get(name, (0.0, 0, -math.inf))
+                self._totals[name] = total + value, count + 1, max(peak, value)
 
     def applies(self, module: nn.Module) -> bool:
         """Return whether to measure a module that is one of the places."""
@@ -117,36 +117,36 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def attach(self, model: nn.Module) -> None:
         """Register read-only hooks on the places to measure."""
         stepwise = recurrent_norms(model)
-        found = places(model, self.at).items()
-        self.places = {site: place for site, place in found if self.applies(place[1])}
+        candidates = places(model, self.at).items()
+        self.places = {site: place for site, place in candidates if self.applies(place[1])}
         for site, (_, module) in self.places.items():
             module.register_forward_hook(self._hook(site, joined=module in stepwise))
         if self.at and not self.places:
             self.why_not = self.absent or ABSENT[self.at[0]]
 
     def _hook(self, site: str, *, joined: bool) -> Callable[..., None]:
-        def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-            seen = Seen(site, module, given, output)
+        def look(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            call = ModuleCall(site, module, args, output)
             if self.watching and (joined or self.after_backward):
-                self._wait(seen, joined=joined)
+                self._wait(call, joined=joined)
             elif self.watching:
                 with torch.no_grad():
-                    self._found[site] = self.measure(seen)
+                    self._measured[site] = self.measure(call)
 
         return look
 
-    def _wait(self, seen: Seen, *, joined: bool) -> None:
+    def _wait(self, call: ModuleCall, *, joined: bool) -> None:
         """Keep a call until the update, when its batch and backward pass are complete."""
-        x, *rest = seen.given
-        calls = self._waiting.setdefault(seen.site, [])
+        x, *rest = call.args
+        calls = self._waiting.setdefault(call.site, [])
         if not joined or rest[0].start == 0:  # a new batch begins
             calls.clear()
-        output, seen.y, seen.given = seen.y, None, (x.detach(), *rest)
-        calls.append(seen)
+        output, call.y, call.args = call.y, None, (x.detach(), *rest)
+        calls.append(call)
         if self.after_backward and output.requires_grad and not torch.compiler.is_compiling():
 
             def keep(grad: Tensor) -> None:
-                seen.grad = grad
+                call.grad = grad
 
             output.register_hook(keep)
 
@@ -157,14 +157,14 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def before_update(self, view: StepView) -> None:
         """Measure a step before the optimizer's update, with full, unclipped gradients."""
         self.watching = False
-        self.take(view, self.figures(self.found()) if self.at else self.measure(view))
+        self.take(view, self.figures(self.collect()) if self.at else self.measure(view))
 
-    def found(self) -> dict[str, Values]:
+    def collect(self) -> dict[str, Values]:
         """Return and clear the metrics by site of the calls since `before_forward`."""
         waited = {site: self.measure(_joined(calls)) for site, calls in self._waiting.items()}
-        found = {site: of for site, of in (self._found | waited).items() if of}
-        self._waiting, self._found = {}, {}
-        return found
+        by_site = {site: of for site, of in (self._measured | waited).items() if of}
+        self._waiting, self._measured = {}, {}
+        return by_site
 
     def after_update(self, view: StepView) -> None:  # noqa: B027 - optional
         """Measure the step after the optimizer has updated the parameters."""
@@ -203,39 +203,39 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self.flush()
         return {
             name: peak if name.split("/")[0] in self.largest else total / count
-            for name, (total, count, peak) in self._kept.items()
+            for name, (total, count, peak) in self._totals.items()
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state needed to resume a run."""
         self.flush()
-        return deepcopy({name: getattr(self, name) for name in ("_kept", *self.remembered)})
+        return deepcopy({name: getattr(self, name) for name in ("_totals", *self.remembered)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that `state_dict` returned, and forget what is queued."""
-        self._pending, self._packed, self._found, self._waiting = [], [], {}, {}
-        for name in ("_kept", *self.remembered):
+        self._pending, self._packed, self._measured, self._waiting = [], [], {}, {}
+        for name in ("_totals", *self.remembered):
             setattr(self, name, deepcopy(state[name]))
 
 
-def _joined(calls: list[Seen]) -> Seen:
+def _joined(calls: list[ModuleCall]) -> ModuleCall:
     """Concatenate the calls for one batch along positions into one call."""
     last = calls[-1]
     if len(calls) == 1:
         return last
-    values, real = zip(*(seen.input for seen in calls), strict=True)
-    given = torch.cat(values, 1), Tokens(torch.cat(real, 1))
-    return Seen(last.site, last.module, given, None)
+    values, real = zip(*(call.input for call in calls), strict=True)
+    args = torch.cat(values, 1), Tokens(torch.cat(real, 1))
+    return ModuleCall(last.site, last.module, args, None)
 
 
-def all_by_site(found: Mapping[str, Values], *, largest: Collection[str] = ()) -> Values:
+def all_by_site(by_site: Mapping[str, Values], *, largest: Collection[str] = ()) -> Values:
     """Return every metric by site and for the whole model.
 
     The model's value is the mean over sites, or the maximum for metrics in `largest`.
     """
     result: dict[str, Tensor] = {}
-    for figure in dict.fromkeys(figure for values in found.values() for figure in values):
-        values = {f"{figure}/{site}": of[figure] for site, of in found.items() if figure in of}
+    for figure in dict.fromkeys(figure for values in by_site.values() for figure in values):
+        values = {f"{figure}/{site}": of[figure] for site, of in by_site.items() if figure in of}
         together = torch.stack(list(values.values()))
         whole = together.max() if figure in largest else together.mean()
         result |= {figure: whole, **dict(zip(values, together, strict=True))}

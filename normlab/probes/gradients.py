@@ -40,8 +40,8 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
 class Gradients(Probe):
     """Measures gradient norms by layer and by kind of parameter, and their spread over layers."""
 
-    def measure(self, seen: StepView) -> Values:
-        norms = gradient_norms(seen.model)
+    def measure(self, view: StepView) -> Values:
+        norms = gradient_norms(view.model)
         layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
         if len(layers) < 2:
             return norms

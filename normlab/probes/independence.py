@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from normlab.norms.running import RunningNorm
 from normlab.probes.base import Probe, Values
-from normlab.probes.sites import Seen
+from normlab.probes.sites import ModuleCall
 
 
 class Independence(Probe):
@@ -63,35 +63,38 @@ class Independence(Probe):
             self._running[norm] = mean[0].clone(), var[0].clamp(min=norm.eps)
 
     @torch.no_grad()
-    def measure(self, seen: Seen) -> Values:
-        x, real = seen.input
+    def measure(self, call: ModuleCall) -> Values:
+        x, real = call.input
         places = drawn(real, self._samples, self._tokens, self._generator)
         if places is None:  # too few samples have enough tokens
             return {}
         values = x.flatten(0, 1)[places].double()
         order = torch.randperm(places.numel(), generator=self._generator).to(x.device)
         shuffled = values.flatten(0, 1)[order].view_as(values)
-        mean, var = (moment.double() for moment in self._running[seen.module])
+        mean, var = (moment.double() for moment in self._running[call.module])
         icc = intraclass_correlation(values)
-        found = {
+        metrics = {
             "icc": icc,
             "effect": 1 + (self._tokens - 1) * icc,
             "distance": places.numel() * ((values.mean((0, 1)) - mean).square() / var).mean(),
             "shuffled/icc": intraclass_correlation(shuffled),
         }
-        if seen.grad is not None:
-            grad = seen.grad.flatten(0, 1)[places].flatten(0, 1).double()
+        if call.grad is not None:
+            grad = call.grad.flatten(0, 1)[places].flatten(0, 1).double()
             squares = grad.square().sum(0).clamp(min=torch.finfo(grad.dtype).tiny)
-            found["gradient"] = (grad.sum(0).square() / squares).mean()
-        return {**found, **self._by_position(x.double(), real)}
+            metrics["gradient"] = (grad.sum(0).square() / squares).mean()
+        return {**metrics, **self._by_position(x.double(), real)}
 
     def _by_position(self, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> Values:
         tokens = x[real]
         moved = torch.zeros_like(x)
         order = torch.randperm(len(tokens), generator=self._generator).to(x.device)
         moved[real] = tokens[order]
-        found = {"position/icc": x, "position/shuffled/icc": moved}
-        return {name: correlation_at_positions(values, real) for name, values in found.items()}
+        values_by_metric = {"position/icc": x, "position/shuffled/icc": moved}
+        return {
+            name: correlation_at_positions(values, real)
+            for name, values in values_by_metric.items()
+        }
 
 
 def drawn(
@@ -127,11 +130,11 @@ def correlation_at_positions(
     """
     counts = real.sum(0).to(x.dtype)[:, None]
     n, classes = counts.sum(), (counts > 0).sum()
-    kept = real[..., None]
-    sums = (x * kept).sum(0)
+    mask = real[..., None]
+    sums = (x * mask).sum(0)
     means = sums / counts.clamp(min=1)
     between = (counts * (means - sums.sum(0) / n).square()).sum(0) / (classes - 1)
-    within = ((x - means) * kept).square().sum((0, 1)) / (n - classes)
+    within = ((x - means) * mask).square().sum((0, 1)) / (n - classes)
     size = (n - counts.square().sum() / n) / (classes - 1)
     whole = (between + (size - 1) * within).clamp(min=torch.finfo(x.dtype).tiny)
     return ((between - within) / whole).mean()

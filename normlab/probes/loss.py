@@ -60,9 +60,9 @@ class LossSpikes(Probe):
         self._away = 0  # steps since the spike began
         self._recovery = 0
 
-    def measure(self, seen: StepView) -> Values:
-        self.later({"loss": seen.loss})
-        seen.log("count", lambda: self.summary()["count"])
+    def measure(self, view: StepView) -> Values:
+        self.later({"loss": view.loss})
+        view.log("count", lambda: self.summary()["count"])
         return {}
 
     def hear(self, numbers: Mapping[str, float]) -> None:
@@ -94,8 +94,8 @@ class GradNorm(Probe):
 
     largest = ("max",)
 
-    def measure(self, seen: StepView) -> Values:
-        self.later({"mean": seen.grad_norm, "max": seen.grad_norm})
+    def measure(self, view: StepView) -> Values:
+        self.later({"mean": view.grad_norm, "max": view.grad_norm})
         return {}
 
 
@@ -127,8 +127,8 @@ class LengthChangeProbe(StatisticsProbe):
 
     def before_update(self, view: StepView) -> None:
         if view.step >= self._first:
-            found = [discrepancy(s, eps=self._eps)["mean"] for s in self.read()]
-            mean = {"tid": torch.stack(found).mean()} if found else {}
+            discrepancies = [discrepancy(s, eps=self._eps)["mean"] for s in self.read()]
+            mean = {"tid": torch.stack(discrepancies).mean()} if discrepancies else {}
             self.later({"loss": view.loss, **mean})
 
     def hear(self, numbers: Mapping[str, float]) -> None:

@@ -24,7 +24,7 @@ from normlab.norms.bounded import FUNCTIONS, BoundedMap
 from normlab.norms.moments import widen
 from normlab.probes.activations import first_stream
 from normlab.probes.base import Probe, Values
-from normlab.probes.sites import Seen
+from normlab.probes.sites import ModuleCall
 
 
 def ranks(x: Float[Tensor, "N D"]) -> dict[str, Tensor]:
@@ -48,8 +48,8 @@ class Rank(Probe):
         super().__init__(every=every)
         self._tokens = tokens
 
-    def measure(self, seen: Seen) -> Values:
-        x, real = first_stream(seen)
+    def measure(self, call: ModuleCall) -> Values:
+        x, real = first_stream(call)
         states = x[real]
         return ranks(states) if len(states) >= self._tokens * x.shape[-1] else {}
 
@@ -67,9 +67,9 @@ class Saturation(Probe):
     def applies(self, module: nn.Module) -> bool:
         return isinstance(module, BoundedMap) and module.function is not FUNCTIONS["identity"]
 
-    def measure(self, seen: Seen) -> Values:
-        x, real = seen.input
-        norm = cast("BoundedMap", seen.module)
+    def measure(self, call: ModuleCall) -> Values:
+        x, real = call.input
+        norm = cast("BoundedMap", call.module)
         near = norm.formula(*widen(x)).abs() > self._threshold * (norm.scale or 1.0)
         share = (near * real[..., None]).sum() / (real.sum() * x.shape[-1])
         return {"share": share}

@@ -31,28 +31,28 @@ M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass
-class Seen:
+class ModuleCall:
     """One call of a module, or a recurrent norm's calls for one batch joined along positions.
 
-    `given` holds the module's arguments and `y` its output. `grad` is dL/dy, for probes that wait
+    `args` holds the module's arguments and `y` its output. `grad` is dL/dy, for probes that wait
     for the backward pass.
     """
 
     site: str
     module: nn.Module
-    given: tuple[Any, ...]
+    args: tuple[Any, ...]
     y: Any
     grad: Tensor | None = None
 
     @property
     def input(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         """The module's input values, and which of their tokens are real."""
-        return real_values(self.given[0], self.given)
+        return real_values(self.args[0], self.args)
 
     @property
     def output(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         """The module's output values, and which of their tokens are real."""
-        return real_values(self.y, self.given)
+        return real_values(self.y, self.args)
 
 
 def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.Module]]:
@@ -62,19 +62,19 @@ def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.
     attention, feed-forward layer, convolution or recurrent layer; the returned kind is its name)
     and "recurrent norm" (a norm inside a recurrent layer).
     """
-    found: dict[str, tuple[str, nn.Module]] = {}
+    by_site: dict[str, tuple[str, nn.Module]] = {}
     inside = recurrent_norms(model)
     for name, module in model.named_modules():
         for kind in kinds:
             if kind == "sublayer":
-                here = sublayer(module)
+                name_of_kind = sublayer(module)
             elif kind == "recurrent norm":
-                here = kind if module in inside else None
+                name_of_kind = kind if module in inside else None
             else:
-                here = kind if isinstance(module, _CLASSES[kind]) else None
-            if here is not None:
-                found[site(name, module)] = here, module
-    return found
+                name_of_kind = kind if isinstance(module, _CLASSES[kind]) else None
+            if name_of_kind is not None:
+                by_site[site(name, module)] = name_of_kind, module
+    return by_site
 
 
 def site(name: str, module: nn.Module) -> str:
@@ -94,7 +94,7 @@ def recurrent_norms(model: nn.Module) -> set[nn.Module]:
 
 
 def real_values(
-    x: Tensor | tuple[Any, ...], given: tuple[Any, ...]
+    x: Tensor | tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
     """Return a module's input or output as `[B, P, D]`, and a mask of the real positions.
 
@@ -102,9 +102,9 @@ def real_values(
     A recurrent layer returns a tuple of values and states.
     """
     values: Tensor = x[0] if isinstance(x, tuple) else x
-    if len(given) == 1:
+    if len(args) == 1:
         values = values.flatten(2).transpose(1, 2)
-    tokens = given[1] if len(given) > 1 else Tokens()
+    tokens = args[1] if len(args) > 1 else Tokens()
     return values, tokens.real(values)
 
 

@@ -97,18 +97,18 @@ class StatisticsProbe(Probe):
     @torch.no_grad()
     def read(self) -> list[Statistics]:
         """Return the step's statistics for each norm that has seen a batch."""
-        found = []
+        statistics = []
         for name, norm in self._norms.items():
             if norm.last_batch is None:
                 continue
-            seen, before = norm.last_batch(), self._before[name]
-            count, (mean, var) = seen.count, norm.estimates(seen)
+            batch, before = norm.last_batch(), self._before[name]
+            count, (mean, var) = batch.count, norm.estimates(batch)
             pooled = (count > 1).expand(mean.shape)
             rows = slice(norm.last_batch_row, norm.last_batch_row + len(mean))
             entries = (pooled, mean, var, *(table[rows] for table in before))
             flat = [x.flatten() for x in entries]
-            found.append(Statistics(*flat, count=count.mean(), rows=len(before[0]), site=name))
-        return found
+            statistics.append(Statistics(*flat, count=count.mean(), rows=len(before[0]), site=name))
+        return statistics
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
@@ -118,17 +118,19 @@ class TrainInferenceDiscrepancy(StatisticsProbe):
         super().__init__(every=every)
         self._eps = eps
 
-    def measure(self, seen: Statistics) -> Values:
-        return discrepancy(seen, eps=self._eps)
+    def measure(self, statistics: Statistics) -> Values:
+        return discrepancy(statistics, eps=self._eps)
 
 
-def discrepancy(seen: Statistics, *, eps: float) -> dict[str, Tensor]:
+def discrepancy(statistics: Statistics, *, eps: float) -> dict[str, Tensor]:
     """Return `mean` and `var` of one norm at one step."""
-    sigma_batch, sigma = (var.clamp(min=eps).sqrt() for var in (seen.var, seen.var_before))
-    scale = _length(sigma, seen.pooled)
+    sigma_batch, sigma = (
+        var.clamp(min=eps).sqrt() for var in (statistics.var, statistics.var_before)
+    )
+    scale = _length(sigma, statistics.pooled)
     return {
-        "mean": _length(seen.mean - seen.mean_before, seen.pooled) / scale,
-        "var": _length(sigma_batch - sigma, seen.pooled) / scale,
+        "mean": _length(statistics.mean - statistics.mean_before, statistics.pooled) / scale,
+        "var": _length(sigma_batch - sigma, statistics.pooled) / scale,
     }
 
 
@@ -147,22 +149,25 @@ class Fluctuation(StatisticsProbe):
         self._length = window
         self._windows: dict[str, list[tuple[Tensor, ...]]] = {}
 
-    def measure(self, seen: Statistics) -> Values:
-        moves = {"mean": seen.mean - seen.mean_before, "var": seen.var - seen.var_before}
-        entries = seen.pooled.sum()
-        found = {name: _length(move, seen.pooled) / entries for name, move in moves.items()}
-        if seen.rows > 1:
-            return found
-        window = self._windows.setdefault(seen.site, [])
-        window.append((seen.mean, seen.var, seen.count, seen.pooled))
+    def measure(self, statistics: Statistics) -> Values:
+        moves = {
+            "mean": statistics.mean - statistics.mean_before,
+            "var": statistics.var - statistics.var_before,
+        }
+        entries = statistics.pooled.sum()
+        metrics = {name: _length(move, statistics.pooled) / entries for name, move in moves.items()}
+        if statistics.rows > 1:
+            return metrics
+        window = self._windows.setdefault(statistics.site, [])
+        window.append((statistics.mean, statistics.var, statistics.count, statistics.pooled))
         if len(window) == self._length:
             stacked = (torch.stack(each).double() for each in zip(*window, strict=True))
             mean, var, count, pooled = stacked
             ratio = mean.var(0).sum() / var.mean(0).sum()
             ratio = ratio.where(pooled.all(), math.nan)
-            found |= {"ratio": ratio, "excess": ratio * count.mean()}
+            metrics |= {"ratio": ratio, "excess": ratio * count.mean()}
             window.clear()
-        return found
+        return metrics
 
 
 class Padding(Probe):
@@ -173,15 +178,15 @@ class Padding(Probe):
     def attach(self, model: nn.Module) -> None:
         self._norms = list(sites(model, RunningNorm).values())
 
-    def measure(self, seen: StepView) -> Values:
-        share = torch.full((), seen.padding_share, dtype=torch.float64, device=seen.loss.device)
+    def measure(self, view: StepView) -> Values:
+        share = torch.full((), view.padding_share, dtype=torch.float64, device=view.loss.device)
         tokens = [
             norm.last_batch().count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
             for norm in self._norms
             if norm.last_batch is not None
         ]
-        found = {"share": share, "max": share}
-        return found | {"tokens": torch.stack(tokens).mean()} if tokens else found
+        metrics = {"share": share, "max": share}
+        return metrics | {"tokens": torch.stack(tokens).mean()} if tokens else metrics
 
 
 class StatisticsGradient(Probe):
@@ -195,7 +200,7 @@ class StatisticsGradient(Probe):
         }
         self.why_not = "" if self._norms else "no norm pools all tokens of a batch"
 
-    def measure(self, seen: StepView) -> Values:
+    def measure(self, view: StepView) -> Values:
         sizes: dict[str, Values] = {}
         for name, norm in self._norms.items():
             if (gradients := statistics_gradient(norm)) is not None:

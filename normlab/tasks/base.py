@@ -287,8 +287,8 @@ class Task(ABC):
             names = [f"length_{low + 1}_{high}" for low, high in pairwise(bounds)]
             for number, name in enumerate([*names, f"length_over_{bounds[-1]}"]):
                 group = {key: of[number].tolist() for key, of in sums.items()}
-                found = self.scores(group) if group["tokens"] else {}  # a group may be empty
-                scores |= {f"{name}/{metric}": score for metric, score in found.items()}
+                group_scores = self.scores(group) if group["tokens"] else {}  # a group may be empty
+                scores |= {f"{name}/{metric}": score for metric, score in group_scores.items()}
         return scores
 
 
@@ -339,9 +339,9 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
         work, gradient = torch.promote_types(logits.dtype, torch.float32), torch.empty_like(logits)
         losses, nlls = [], []
         parts = (x.split(size) for x in (logits, targets[:, None], gradient))
-        for part, wanted, slope in zip(*parts, strict=True):
+        for part, target, slope in zip(*parts, strict=True):
             scores = part.to(work)
-            picked = scores.gather(1, wanted)[:, 0]
+            picked = scores.gather(1, target)[:, 0]
             # The largest softmax value is 1 / sum(exp(scores - largest)).
             share = scores.softmax(-1)
             log_total = scores.amax(-1) - share.amax(-1).log()
@@ -349,8 +349,8 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
             smooth = (1 - smoothing) * picked + smoothing * scores.mean(-1)
             losses.append((log_total - smooth).sum())
             if logits.requires_grad:
-                pull = torch.full_like(wanted, smoothing - 1, dtype=work)
-                slope.copy_(share.sub_(smoothing / vocab).scatter_add_(1, wanted, pull))
+                pull = torch.full_like(target, smoothing - 1, dtype=work)
+                slope.copy_(share.sub_(smoothing / vocab).scatter_add_(1, target, pull))
         ctx.save_for_backward(gradient)
         loss, nll = (reduce(torch.add, sums) for sums in (losses, nlls))
         ctx.mark_non_differentiable(nll)

@@ -83,8 +83,8 @@ class Classification(Task):
 
     def tally(self, model: nn.Module, batch: LabelledBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
-        confidence, named = logits.double().softmax(-1).max(-1)
-        hits = (named == batch.labels).double()
+        confidence, predicted = logits.double().softmax(-1).max(-1)
+        hits = (predicted == batch.labels).double()
         place = (confidence * _BINS).ceil().long().clamp(1, _BINS) - 1
         count_confidence_hits = torch.stack([torch.ones_like(hits), confidence, hits], dim=1)
         return {

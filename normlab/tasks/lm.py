@@ -270,14 +270,14 @@ class LanguageModeling(DocumentTask):
         The end-of-document token is also predicted; it counts as a token but not as a character.
         """
         tokens, characters = int(sums["tokens"]), round(sums["characters"])
-        found = {
+        scores = {
             "loss": mean_score(sums["nll"], tokens, higher_is_better=False),
             "perplexity": perplexity(sums["nll"], tokens),
         }
         if characters:  # a length bucket may contain only end-of-document tokens
             bits = sums["nll"] / math.log(2)
-            found["bits_per_character"] = mean_score(bits, characters, higher_is_better=False)
-        return found
+            scores["bits_per_character"] = mean_score(bits, characters, higher_is_better=False)
+        return scores
 
     @torch.no_grad()
     def evaluate(
@@ -306,7 +306,9 @@ class LanguageModeling(DocumentTask):
         """Continue a prompt with a model in eval mode; UserError if the prompt is too long."""
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
-        ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]
+        ids += [
+            token for sentence, _ in tokenizer.encode(prompt.splitlines()) for token in sentence
+        ]
         positions = model.max_positions or len(ids) + settings.max_tokens
         if len(ids) > positions:
             raise UserError(

@@ -125,10 +125,10 @@ class MaskedLanguageModeling(DocumentTask):
 
     def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         tokens, pairs = self.logits(model, batch)
-        found = {"mlm": label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
+        losses = {"mlm": label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
         if self.nsp:
-            found["nsp"] = label_smoothed_cross_entropy(pairs, batch.is_random_next, 0.0)[0]
-        return found
+            losses["nsp"] = label_smoothed_cross_entropy(pairs, batch.is_random_next, 0.0)[0]
+        return losses
 
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         tokens, pairs = self.logits(model, batch)
@@ -166,16 +166,16 @@ class MaskedLanguageModeling(DocumentTask):
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
         """Return `loss` (the sum of both losses), each loss, accuracies and MLM perplexity."""
         tokens = int(sums["tokens"])
-        found = {
+        scores = {
             "mlm_loss": mean_score(sums["nll"], tokens, higher_is_better=False),
             "mlm_accuracy": mean_score(sums["hits"], tokens, higher_is_better=True),
             "mlm_accuracy_top5": mean_score(sums["hits_in_top"], tokens, higher_is_better=True),
             "perplexity": perplexity(sums["nll"], tokens),
         }
-        loss = found["mlm_loss"].value
+        loss = scores["mlm_loss"].value
         if self.nsp:
             pairs = int(sums["pairs"])
-            found["nsp_loss"] = mean_score(sums["pair_nll"], pairs, higher_is_better=False)
-            found["nsp_accuracy"] = mean_score(sums["pair_hits"], pairs, higher_is_better=True)
-            loss += found["nsp_loss"].value
-        return {"loss": Score(loss, False, tokens), **found}
+            scores["nsp_loss"] = mean_score(sums["pair_nll"], pairs, higher_is_better=False)
+            scores["nsp_accuracy"] = mean_score(sums["pair_hits"], pairs, higher_is_better=True)
+            loss += scores["nsp_loss"].value
+        return {"loss": Score(loss, False, tokens), **scores}

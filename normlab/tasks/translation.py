@@ -186,15 +186,15 @@ class Translation(Task):
         sacreBLEU's `13a` fits the target language, so that spaces separate words.
         """
         settings = self.valid_search if split == "valid" else self.test_search
-        found: list[tuple[int, list[int]]] = []
+        translated: list[tuple[int, list[int]]] = []
 
         def translate(indices: np.ndarray, batch: TranslationBatch) -> None:
             tokens = self.decode(model, batch, settings)
-            found.extend(zip(indices.tolist(), tokens, strict=True))
+            translated.extend(zip(indices.tolist(), tokens, strict=True))
 
         scores = super().evaluate(model, split, shard, each=translate, **options)
-        everybody = sorted(pair for share in gather_objects(found) for pair in share)
-        chosen, tokens = zip(*everybody, strict=True)
+        all_translated = sorted(pair for share in gather_objects(translated) for pair in share)
+        chosen, tokens = zip(*all_translated, strict=True)
         lines = self.data.target_tokenizer.decode_batch(tokens)
         plain = self.data.plain(lines)
         if outputs is not None and is_main():
@@ -218,11 +218,11 @@ class Translation(Task):
         text = EncodedText.from_sentences(ids)
         pairs = EncodedPairs(text, text)
         device = next(model.parameters()).device
-        found: dict[int, list[int]] = {}
+        translated: dict[int, list[int]] = {}
         for indices in counted(eval_batches(pairs.lengths, batch_size=self.eval_batch_size), len):
             tokens = self.decode(model, padded(pairs, indices).to(device), self.test_search)
-            found |= zip(indices.tolist(), tokens, strict=True)
-        lines = self.data.target_tokenizer.decode_batch(found[i] for i in sorted(found))
+            translated |= zip(indices.tolist(), tokens, strict=True)
+        lines = self.data.target_tokenizer.decode_batch(translated[i] for i in sorted(translated))
         return self.data.plain(lines)
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[list[int]]:
@@ -252,13 +252,13 @@ class Translation(Task):
         references = data.plain(target)
         lowercase = data.form != "raw"  # tokenized text is scored without case
         tokenize = tokenizer_of(data.target.script)
-        found = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
-        found["chrf"] = corpus_chrf(lines, references)
+        scores = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
+        scores["chrf"] = corpus_chrf(lines, references)
         if decoded is not None and tokenize == "13a":
             words, expected = data.words(decoded), data.words(target)
             by_token = bleu_scores(words, expected, lowercase=True, tokenize="none")
-            found["bleu_tok"] = by_token["bleu"]
-        return found
+            scores["bleu_tok"] = by_token["bleu"]
+        return scores
 
     def score_names(self) -> Sequence[str]:
         target = language_of(self.corpus.languages[1], "task.corpus.target_language")

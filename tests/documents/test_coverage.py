@@ -9,7 +9,7 @@ from normlab.commands import documents
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import load_all
 from normlab.documents.coverage import STATES, Sentence, sentences
-from normlab.documents.evidence import Part, Results, Says
+from normlab.documents.evidence import PartItem, RemarkItem, Results
 from normlab.documents.language import Words
 
 ARTICLES = load_all(CONFIG_DIR / "document")
@@ -19,8 +19,8 @@ ALL = [each for article in ARTICLES.values() for each in sentences(article)]
 
 def sentence(*verdicts, remark=False):
     """Return a sentence with a part of each verdict, and the results in which they have it."""
-    parts = [Part(part=f"{number}.p") for number, _ in enumerate(verdicts)]
-    told = [Says(says=Words("话", "a word"))] if remark else []
+    parts = [PartItem(part=f"{number}.p") for number, _ in enumerate(verdicts)]
+    told = [RemarkItem(remark=Words("话", "a word"))] if remark else []
     told += parts
     told_of = {"name": "p", "part": 1, "statement": "S.", "found": "F"}
     commands = {"not measured": "normlab study run x (5 runs)"}

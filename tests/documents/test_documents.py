@@ -11,7 +11,7 @@ from normlab.cli import main
 from normlab.commands import study
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import load, load_all
-from normlab.documents.evidence import Part, Results, Score
+from normlab.documents.evidence import PartItem, Results, ScoreItem
 from normlab.documents.language import CHINESE, ENGLISH, LANGUAGES
 from normlab.documents.layout import folded, latex, markdown, page, shown, text
 from normlab.errors import UserError
@@ -125,7 +125,7 @@ def test_both_languages_show_the_same_numbers(results):
 
 def test_a_score_at_the_untrained_baseline_says_so(results):
     cell = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
-    said = Score(score="test/nsp_accuracy", **cell, percent=True).text(results, ENGLISH)
+    said = ScoreItem(score="test/nsp_accuracy", **cell, percent=True).text(results, ENGLISH)
     assert said.startswith("50.0 +- 0.0 % (") and said.endswith(ENGLISH.untrained)
 
 
@@ -238,4 +238,4 @@ def test_the_claims_of_an_article_are_listed(capsys):
 
 
 def test_the_place_of_a_part_is_its_number_in_the_ledger(results):
-    assert Part(part="2.size").text(results, ENGLISH) == "does not hold [2.5]"
+    assert PartItem(part="2.size").text(results, ENGLISH) == "does not hold [2.5]"

@@ -18,7 +18,7 @@ from normlab.norms.bounded import BoundedMap
 from normlab.norms.tokens import Tokens
 from normlab.probes.activations import Activations, describe, describe_attention
 from normlab.probes.representation import Rank, Saturation, ranks
-from normlab.probes.sites import Seen, sites
+from normlab.probes.sites import ModuleCall, sites
 from tests.inspect.subjects import examined, subject, trained
 from tests.tasks.sentences import WORDS
 
@@ -74,7 +74,7 @@ def test_the_largest_value_is_compared_with_the_median_of_real_ones_and_located(
     probe.attach(model)
     probe.before_forward(1)
     model(x)
-    row = probe.figures(probe.found())
+    row = probe.figures(probe.collect())
     assert "over_median/0" in row and not any("position" in name for name in row)
 
 
@@ -99,10 +99,10 @@ def test_a_rank_needs_ten_real_tokens_per_feature():
 
     y = torch.randn(2, 20, 8, generator=torch.Generator().manual_seed(0))
     probe, valid = Rank(every=1, tokens=10), torch.ones(2, 20, dtype=torch.bool)
-    found = probe.measure(Seen("a", Two(), (y, Tokens(valid)), y))
+    found = probe.measure(ModuleCall("a", Two(), (y, Tokens(valid)), y))
     assert found == ranks(y[..., :4].flatten(0, 1))  # 40 tokens of the first stream
     valid[1, -1] = False
-    assert probe.measure(Seen("a", Two(), (y, Tokens(valid)), y)) == {}
+    assert probe.measure(ModuleCall("a", Two(), (y, Tokens(valid)), y)) == {}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,9 @@ def test_saturated_are_real_values_near_the_bound_whatever_the_gain(function, ab
     nn.init.constant_(norm.weight, 0.1)
     x = 3 * above * torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
     valid = torch.arange(40) < torch.tensor([40, 9, 30])[:, None]
-    found = Saturation(every=1, threshold=0.964).measure(Seen("a", norm, (x, Tokens(valid)), x))
+    found = Saturation(every=1, threshold=0.964).measure(
+        ModuleCall("a", norm, (x, Tokens(valid)), x)
+    )
     share = float((0.5 * x[valid].abs() > above).double().mean())
     assert float(found["share"]) == pytest.approx(share, abs=1e-6) and 0.1 < share < 0.9
 

@@ -13,7 +13,7 @@ from normlab.config.registry import instantiate
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.probes.base import Probe, ProbeGroup, StepView, Values
-from normlab.probes.sites import Seen
+from normlab.probes.sites import ModuleCall
 from tests.models.small import logits, sentences, seq2seq
 
 FOLDER = Path(CONFIG_DIR) / "probe"
@@ -138,8 +138,8 @@ def test_a_probe_says_only_where_and_what_it_measures():
         at = ("norm",)
         largest = ("size",)
 
-        def measure(self, seen: Seen) -> Values:
-            x, real = seen.input
+        def measure(self, call: ModuleCall) -> Values:
+            x, real = call.input
             return {"size": x[real].abs().amax()}
 
     norm = make_norm("ln", 4)
