@@ -13,9 +13,10 @@ from normlab.errors import UserError
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
-from normlab.reports.charts import KINDS, LACK, draw, row_looks, write
-from normlab.reports.gather import arranged, found_run, main_tests, rows_of_run
-from normlab.reports.panels import LIGHT
+from normlab.reports.arrangement import arranged, main_tests
+from normlab.reports.chart_data import LIGHT
+from normlab.reports.figures import KINDS, LACK, draw, row_styles, write
+from normlab.reports.runs import found_run, rows_of_run
 from normlab.reports.study_table import build
 from normlab.reports.table import figure, markdown
 
@@ -111,11 +112,11 @@ class Records(list[RunRecord]):
         panels = KINDS[kind].panels(runs)
         if not panels:
             raise UserError(f"kind {kind!r}: {LACK}")
-        return Picture(draw(panels, row_looks(runs), LIGHT), KINDS[kind].title)
+        return Picture(draw(panels, row_styles(runs), LIGHT), KINDS[kind].title)
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        return markdown(build(*arranged([found_run(None, run) for run in self]), found=True))
+        return markdown(build(*arranged([found_run(None, run) for run in self]), unplanned=True))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:

@@ -32,7 +32,7 @@ from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.notes import About, Note
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import Table, averaged, figure, markdown, pipes
+from normlab.reports.table import ScoreTable, averaged, figure, markdown, pipes
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
@@ -135,7 +135,7 @@ def _cost(study: str, scale: str, what: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _table(folder: Path, _: int, also: str | None = None) -> Table:
+def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
     """Return the table of a published study, with one more column for a score it lacks."""
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
@@ -143,7 +143,7 @@ def _table(folder: Path, _: int, also: str | None = None) -> Table:
     return build(study, folder.name, runs)
 
 
-def _part(table: Table, place: str, named: Mapping[str, str]) -> str:
+def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
     """Return some rows and columns of a table in Markdown, with what they were made of."""
     columns = _among(named.get("columns", ",".join(table.columns)), table.columns, ",")
     names = list(dict.fromkeys(row.name for row in table.rows))

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from normlab.records.packed import Key
-from normlab.reports.charts import KINDS, draw, row_looks, write
-from normlab.reports.gather import read_runs
-from normlab.reports.panels import DARK, LIGHT
+from normlab.reports.chart_data import DARK, LIGHT
+from normlab.reports.figures import KINDS, draw, row_styles, write
+from normlab.reports.runs import read_runs
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 NAMES = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
@@ -22,5 +22,5 @@ if __name__ == "__main__":
     of = {run.norm: run for run in found if run.settings["observe"]["study"] == "demo"}
     runs = [replace(of[norm], key=Key(name, "", 1)) for norm, name in NAMES.items()]
     for name, theme in (("demo.svg", LIGHT), ("demo-dark.svg", DARK)):
-        drawn = draw(KINDS["loss"].panels(runs), row_looks(runs), theme)
+        drawn = draw(KINDS["loss"].panels(runs), row_styles(runs), theme)
         write(drawn, IMAGES / name, title="Loss of layer norm, no norm and batch norm")

@@ -20,8 +20,8 @@ from typing import Any
 from normlab.inspect.depth import gradients
 from normlab.inspect.model import subject_of_config
 from normlab.records.files import atomic_write
-from normlab.reports.charts import draw, write
-from normlab.reports.panels import DARK, LIGHT, Panel, Series, looks_of
+from normlab.reports.chart_data import DARK, LIGHT, Panel, Series, styles_of
+from normlab.reports.figures import draw, write
 from normlab.reports.table import pipes
 
 TITLE = "Gradient of the last feed-forward layer at initialisation"
@@ -100,7 +100,7 @@ def main(folder: Path) -> None:
         with atomic_write(folder / name) as file:
             file.write(text)
     for name, theme in (("depth", LIGHT), ("depth-dark", DARK)):
-        figure = draw([panel(rows)], looks_of(dict.fromkeys(PLACEMENTS, "ln")), theme)
+        figure = draw([panel(rows)], styles_of(dict.fromkeys(PLACEMENTS, "ln")), theme)
         for suffix in ("svg", "png"):
             write(figure, folder / f"{name}.{suffix}", title=TITLE)
 

@@ -5,8 +5,8 @@ It writes `docs/images/batch_size.svg` from the records of the study `batch_size
 
 from pathlib import Path
 
-from normlab.reports.charts import draw, row_looks, write
-from normlab.reports.panels import LIGHT
+from normlab.reports.chart_data import LIGHT
+from normlab.reports.figures import draw, row_styles, write
 from normlab.reports.published import read
 from normlab.reports.study_table import build
 from normlab.reports.sweep import by_axis
@@ -20,7 +20,7 @@ def picture(path: Path = PATH) -> Path:
     """Draw the first score of the study over its batch sizes; return the file."""
     runs = read(ROOT / "results" / "batch_size" / "small")
     panels = next(iter(by_axis(build(load_study("batch_size"), "small", runs)).values()))
-    write(draw(panels[:1], row_looks(runs), LIGHT), path, title="BLEU by batch size")
+    write(draw(panels[:1], row_styles(runs), LIGHT), path, title="BLEU by batch size")
     return path
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from normlab.notebook import load_records
 from normlab.records.store import series
-from normlab.reports.charts import draw, write
-from normlab.reports.gather import rows_of_run
-from normlab.reports.panels import LIGHT, Panel, Series, looks_of
+from normlab.reports.chart_data import LIGHT, Panel, Series, styles_of
+from normlab.reports.figures import draw, write
+from normlab.reports.runs import rows_of_run
 from normlab.training.wandb import group
 
 RUNS, METRIC = "results/batching/small", "valid/bleu"
@@ -28,9 +28,9 @@ def main() -> None:
     each = [Series.of_seeds(n, alone, "", [one]) for n, own in groups.items() for one in own]
     means = [Series.of_seeds(name, grouped, "", own) for name, own in groups.items()]
     panel = Panel(METRIC, METRIC, "BLEU", (*each, *means), log_from=None)
-    looks = looks_of({name: "gn" if "+" in name else name.split("-")[0] for name in groups})
-    looks = {name: replace(look, dashes="none") for name, look in looks.items()}
-    figure = draw([panel], looks, LIGHT)
+    styles = styles_of({name: "gn" if "+" in name else name.split("-")[0] for name in groups})
+    styles = {name: replace(style, dashes="none") for name, style in styles.items()}
+    figure = draw([panel], styles, LIGHT)
     figure.legends[0].get_texts()[-1].set_text("lowest to highest run of a group, about the mean")
     write(figure, OUT, title="A sweep over norms, batching and seeds: each run, and by group")
 

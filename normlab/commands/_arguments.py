@@ -142,7 +142,7 @@ def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
 
     Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
     """
-    from normlab.reports.gather import read_runs
+    from normlab.reports.runs import read_runs
 
     for place in places:
         if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():

@@ -20,12 +20,13 @@ from normlab.errors import UserError
 from normlab.metrics.spread import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
-from normlab.reports.gather import Arranged, arranged, by_recipe, by_setting, read_runs
+from normlab.reports.arrangement import Arrangement, arranged, by_recipe
 from normlab.reports.latex import latex
 from normlab.reports.notes import About
+from normlab.reports.runs import by_setting, read_runs
 from normlab.reports.study_table import build, ended_in_brief
 from normlab.reports.sweep import point_name
-from normlab.reports.table import Table, markdown, pipes
+from normlab.reports.table import ScoreTable, markdown, pipes
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 
 _EXAMPLES = """examples:
@@ -85,7 +86,7 @@ def main(argv: list[str]) -> int:
         show_samples(by_recipe(found, **chosen), arguments)
     else:
         tables = by_recipe(found, **chosen)
-        made = [replace(build(*runs, found=True), names=columns) for runs in tables]
+        made = [replace(build(*runs, unplanned=True), names=columns) for runs in tables]
         for number, (runs, table) in enumerate(zip(tables, made, strict=True), 1):
             if number > 1:
                 print()
@@ -104,7 +105,7 @@ def main(argv: list[str]) -> int:
     return 1 if problems else 0
 
 
-def show_table(table: Table, baseline: str) -> None:
+def show_table(table: ScoreTable, baseline: str) -> None:
     """Print a table's answer and scores, then the differences from the baseline.
 
     A star marks what is bold in Markdown.
@@ -139,7 +140,7 @@ def show_table(table: Table, baseline: str) -> None:
 # Translations -------------------------------------------------------------------------------------
 
 
-def show_samples(tables: Sequence[Arranged], arguments: argparse.Namespace) -> None:
+def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -> None:
     """Print sentences, their references, and the translations of each row's first seed.
 
     Raises `UserError` if no run has kept translations, or the test text cannot be read.
@@ -179,7 +180,7 @@ def show_sentences(found: SideBySide) -> None:
         print_prose(f"left out: {reason}")
 
 
-def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
+def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
     A difference is the other row minus the baseline. Raises UserError unless there are exactly two
@@ -204,7 +205,7 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})",
         *(
             n
-            for n in build(*runs, found=True).notes
+            for n in build(*runs, unplanned=True).notes
             if n.about in (About.NOT_CLEAR, About.NOT_ALIKE)
         ),
     ]

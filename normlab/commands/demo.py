@@ -259,16 +259,16 @@ def _page(
     found: Sequence[Found], cells: Sequence[RunToStart], said: Sequence[str], again: str
 ) -> str:
     """Return the page: the sentences, the table, and the curves."""
-    from normlab.reports.charts import KINDS, row_looks
-    from normlab.reports.gather import Run, rows_of_run
+    from normlab.reports.chart_data import data
+    from normlab.reports.figures import KINDS, row_styles
     from normlab.reports.page import page
-    from normlab.reports.panels import data
+    from normlab.reports.runs import Run, rows_of_run
 
     runs = [
         Run(Key(each.name, "", each.record.seed), each.record, rows_of_run(cell.folder))
         for each, cell in zip(found, cells, strict=True)
     ]
-    panels, looks = KINDS["loss"].panels(runs), row_looks(runs)
+    panels, styles = KINDS["loss"].panels(runs), row_styles(runs)
     config = found[0].record.config
     facts = {
         "text": "built-in German-English sentences",
@@ -278,6 +278,6 @@ def _page(
         "seed": str(config["seed"]),
     }
     shown = {"rows": rows(found), "said": said, "guess": _guess(found), "command": again}
-    drawn = {"panels": panels, "looks": [*looks.values()]}
+    drawn = {"panels": panels, "styles": [*styles.values()]}
     about = {"facts": [(name, [text]) for name, text in facts.items()]}
-    return page("demo.html", data(panels, looks), **shown, **drawn, **about)
+    return page("demo.html", data(panels, styles), **shown, **drawn, **about)

@@ -18,8 +18,9 @@ from normlab.commands._terminal import at_work, print_error
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
-    from normlab.reports.gather import Arranged, Run
+    from normlab.reports.arrangement import Arrangement
     from normlab.reports.page import TableSection
+    from normlab.reports.runs import Run
     from normlab.reports.translations import SideBySide
 
 _EXAMPLES = """examples:
@@ -47,8 +48,9 @@ def main(argv: list[str]) -> int:
     Raises UserError for places without runs, or a baseline or score that no run has.
     """
     from normlab.records.files import atomic_write
-    from normlab.reports.gather import by_recipe, read_runs
+    from normlab.reports.arrangement import by_recipe
     from normlab.reports.page import runs_page
+    from normlab.reports.runs import read_runs
 
     parser = command_parser("report", _EXAMPLES)
     add_compared(parser)
@@ -110,7 +112,7 @@ def main(argv: list[str]) -> int:
 
 
 def _sections(
-    tables: "Sequence[Arranged]", columns: Mapping[str, str], data_dir: Path | None
+    tables: "Sequence[Arrangement]", columns: Mapping[str, str], data_dir: Path | None
 ) -> "list[TableSection]":
     """Return the sections of a page, one for each table; several have names and numbers."""
     from normlab.reports.page import TableSection
@@ -119,7 +121,7 @@ def _sections(
     sections = [
         TableSection(
             *(each.study, each.scale),
-            replace(build(*each, found=True), names=columns),
+            replace(build(*each, unplanned=True), names=columns),
             each.runs,
             number=f"-{n}" if n > 1 else "",
             samples=_samples(each.runs, data_dir),
@@ -149,7 +151,7 @@ def _samples(runs: "Sequence[Run]", data_dir: Path | None) -> "SideBySide | str 
 
 def _draw(sections: "Sequence[TableSection]", out: Path, form: str) -> None:
     """Draw figures and print their paths; those of several tables are in a folder for each."""
-    from normlab.reports.charts import draw_all
+    from normlab.reports.figures import draw_all
 
     paths: list[Path] = []
     lacking: dict[str, None] = {}

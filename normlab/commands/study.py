@@ -301,7 +301,7 @@ def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
     from normlab.commands.compare import show_table
     from normlab.records.packed import Key
-    from normlab.reports.gather import Run
+    from normlab.reports.runs import Run
     from normlab.reports.study_table import build
 
     for job in jobs:

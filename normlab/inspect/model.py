@@ -27,7 +27,8 @@ from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
-from normlab.reports.gather import arranged, found_run
+from normlab.reports.arrangement import arranged
+from normlab.reports.runs import found_run
 from normlab.tasks.base import Batch, Task
 from normlab.training.build import build_model, build_task, calibrate_model
 from normlab.training.loaded import load_run

@@ -15,7 +15,7 @@ from normlab.records.record import is_probe_metric
 from normlab.reports.comparison import lost
 from normlab.reports.headings import heading, unit
 from normlab.reports.sweep import Axis, axes_of, values_at
-from normlab.reports.table import Row, Table, figure
+from normlab.reports.table import ScoreRow, ScoreTable, figure
 
 _COUNTS = (
     *("no", "one", "two", "three", "four", "five", "six"),
@@ -39,7 +39,7 @@ class PointDifference(NamedTuple):
     interval: tuple[float, float] | None = None
 
 
-def answer(table: Table, baseline: str) -> str:
+def answer(table: ScoreTable, baseline: str) -> str:
     """Return a sentence on a table's first score; "" if no two rows or points can be compared."""
     column = main_score(table)
     if column is None:
@@ -53,32 +53,32 @@ def answer(table: Table, baseline: str) -> str:
     if not others:
         return _sentence(words.of_one_row(rows), rows, column)
     bases = {row.point: row for row in table.rows if row.name == baseline}
-    said: list[str] = []
+    clauses: list[str] = []
     for name in others[:_MOST_ROWS]:
-        own = [row for row in table.rows if row.name == name]
-        found = [_finding(row, bases.get(row.point), column) for row in own]
-        if any(each.kind != UNKNOWN for each in found):
-            said.append(words.of_row(name, found))
-    if said and (more := len(others) - _MOST_ROWS) > 0:
-        said.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
-    if said and not words.axes:
-        said[0] = f"in {words.score}, {said[0]}"
-    return _sentence(said, rows, column)
+        of_name = [row for row in table.rows if row.name == name]
+        differences = [_finding(row, bases.get(row.point), column) for row in of_name]
+        if any(each.kind != UNKNOWN for each in differences):
+            clauses.append(words.of_row(name, differences))
+    if clauses and (more := len(others) - _MOST_ROWS) > 0:
+        clauses.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
+    if clauses and not words.axes:
+        clauses[0] = f"in {words.score}, {clauses[0]}"
+    return _sentence(clauses, rows, column)
 
 
-def main_score(table: Table) -> str | None:
+def main_score(table: ScoreTable) -> str | None:
     """Return the first column that is a score of some row; None if there is none."""
     columns = (name for name in table.columns if not is_probe_metric(name))
     return next((c for c in columns if any(row.entries[c].scores for row in table.rows)), None)
 
 
-def _untrained(row: Row, column: str) -> bool:
+def _untrained(row: ScoreRow, column: str) -> bool:
     """Return whether a row's score is not clearly better than the untrained baseline."""
     ended = [record for record in row.records if record.finished]
     return bool(ended) and at_baseline(ended, column) is not None
 
 
-def _finding(row: Row, base: Row | None, column: str) -> PointDifference:
+def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
     """Return what the difference between a row and the baseline at its point says."""
     if lost(row.records):
         return PointDifference(row.point, DIVERGED)
@@ -113,7 +113,7 @@ class _Words:
     falls: bool
 
     @classmethod
-    def of(cls, table: Table, baseline: str, column: str) -> "_Words":
+    def of(cls, table: ScoreTable, baseline: str, column: str) -> "_Words":
         scores = [score for row in table.rows for score in row.entries[column].scores.values()]
         falls = not any(score.higher_is_better for score in scores)
         return cls(baseline, column, axes_of(table), table.axes, falls)
@@ -123,27 +123,27 @@ class _Words:
         """Return the score's name, and that lower is better if so."""
         return heading(self.column) + (" (lower is better)" if self.falls else "")
 
-    def of_row(self, name: str, found: Sequence[PointDifference]) -> str:
+    def of_row(self, name: str, differences: Sequence[PointDifference]) -> str:
         """Return what the findings of a row say, by value of the axis or as counts."""
-        parts = [[*own] for _, own in groupby(found, key=lambda each: each.kind)]
+        parts = [[*group] for _, group in groupby(differences, key=lambda each: each.kind)]
         if len(self.axes) == 1 and not self.axes[0].numeric:
-            parts = [[each] for each in found]
+            parts = [[each] for each in differences]
         if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
-            return self._counted(name, found)
-        said: list[str] = []
+            return self._counted(name, differences)
+        clauses: list[str] = []
         subject, whom = name, self.baseline
         for part in parts:
-            what = self._said(part, whom)
+            what = self._clause(part, whom)
             if part[0].kind in (ABOVE, BELOW, OPEN):
                 whom = ""  # the baseline is named once
-            where = self._where([each.point for each in part], first=not said)
+            where = self._where([each.point for each in part], first=not clauses)
             verb = "has" if part[0].kind == DIVERGED else "is"
-            again = said and verb == "is" and parts[0][0].kind != DIVERGED
-            said.append(where + (what if again else f"{subject} {verb} {what}"))
+            again = clauses and verb == "is" and parts[0][0].kind != DIVERGED
+            clauses.append(where + (what if again else f"{subject} {verb} {what}"))
             subject = "it"
-        return ", ".join(said)
+        return ", ".join(clauses)
 
-    def _said(self, part: Sequence[PointDifference], whom: str) -> str:
+    def _clause(self, part: Sequence[PointDifference], whom: str) -> str:
         """Return what is said of neighbouring points with the same kind of finding."""
         kind = part[0].kind
         within = f" in {self.score}" if whom and self.axes and not unit(self.column) else ""
@@ -170,23 +170,25 @@ class _Words:
         preposition = "at" if axis.numeric else "with"
         return f"{preposition} {f'{axis.name} ' if first else ''}{span} "
 
-    def _counted(self, name: str, found: Sequence[PointDifference]) -> str:
+    def _counted(self, name: str, differences: Sequence[PointDifference]) -> str:
         """Return at how many points a row is below, above and not clearly different."""
-        said: list[str] = []
-        for kind in dict.fromkeys(each.kind for each in found):
-            own = [each for each in found if each.kind == kind]
-            size = f" (by {self._sizes(own)})" if kind in (ABOVE, BELOW) else ""
+        counts: list[str] = []
+        for kind in dict.fromkeys(each.kind for each in differences):
+            of_kind = [each for each in differences if each.kind == kind]
+            size = f" (by {self._sizes(of_kind)})" if kind in (ABOVE, BELOW) else ""
             what = "has seeds that diverged" if kind == DIVERGED else f"is {kind}"
-            said.append(f"{what}{size} at {_count(len(own))}")
-        points = f"of {_count(len(found))} points, {name}"
-        return f"{points} {', '.join(said)}, compared with {self.baseline} in {self.score}"
+            counts.append(f"{what}{size} at {_count(len(of_kind))}")
+        points = f"of {_count(len(differences))} points, {name}"
+        return f"{points} {', '.join(counts)}, compared with {self.baseline} in {self.score}"
 
-    def of_one_row(self, rows: Sequence[Row]) -> list[str]:
+    def of_one_row(self, rows: Sequence[ScoreRow]) -> list[str]:
         """Return the score of the only row, or at which point it is best and worst."""
         if len(rows) == 1:
             value = rows[0].entries[self.column].value
             return [f"the {heading(self.column)} of {rows[0].name} is {value}"]
-        means = {row.point: own.mean for row in rows if (own := row.entries[self.column].summary)}
+        means = {
+            row.point: summary.mean for row in rows if (summary := row.entries[self.column].summary)
+        }
         if len(self.axes) != 1 or len(means) < 2:
             return []
         ordered = sorted(means, key=lambda point: means[point], reverse=not self.falls)
@@ -207,11 +209,11 @@ class _Words:
         ends = dict.fromkeys(self._size(size) for size in (sizes[0], sizes[-1]))
         return f"{' to '.join(ends)} {unit(self.column) if self.axes else ''}".strip()
 
-    def _interval(self, found: PointDifference) -> str:
+    def _interval(self, difference: PointDifference) -> str:
         """Return a difference with its interval, in brackets: ` (+0.7 [-0.1, +1.5])`."""
-        if found.gap is None:
+        if difference.gap is None:
             return ""
-        ends = (found.gap, *(found.interval or ()))
+        ends = (difference.gap, *(difference.interval or ()))
         gap, *bounds = (f"{'-' if x < 0 else '+'}{self._size(x)}" for x in ends)
         return f" ({gap} [{', '.join(bounds)}])" if bounds else f" ({gap})"
 
@@ -221,16 +223,16 @@ def _thousands(value: str) -> str:
     return f"{int(value):,}" if value.isdecimal() else value
 
 
-def _sentence(said: Sequence[str], rows: Sequence[Row], column: str) -> str:
+def _sentence(clauses: Sequence[str], rows: Sequence[ScoreRow], column: str) -> str:
     """Join the parts of an answer, with the number of seeds; "" without parts."""
-    if not said:
+    if not clauses:
         return ""
     counts = sorted({len(row.entries[column].scores) for row in rows})
     seeds = " to ".join(map(_count, dict.fromkeys((counts[0], counts[-1]))))
     end = f"{seeds} seed{'' if counts == [1] else 's'}"
     if counts == [1]:
         end += ", so another seed may say otherwise"
-    text = "; ".join([*said, end])
+    text = "; ".join([*clauses, end])
     return f"{text[0].upper()}{text[1:]}."
 
 

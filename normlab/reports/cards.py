@@ -48,11 +48,11 @@ _NOTES = (
 def read_card(path: Path) -> dict[str, Any]:
     """Read a `card.json`; raises UserError naming the file if it is not a card."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        _ = cells(found), [found[key] for key in _NEEDED]
-        if found["format"] == FORMAT:
-            return found
-        error = f"format {found['format']}"
+        card = json.loads(path.read_text("utf-8"))
+        _ = cells(card), [card[key] for key in _NEEDED]
+        if card["format"] == FORMAT:
+            return card
+        error = f"format {card['format']}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
         error = f"{caught!r:.80}"
     raise UserError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
@@ -62,11 +62,11 @@ def card_pages(root: Path) -> dict[Path, str]:
     """Return the text of the board and of each published card's page, by path."""
     home = root / FOLDER
     cards = {path: read_card(path) for path in sorted(home.glob(f"*/{CARD_FILE}"))}
-    found = {
+    pages = {
         path.with_name(PAGE_FILE): card_page(card, baselines_for(card, [home]))
         for path, card in cards.items()
     }
-    return {root / BOARD: board(cards.values()), **found} if cards else {}
+    return {root / BOARD: board(cards.values()), **pages} if cards else {}
 
 
 def cells(card: Card) -> dict[str, Any]:
@@ -81,19 +81,19 @@ def board(cards: Iterable[Card]) -> str:
     ranked: list[tuple[bool, float, str, dict[str, Any]]] = []
     for card, mine in losses:
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
-        own = cells(card)
+        entries = cells(card)
         # If the loss changes when computed token by token, the norm sees later tokens.
-        sees_later = (number(own.get("stepwise")) or 0.0) > _ROUNDING
-        ranked.append((sees_later, fmean(ranks), card["name"], own))
+        sees_later = (number(entries.get("stepwise")) or 0.0) > _ROUNDING
+        ranked.append((sees_later, fmean(ranks), card["name"], entries))
     ranked.sort(key=lambda each: each[:3])
-    titles = list(dict.fromkeys(title for *_, own in ranked for title in own))
+    titles = list(dict.fromkeys(title for *_, entries in ranked for title in entries))
     rows: list[list[str]] = []
-    for sees_later, _, name, own in ranked:
-        values = [in_markdown(_written(own.get(title), 1e-4)) for title in titles]
+    for sees_later, _, name, entries in ranked:
+        values = [in_markdown(_written(entries.get(title), 1e-4)) for title in titles]
         rows.append([f"`{name}`" + (" \\*" if sees_later else ""), *values])
-    said = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
+    introduction = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
     table = pipes(["norm", *titles], rows, words=1, notes=_NOTES)
-    return "\n".join(["# The board of norms", "", said, "", *table, ""])
+    return "\n".join(["# The board of norms", "", introduction, "", *table, ""])
 
 
 def _loss(card: Card, task: str, score: str) -> float:
@@ -115,17 +115,21 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
     """
     placement = [text for text in card["overrides"] if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
-    found: dict[str, Card] = {}
+    cards: dict[str, Card] = {}
     for name in (f"{baseline}{suffix}" for baseline in BASELINES):
         for path in (folder / name / CARD_FILE for folder in folders if name != card["name"]):
             if path.is_file() and (other := read_card(path))["scale"] == card["scale"]:
-                found.setdefault(name, other)
-    return found
+                cards.setdefault(name, other)
+    return cards
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card; it depends only on the card and the baselines."""
-    runs = [task for task, found in card["examinations"].items() if "scores" in found["figures"]]
+    runs = [
+        task
+        for task, examination in card["examinations"].items()
+        if "scores" in examination["figures"]
+    ]
     return page(
         "card.html",
         card=card,
@@ -143,7 +147,7 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[st
     name, its mean, the difference paired by seed, and the interval of the difference.
     """
     figures = card["examinations"][task]["figures"]
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for name, by_seed in figures["scores"].items():
         if not (mine := _values(by_seed)):
             continue
@@ -164,12 +168,12 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[st
                 mean = fmean(theirs[seed] for seed in shared)
                 differences.append((baseline, mean, gap, bounds))
         score = {"name": name, "value": f"{fmean(values):.4g}", "floor": _written(floor)}
-        found.append({**score, "not_clear": NOT_CLEAR if low else "", "differences": differences})
-    return found
+        rows.append({**score, "not_clear": NOT_CLEAR if low else "", "differences": differences})
+    return rows
 
 
 def _written(value: object, least: float = 0.0) -> str:
-    found = number(value)
-    if value is None or found is None or isinstance(value, str):
+    parsed = number(value)
+    if value is None or parsed is None or isinstance(value, str):
         return "-" if value is None else str(value)
-    return "0" if abs(found) <= least else f"{found:.3g}"
+    return "0" if abs(parsed) <= least else f"{parsed:.3g}"

@@ -42,20 +42,21 @@ _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
 class Rules(NamedTuple):
     """What two paired runs must share in addition to data, processes, device and instruction set.
 
-    With `precision`, they share it. With `found` (runs not planned by a study), they share their
-    code and, if a key of `NAMED` differs, the length of training and the settings of the test.
+    With `precision`, they share it. With `unplanned` (runs that are not from a study's plan), they
+    share their code and, if a key of `NAMED` differs, the length of training and the settings of
+    the test.
     """
 
     precision: bool = True
-    found: bool = False
+    unplanned: bool = False
 
 
 def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     """Return the values of each key; keys and values keep their order."""
-    found: dict[_K, list[_V]] = {}
+    groups: dict[_K, list[_V]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Comparison:
     @classmethod
     def of(cls, row: Experiment, baseline: Experiment, rules: Rules) -> "Comparison":
         runs, others = ([run for run in each.records if run.finished] for each in (row, baseline))
-        pairing = Pairing.of(runs, others, PairRules(rules.precision, rules.found))
+        pairing = Pairing.of(runs, others, PairRules(rules.precision, rules.unplanned))
         return cls(pairing, _obstacle(row, baseline, pairing, rules))
 
     @property
@@ -101,7 +102,7 @@ class Comparison:
 
 def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Rules) -> str:
     """Return why two rows are not compared; "" if they are."""
-    apart = varying([row.parts, baseline.parts]) if rules.found else {}
+    apart = varying([row.parts, baseline.parts]) if rules.unplanned else {}
     fixed = {key: values for key, values in apart.items() if f"{key}.".startswith(_FIXED)}
     diverged = [
         f"{count} of {len(each.records)} of the {name}"
@@ -132,24 +133,24 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     """
     if is_probe_metric(score) or any(lost(row.records) for row in rows):
         return None
-    there = [row for row in rows if row.scores(score)]
-    whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in there)
-    if len(there) < 2 or not whole or any(at_baseline(row.records, score) for row in there):
+    scored = [row for row in rows if row.scores(score)]
+    whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in scored)
+    if len(scored) < 2 or not whole or any(at_baseline(row.records, score) for row in scored):
         return None
-    both = list(combinations(there, 2))
+    both = list(combinations(scored, 2))
     compared = [Comparison.of(a, b, rules) for a, b in both]
     if not all(each.has_one_code for each in compared):
         return None
-    sign = 1 if next(iter(there[0].scores(score).values())).higher_is_better else -1
-    found = max(there, key=lambda row: sign * fmean(row.values(score).values()))
+    sign = 1 if next(iter(scored[0].scores(score).values())).higher_is_better else -1
+    top = max(scored, key=lambda row: sign * fmean(row.values(score).values()))
     gaps = [each.interval(score) for each in compared]
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
-        if found in (a, b):
-            ahead = 0.0 if gap is None else sign * gap.mean * (1 if a is found else -1)
+        if top in (a, b):
+            ahead = 0.0 if gap is None else sign * gap.mean * (1 if a is top else -1)
             if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 0.05 or ahead <= 0:
                 return None
-    return found
+    return top
 
 
 def lost(records: Iterable[RunRecord]) -> int:
@@ -160,30 +161,31 @@ def lost(records: Iterable[RunRecord]) -> int:
 def marks(row: Experiment) -> list[str]:
     """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
     count = sum(map(flat, row.records))
-    found = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
+    warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
     if stuck := sum(map(on_plateau, row.records)):
-        found.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
-    return [*found, "sees the future"] if any(r.sees_future for r in row.records) else found
+        warnings.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
+    return [*warnings, "sees the future"] if any(r.sees_future for r in row.records) else warnings
 
 
 def future_note(rows: Mapping[str, Experiment]) -> list[str]:
     """Return a note on the rows whose models see the tokens that they predict."""
-    seen = {k: {norm for r in row.records for norm in r.sees_future} for k, row in rows.items()}
-    which = "; ".join(f"{label} ({', '.join(sorted(own))})" for label, own in seen.items() if own)
-    said = "a norm shows these models the tokens that they predict, so that their losses and "
-    return [f"sees the future: {which}: {said}scores are no language model's"] if which else []
+    norms = {k: {norm for r in row.records for norm in r.sees_future} for k, row in rows.items()}
+    texts = [f"{label} ({', '.join(sorted(its))})" for label, its in norms.items() if its]
+    which = "; ".join(texts)
+    reason = "a norm shows these models the tokens that they predict, so that their losses and "
+    return [f"sees the future: {which}: {reason}scores are no language model's"] if which else []
 
 
 def scored_by(rows: Mapping[str, Experiment], scores: Sequence[str]) -> list[str]:
     """Return a note on how the scores were computed, by row if the rows differ."""
-    found: list[tuple[str, str]] = []
+    methods: list[tuple[str, str]] = []
     for score in scores:
         signed = ((label, row.signature(score)) for label, row in rows.items())
         ways = grouped((way, label) for label, way in signed if way is not None)
         for way, labels in ways.items():
-            found.append((way, score + (f" ({', '.join(labels)})" if len(ways) > 1 else "")))
-    said = "; ".join(f"{', '.join(names)} {way}" for way, names in grouped(found).items())
-    return [f"scored by: {said}"] if said else []
+            methods.append((way, score + (f" ({', '.join(labels)})" if len(ways) > 1 else "")))
+    text = "; ".join(f"{', '.join(names)} {way}" for way, names in grouped(methods).items())
+    return [f"scored by: {text}"] if text else []
 
 
 def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -209,7 +211,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def not_alike(
     rows: Mapping[str, Experiment],
     axes: Sequence[str] = (),
-    named: Mapping[str, Sequence[str]] | None = None,
+    row_keys: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, str]:
     """Return notes on differences between rows, by key, but for those that `axes` show.
 
@@ -219,9 +221,9 @@ def not_alike(
     below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: dict[str, str] = {}
     for key, values in apart.items():
-        if f"{key}.".startswith(below) or all(key in (named or {}).get(row, ()) for row in rows):
+        if f"{key}.".startswith(below) or all(key in (row_keys or {}).get(row, ()) for row in rows):
             continue
-        found = grouped(zip(map(str, values), rows, strict=True))
-        said = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in found.items())
-        notes[key] = f"NOT ALIKE: rows differ in {key}: {said}"
+        by_value = grouped(zip(map(str, values), rows, strict=True))
+        text = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in by_value.items())
+        notes[key] = f"NOT ALIKE: rows differ in {key}: {text}"
     return notes

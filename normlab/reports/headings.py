@@ -30,10 +30,10 @@ def heading(score: str) -> str:
         target, _, value = name.rpartition("_")
         return f"{conditions[0].replace('_', ' ')} {_name(target)} {value}"
     split = {"valid": "validation"}.get(split, split.replace("_", " "))
-    said = _name(name)
-    if split != "test" or said in _ALWAYS_NAMED:
-        said = f"{split} {said}"
-    return ", ".join([said, *(each.replace("_", " ") for each in conditions)])
+    text = _name(name)
+    if split != "test" or text in _ALWAYS_NAMED:
+        text = f"{split} {text}"
+    return ", ".join([text, *(each.replace("_", " ") for each in conditions)])
 
 
 def _name(word: str) -> str:

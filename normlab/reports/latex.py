@@ -11,7 +11,7 @@ from typing import Literal
 from normlab.records.labels import one_line
 from normlab.reports.headings import heading
 from normlab.reports.sweep import axes_of, point_name, values_at
-from normlab.reports.table import Entry, Row, Table
+from normlab.reports.table import Entry, ScoreRow, ScoreTable
 
 Marks = Literal["", "stars", "intervals"]
 """How differences from the baseline are shown: not, by stars for p, or with their intervals."""
@@ -29,7 +29,7 @@ def escaped(text: str) -> str:
 
 
 def latex(
-    table: Table, *, baseline: str = "the baseline", marks: Marks = "", number: int = 1
+    table: ScoreTable, *, baseline: str = "the baseline", marks: Marks = "", number: int = 1
 ) -> str:
     """Return a table in LaTeX, with its notes as comments below it.
 
@@ -54,24 +54,26 @@ def latex(
     return "\n".join(out) + "\n"
 
 
-def _caption(table: Table, baseline: str, marks: Marks, pivoted: bool) -> str:
+def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> str:
     """Return the title, and what the numbers, stars, brackets and bold cells are."""
     name = table.heading(table.columns[0])
     title = f"{name}: {table.title}" if pivoted else table.title
     entries = [entry for row in table.rows for entry in row.entries.values()]
     counts = sorted({len(entry.scores) for entry in entries if entry.scores})
-    said = [escaped(title)]
+    sentences = [escaped(title)]
     if counts:
         span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         seeds = f"{span} seed{'' if counts == [1] else 's'}"
-        said.append(seeds if counts == [1] else rf"Mean $\pm$ standard deviation over {seeds}")
+        sentences.append(seeds if counts == [1] else rf"Mean $\pm$ standard deviation over {seeds}")
     if any(entry.best for entry in entries):
-        said.append("Bold: better than every other row at its point (Holm)")
+        sentences.append("Bold: better than every other row at its point (Holm)")
     if marks and any(entry.gap for entry in entries):
         than = f"difference from {escaped(baseline)}, paired by seed"
         stars = r"$^{*}p<0.05$, $^{**}p<0.01$, $^{***}p<0.001$"
-        said.append(f"{stars}: {than}" if marks == "stars" else rf"In brackets: {than}, 95\,\%")
-    return ". ".join(said)
+        sentences.append(
+            f"{stars}: {than}" if marks == "stars" else rf"In brackets: {than}, 95\,\%"
+        )
+    return ". ".join(sentences)
 
 
 def _tabular(form: str, head: Sequence[str], lines: Sequence[str]) -> list[str]:
@@ -79,7 +81,7 @@ def _tabular(form: str, head: Sequence[str], lines: Sequence[str]) -> list[str]:
     return [*top, *lines, r"\bottomrule", r"\end{tabular}"]
 
 
-def _pivot(table: Table, marks: Marks) -> list[str]:
+def _pivot(table: ScoreTable, marks: Marks) -> list[str]:
     """Return one line per row and one column per value of the only axis."""
     (axis,), (column,) = axes_of(table), table.columns
     places = {
@@ -88,14 +90,14 @@ def _pivot(table: Table, marks: Marks) -> list[str]:
     }
     lines: list[str] = []
     for name in dict.fromkeys(row.name for row in table.rows):
-        found = [places.get((name, value)) for value in axis.values]
-        cells = ["--" if entry is None else _cell(entry, marks) for entry in found]
+        entries = [places.get((name, value)) for value in axis.values]
+        cells = ["--" if entry is None else _cell(entry, marks) for entry in entries]
         lines.append(" & ".join([escaped(name), *cells]) + r" \\")
     head = [escaped(axis.name), *(escaped(value) for value in axis.values)]
     return _tabular(f"l{'r' * len(axis.values)}", head, lines)
 
 
-def _grouped(table: Table, marks: Marks) -> list[str]:
+def _grouped(table: ScoreTable, marks: Marks) -> list[str]:
     """Return one line per row, in groups by point, and one column per score."""
     ended = any(not _whole(row) for row in table.rows)
     more = [*(["stability"] if ended else []), *filter(None, [table.apart])]
@@ -105,8 +107,8 @@ def _grouped(table: Table, marks: Marks) -> list[str]:
     for row, entries, last in table.lines:
         if row.point != before:
             lines += [r"\addlinespace"] if lines else []
-            said = point_name(row.point, table.axes)
-            lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(said)}}}}} \\")
+            point = point_name(row.point, table.axes)
+            lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(point)}}}}} \\")
         before = row.point
         texts = [*(last[:1] if ended else []), *last[1:]]
         cells = [escaped(row.name), *(_cell(each, marks) for each in entries)]
@@ -114,7 +116,7 @@ def _grouped(table: Table, marks: Marks) -> list[str]:
     return _tabular(f"l{'r' * len(table.columns)}{'l' * len(more)}", head, lines)
 
 
-def _whole(row: Row) -> bool:
+def _whole(row: ScoreRow) -> bool:
     """Return whether all seeds of a row finished."""
     return bool(row.records) and all(record.finished for record in row.records)
 

@@ -32,29 +32,29 @@ _MADE = (
 )
 
 
-def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:
+def accept(root: Path, paths: Iterable[Path], *, required: bool = True) -> list[str]:
     """Add the current evidence at or below some paths to the manifest; return one line per change.
 
-    Raises UserError for a path that is not below `root` and, if a person `named` the path, also if
+    Raises UserError for a path that is not below `root` and, if one is `required`, also if
     there is no evidence at it, neither on disk nor in the manifest.
     """
     changes: list[str] = []
     with only_writer(root / MANIFEST):
-        listed, there = read(root), _found(root)
+        listed, present = read(root), _checksums(root)
         for path in paths:
             if not path.resolve().is_relative_to(root.resolve()):
                 raise UserError(f"{path} is not below {root}; give a file or folder there")
             place = path.resolve().relative_to(root.resolve())
-            below = [name for name in {*listed, *there} if Path(name).is_relative_to(place)]
-            if named and not below:
+            below = [name for name in {*listed, *present} if Path(name).is_relative_to(place)]
+            if required and not below:
                 raise UserError(f"{path}: no evidence here; give a file or folder in {root}")
             for name in sorted(below):
-                if name not in there:
+                if name not in present:
                     changes.append(f"{root / name}: removed")
                     del listed[name]
-                elif listed.get(name) != there[name]:
+                elif listed.get(name) != present[name]:
                     changes.append(f"{root / name}: {'changed' if name in listed else 'added'}")
-                    listed[name] = there[name]
+                    listed[name] = present[name]
         if changes:
             lines = [f"{checksum}  {name}\n" for name, checksum in sorted(listed.items())]
             write_files({root / MANIFEST: "".join(lines)})
@@ -68,17 +68,17 @@ def problems(root: Path, files: Collection[Path] | None = None) -> dict[Path, st
         listed = read(root)
     except UserError as error:
         return {path: str(error)}
-    there = _found(root, files)
-    if there and not listed:
+    present = _checksums(root, files)
+    if present and not listed:
         return {path: f"{path}: missing or empty; it must list all evidence"}
-    found: dict[Path, str] = {}
-    for name in sorted({*listed, *there}):
-        if listed.get(name) != there.get(name) and (files is None or root / name in files):
+    messages: dict[Path, str] = {}
+    for name in sorted({*listed, *present}):
+        if listed.get(name) != present.get(name) and (files is None or root / name in files):
             why = f"changed since it was published (checksum in {MANIFEST})"
-            why = why if name in there else f"missing, but listed in {MANIFEST}"
+            why = why if name in present else f"missing, but listed in {MANIFEST}"
             why = why if name in listed else f"not in {MANIFEST}"
-            found[root / name] = f"{root / name}: {why}"
-    return found
+            messages[root / name] = f"{root / name}: {why}"
+    return messages
 
 
 def restore_or_accept(root: Path) -> str:
@@ -100,9 +100,9 @@ def read(root: Path) -> dict[str, str]:
     return listed
 
 
-def _found(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
+def _checksums(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
     """Return the checksums of all evidence on disk, or of some (`only`), by path below `root`."""
-    found: dict[str, str] = {}
+    checksums: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):
             place = path.relative_to(root)
@@ -114,8 +114,8 @@ def _found(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
                 continue
             content = path.read_bytes()
             if content and not (path.suffix == ".md" and BLOCK.encode() in content):
-                found[place.as_posix()] = hashlib.sha256(content).hexdigest()
-    return found
+                checksums[place.as_posix()] = hashlib.sha256(content).hexdigest()
+    return checksums
 
 
 def write_files(files: Mapping[Path, str]) -> None:
@@ -127,5 +127,5 @@ def write_files(files: Mapping[Path, str]) -> None:
 
 def stale(files: Mapping[Path, str]) -> list[Path]:
     """Return the files that are missing or differ from the expected text."""
-    there = {path: path.read_bytes() for path in files if path.is_file()}
-    return [path for path, text in files.items() if there.get(path) != text.encode()]
+    present = {path: path.read_bytes() for path in files if path.is_file()}
+    return [path for path, text in files.items() if present.get(path) != text.encode()]

@@ -11,7 +11,7 @@ from normlab.records.packed import RECORDS
 from normlab.records.pairs import Pairing, PairRules
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import grouped
-from normlab.reports.gather import Run
+from normlab.reports.runs import Run
 from normlab.studies.load import load_study
 from normlab.studies.study import PublishedNumber, Study
 
@@ -68,7 +68,12 @@ def _row(study: Study, each: PublishedNumber, settings: Settings) -> str:
     theirs = " to ".join(f"{number:g}" for number in each.number)
     where = f"{each.what} ({each.source}; `{study.name}`)"
     interval = t_interval(ours) if len(ours) > 1 else None
-    cells = (in_markdown(where), theirs, _ours(ours, interval), _said(study, each, ours, interval))
+    cells = (
+        in_markdown(where),
+        theirs,
+        _ours(ours, interval),
+        _verdict(study, each, ours, interval),
+    )
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -78,7 +83,7 @@ def _ours(ours: Sequence[float], interval: Interval | None) -> str:
     return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}], {interval.n} seeds"
 
 
-def _said(
+def _verdict(
     study: Study, each: PublishedNumber, ours: Sequence[float], interval: Interval | None
 ) -> str:
     """Return the verdict on a number, or why there is none."""

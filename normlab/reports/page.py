@@ -20,13 +20,13 @@ from urllib.parse import quote
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
-from normlab.reports.charts import over_training, row_looks
+from normlab.reports.chart_data import DARK, LIGHT, Panel, Theme, data
 from normlab.reports.comparison import grouped
-from normlab.reports.gather import Run
-from normlab.reports.panels import DARK, LIGHT, Panel, Theme, data
+from normlab.reports.figures import over_training, row_styles
+from normlab.reports.runs import Run
 from normlab.reports.study_table import data_name
 from normlab.reports.sweep import by_axis
-from normlab.reports.table import Table, figure
+from normlab.reports.table import ScoreTable, figure
 from normlab.studies.study import Study
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def _printable(value: Any) -> Any:
 
 
 def _colours(theme: Theme) -> str:
-    named = [f"--{name}: {getattr(theme, name)};" for name in ("paper", "ink", "quiet", "grid")]
-    return " ".join([*named, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
+    variables = [f"--{name}: {getattr(theme, name)};" for name in ("paper", "ink", "quiet", "grid")]
+    return " ".join([*variables, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
 
 
 def duration(seconds: float) -> str:
@@ -109,7 +109,7 @@ def _environment() -> "Environment":
     def finalize(value: object) -> object:
         return value if not isinstance(value, str) or isinstance(value, Markup) else one_line(value)
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("normlab.reports", "templates"),
         autoescape=True,
         finalize=finalize,
@@ -119,15 +119,15 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
     )
     compact = {"separators": (",", ":"), "allow_nan": False, "sort_keys": True}
-    made.policies["json.dumps_kwargs"] = compact
-    made.filters |= {
+    environment.policies["json.dumps_kwargs"] = compact
+    environment.filters |= {
         "duration": duration,
         "breakable": lambda path: _marked(r"(?<=[/_])(?=\w)", "<wbr>", path),
         "unbroken": _unbroken,
         "coded": lambda text: _marked(r"`([^`]+)`", r"<code>\1</code>", text),
         "link": quote,
     }
-    return made
+    return environment
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class TableSection:
 
     study: Study
     scale: str
-    table: Table
+    table: ScoreTable
     runs: Sequence[Run]
     name: str = ""
     number: str = ""
@@ -218,7 +218,7 @@ class TableSection:
         return replace(panel, number=self.number)
 
 
-def study_page(study: Study, scale: str, table: Table, runs: Sequence[Run], home: Path) -> str:
+def study_page(study: Study, scale: str, table: ScoreTable, runs: Sequence[Run], home: Path) -> str:
     """Return the page of a study, made only from its evidence; `home` is the study's folder."""
     section = TableSection(study, scale, table, runs)
     return _page_of_runs("study.html", [section], home, study=study, scale=scale)
@@ -249,12 +249,12 @@ def _page_of_runs(
     runs = [run for section in sections for run in section.runs]
     records = [record for section in sections for record in section.records]
     rows = dict.fromkeys(name for section in sections for name in section.row_names)
-    looks = row_looks(runs, rows)
+    styles = row_styles(runs, rows)
     return page(
         template,
-        data([panel for section in sections for panel in section.panels], looks),
+        data([panel for section in sections for panel in section.panels], styles),
         sections=sections,
-        settings=[asdict(look) for look in looks.values()],
+        settings=[asdict(style) for style in styles.values()],
         points=list(dict.fromkeys(point for section in sections for point in section.points)),
         overview=_overview(runs, records),
         recorded={
@@ -269,17 +269,17 @@ def _page_of_runs(
     )
 
 
-def _direction(table: Table, column: str) -> str:
+def _direction(table: ScoreTable, column: str) -> str:
     """Return "higher is better" or "lower is better", or "" if no row has the score."""
     scores = [score for row in table.rows for score in row.entries[column].scores.values()]
-    found = {score.higher_is_better for score in scores}
-    return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
+    directions = {score.higher_is_better for score in scores}
+    return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(directions))
 
 
 def _score(record: RunRecord, column: str) -> str:
-    if (found := record.figure(column)) is None:
+    if (score := record.figure(column)) is None:
         return "\N{EN DASH}"
-    return "not reached" if math.isinf(found.value) else figure(found.value, column)
+    return "not reached" if math.isinf(score.value) else figure(score.value, column)
 
 
 def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:

@@ -18,11 +18,11 @@ from normlab.records.record import Row, RunRecord, fingerprint, plain, portable
 from normlab.records.store import read_hypotheses
 from normlab.reports import manifest
 from normlab.reports.cards import BOARD, FOLDER, card_pages
-from normlab.reports.gather import Run, rows_of_run, thinned
 from normlab.reports.latex import latex
 from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
 from normlab.reports.others import OTHERS, others_page
 from normlab.reports.page import study_page
+from normlab.reports.runs import Run, rows_of_run, thinned
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, markdown
 from normlab.studies.load import load_study
@@ -50,13 +50,13 @@ class Evidence(NamedTuple):
 def evidence(run: Run) -> Evidence:
     """Return what is published of a run; one without a folder has no curve and no hypotheses."""
     record = run.record and with_fields(run.record, config=portable(run.record.config))
-    made = run.folder if record else None
-    tested = made if record and record.finished else None
-    curve = thinned(rows_of_run(made)) if made else []
+    folder = run.folder if record else None
+    tested = folder if record and record.finished else None
+    curve = thinned(rows_of_run(folder)) if folder else []
     return Evidence(record, curve, read_hypotheses(tested) if tested else {})
 
 
-def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -> Pack:
+def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | None]) -> Pack:
     """Return the published runs after checking that others can be added.
 
     `asked` maps the keys of the others to their experiment, or to None for a run not made.
@@ -66,9 +66,9 @@ def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -
     runs = _checked(pack(root / study / scale))
     if changed := manifest.problems(root, [runs.folder / name for name in PACK]):
         raise UserError("; ".join([*changed.values(), manifest.restore_or_accept(root)]))
-    wanted = {(key.row, key.point): label for key, label in asked.items() if label}
+    labels = {(key.row, key.point): label for key, label in experiments.items() if label}
     for key, record in runs.records.items():
-        label = wanted.get((key.row, key.point))
+        label = labels.get((key.row, key.point))
         if record and label not in (None, _label(record)):
             raise UserError(
                 f"{runs.folder} holds different experiments ({key.name}: published is "
@@ -83,12 +83,12 @@ def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
 
     With `making`, runs without a record will be made, and so differ from the published ones.
     """
-    named = {run.key: run for run in others if runs.records.get(run.key) is not None}
-    lines = changes(runs, {key: evidence(run) for key, run in named.items()})
+    by_key = {run.key: run for run in others if runs.records.get(run.key) is not None}
+    lines = changes(runs, {key: evidence(run) for key, run in by_key.items()})
     if making:
         lines |= {
             key: f"{_place(runs, key)} is published already, from {_code(runs.records[key])}"
-            for key, run in named.items()
+            for key, run in by_key.items()
             if run.record is None
         }
     if lines:
@@ -177,7 +177,7 @@ def publish(
         write_files(rendered(study, folder))
         if study.published and (root / OTHERS).is_file():
             write_files({root / OTHERS: others_page(root, read)})
-        accept(root, [folder / name for name in PACK], named=False)
+        accept(root, [folder / name for name in PACK], required=False)
     if replacing is not None:
         for line in changed.values():
             replacing(f"replaced: {line}")
@@ -247,7 +247,7 @@ def verify(
     known = root / MANIFEST not in changed  # otherwise no file can be checked
     if study is not None and known:
         changed = {path: why for path, why in changed.items() if root / study in path.parents}
-    said: list[str] = []
+    up_to_date: list[str] = []
     wrong = [*changed.values()]
     if changed:
         wrong.append(manifest.restore_or_accept(root))
@@ -261,12 +261,12 @@ def verify(
         if write or not late:
             write_files({path: files[path] for path in late})
             wrote = ", ".join(path.name for path in late)
-            said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
+            up_to_date.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
         else:
             again = f"write it with normlab study publish --results {root}"
             states = {p: "does not match its records" if p.is_file() else "missing" for p in late}
             wrong += [f"{path}: {state}; {again}" for path, state in states.items()]
-    return said, wrong
+    return up_to_date, wrong
 
 
 def _files_of(root: Path, name: Path) -> dict[Path, str]:
@@ -286,13 +286,13 @@ def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list
     folders = [folder for folder in every if study in (None, folder.parent.name)]
     if not folders and not changed:
         what = "no study is" if study is None else f"the study {load_study(study).name} is not"
-        there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
+        published = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
         again = f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
-        raise UserError(f"{what} published below {root} (published: {there}); {again}")
+        raise UserError(f"{what} published below {root} (published: {published}); {again}")
     touched = {folder for path in changed for folder in (path, *path.parents)}
-    found = [folder for folder in folders if folder not in touched]
+    sources = [folder for folder in folders if folder not in touched]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
-        found.append(root / BOARD)
+        sources.append(root / BOARD)
     if study is None and root / OTHERS not in touched and (root / OTHERS).is_file():
-        found.append(root / OTHERS)
-    return found
+        sources.append(root / OTHERS)
+    return sources

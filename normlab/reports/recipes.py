@@ -54,17 +54,17 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
     labels = [label(config) for config in configs]
     shown = [n for n in (1, 2) if len({each[n] for each in labels}) > 1]
     shown = [n for n in shown if not (n == 1 and PLACEMENT in axes)]
-    words = [[" ".join([own.norm, *(own[n] for n in shown)])] for own in labels]
-    if not BATCH & {*axes} and len({own.batch for own in labels}) > 1:
-        words = [[*each, own.batch] for each, own in zip(words, labels, strict=True)]
-    said: list[list[str]] = [[] for _ in configs]
+    words = [[" ".join([its.norm, *(its[n] for n in shown)])] for its in labels]
+    if not BATCH & {*axes} and len({its.batch for its in labels}) > 1:
+        words = [[*each, its.batch] for each, its in zip(words, labels, strict=True)]
+    keys_of: list[list[str]] = [[] for _ in configs]
 
     def add(
         members: Sequence[int], apart: Mapping[str, Sequence[Any]], keys: Sequence[str]
     ) -> None:
         for place, n in enumerate(members):
-            said[n] += keys
-            words[n] += _phrases({key: own[place] for key, own in apart.items()}, keys)
+            keys_of[n] += keys
+            words[n] += _phrases({key: values[place] for key, values in apart.items()}, keys)
 
     apart = told_apart(configs)
     keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
@@ -72,10 +72,13 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
         add(range(len(configs)), apart, keys)
     below = tuple(f"{axis}." for axis in axes)
     for same in grouped((tuple(each), n) for n, each in enumerate(words)).values():
-        own = told_apart([configs[n] for n in same])
-        own = {key: values for key, values in own.items() if not f"{key}.".startswith(below)}
-        add(same, own, _fewest(own))
-    return [Name(", ".join(w), tuple(k)) for w, k in zip(words, said, strict=True)]
+        differing = {
+            key: values
+            for key, values in told_apart([configs[n] for n in same]).items()
+            if not f"{key}.".startswith(below)
+        }
+        add(same, differing, _fewest(differing))
+    return [Name(", ".join(w), tuple(k)) for w, k in zip(words, keys_of, strict=True)]
 
 
 def _fewest(apart: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -105,9 +108,9 @@ def recipes(configs: Sequence[Settings]) -> list[Recipe]:
     """
     by_task = grouped((label(config).task, n) for n, config in enumerate(configs))
     return [
-        Recipe(said, [members[n] for n in own])
+        Recipe(text, [members[n] for n in indices])
         for members in by_task.values()
-        for said, own in _recipes_of_task([configs[n] for n in members])
+        for text, indices in _recipes_of_task([configs[n] for n in members])
     ]
 
 
@@ -120,23 +123,23 @@ def _recipes_of_task(configs: Sequence[Settings]) -> list[Recipe]:
     groups = grouped((value, n) for n, value in enumerate(values))
     if len(groups) in (0, 1, len(configs)) or {*keys} <= {*grid_of(configs)}:
         return whole
-    first = [own[0] for own in groups.values()]
+    first = [members[0] for members in groups.values()]
     apart = {key: [of_recipe[key][n] for n in first] for key in keys if key != "scale"}
-    named = _fewest(apart)
+    shown = _fewest(apart)
     return [  # titles have the data and the scale
-        Recipe(", ".join(_phrases({k: values[n] for k, values in apart.items()}, named)), own)
-        for n, own in enumerate(groups.values())
+        Recipe(", ".join(_phrases({k: values[n] for k, values in apart.items()}, shown)), members)
+        for n, members in enumerate(groups.values())
     ]
 
 
-def _phrases(settings: Mapping[str, Any], named: Sequence[str]) -> list[str]:
+def _phrases(settings: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
     """Return the `named` settings in words; a limit of the budget that is off gives way to others.
 
     So runs of 12,000 tokens next to runs of 6 steps are not called "no steps".
     """
     limits = [key for key, value in settings.items() if _is_limit(key) and value is not None]
-    off = any(_is_limit(key) and settings[key] is None for key in named)
-    keys = [*named, *(key for key in limits if off and key not in named)]
+    off = any(_is_limit(key) and settings[key] is None for key in shown)
+    keys = [*shown, *(key for key in limits if off and key not in shown)]
     return [
         phrase(key, settings[key])
         for key in keys
@@ -173,17 +176,17 @@ def axes_of(configs: Sequence[Settings]) -> list[str]:
     Placement is an axis too if each norm has the same ones, and there are several norms.
     """
     labels = [label(config)[:3] for config in configs]
-    found = [
+    axes = [
         key
         for key, values in told_apart(configs).items()
         if {*map(type, values)} <= {int, float}
         and len({*zip(labels, values, strict=True)}) > len({*labels})
     ]
-    placements = grouped(dict.fromkeys(own[:2] for own in labels))
-    crossed = len(placements) > 1 and len({frozenset(own) for own in placements.values()}) == 1
-    if crossed and all(len(own) > 1 for own in placements.values()):
-        found.append(PLACEMENT)
-    return found
+    placements = grouped(dict.fromkeys(each[:2] for each in labels))
+    crossed = len(placements) > 1 and len({frozenset(each) for each in placements.values()}) == 1
+    if crossed and all(len(each) > 1 for each in placements.values()):
+        axes.append(PLACEMENT)
+    return axes
 
 
 def follows(key: str, axes: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:

@@ -32,10 +32,10 @@ from normlab.reports.comparison import (
     not_alike,
     scored_by,
 )
-from normlab.reports.gather import Run, by_setting
 from normlab.reports.headings import setting
 from normlab.reports.notes import About, Note
-from normlab.reports.table import Entry, Row, Table, figure
+from normlab.reports.runs import Run, by_setting
+from normlab.reports.table import Entry, ScoreRow, ScoreTable, figure
 from normlab.studies.study import STABILITY, Study
 
 _SAME_TEXT = 1.1  # amounts of data whose ratio is at most this are called equal
@@ -46,71 +46,79 @@ BOLD = (
 )
 
 
-def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False) -> Table:
-    """Return the table of a study's runs; set `found` if the runs do not come from a plan."""
+def build(study: Study, scale: str, runs: Iterable[Run], *, unplanned: bool = False) -> ScoreTable:
+    """Return the table of a study's runs; set `unplanned` if the runs do not come from a plan."""
     overrides = [each for row in study.rows.values() for each in row]
-    rules = Rules(not any(each.startswith("precision=") for each in overrides), found)
+    rules = Rules(not any(each.startswith("precision=") for each in overrides), unplanned)
     rows = [_row(study, members) for members in by_setting(runs).values()]
-    bases = {row.point: row.own for row in rows if row.name == study.baseline}
+    bases = {row.point: row.experiment for row in rows if row.name == study.baseline}
     rows = [
         row if row.name == study.baseline else _compared(row, bases.get(row.point), rules)
         for row in rows
     ]
     for point in dict.fromkeys(row.point for row in rows):
-        here = [row for row in rows if row.point == point]
+        rows_here = [row for row in rows if row.point == point]
         for column in study.columns:
-            top = best([row.own for row in here if row.own], column, rules)
-            for row in here if top is not None else ():
-                row.entries[column] = replace(row.entries[column], best=row.own is top)
+            top = best([row.experiment for row in rows_here if row.experiment], column, rules)
+            for row in rows_here if top is not None else ():
+                row.entries[column] = replace(row.entries[column], best=row.experiment is top)
     data = data_name(study, scale, [record for row in rows for record in row.records])
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
-    if found:
+    if unplanned:
         size = f"scale={scale}" if scale else ""
         title = ", ".join(filter(None, [f"{study.table} on {data}", size, study.description]))
     apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
-    table = Table(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
+    table = ScoreTable(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
     return replace(table, answer=answer(table, study.baseline))
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
     """Return the name of a table's data: the study's own name for it if the records agree."""
-    named = study.scales[scale].data_name if scale in study.scales else ""
+    study_name = study.scales[scale].data_name if scale in study.scales else ""
     labels: dict[str, None] = {}
     for data in (record.data for record in records):
         name = data.get("label") or data.get("source") or "data that is not named"
         labels[f"{name} {'-'.join(data.get('languages') or ())}".strip()] = None
-    if named and all(label.split()[0].lower() in named.lower() for label in labels):
-        return named
+    if study_name and all(label.split()[0].lower() in study_name.lower() for label in labels):
+        return study_name
     return ", ".join(labels) or "no data"
 
 
-def _row(study: Study, runs: Sequence[Run]) -> Row:
+def _row(study: Study, runs: Sequence[Run]) -> ScoreRow:
     """Return a setting's row, without differences; `problem` says why if it has no scores."""
     name, point, _ = runs[0].key
-    said, state = study.figures.get(name, {}), runs[0].state
-    entries = {column: Entry(column, document=said.get(column)) for column in study.columns}
+    article, state = study.figures.get(name, {}), runs[0].state
+    entries = {column: Entry(column, document=article.get(column)) for column in study.columns}
     records = [run.record for run in runs if run.record is not None]
     if not records:
-        return Row(name, point, entries, state, state, said.get(STABILITY), problem=state)
+        return ScoreRow(name, point, entries, state, state, article.get(STABILITY), problem=state)
     try:
-        own = Experiment.of(records)
-        entries = {k: replace(entry, scores=own.scores(k)) for k, entry in entries.items()}
+        experiment = Experiment.of(records)
+        entries = {k: replace(entry, scores=experiment.scores(k)) for k, entry in entries.items()}
     except UserError as error:
         problem = str(error)
-        ends = ("refused", "refused", said.get(STABILITY), problem)
-        return Row(name, point, entries, *ends, refused=True)
+        ends = ("refused", "refused", article.get(STABILITY), problem)
+        return ScoreRow(name, point, entries, *ends, refused=True)
     others = [run.state for run in runs if run.record is None]
-    outcome = own.outcome + (f", {len(others)} {others[0]}" if others else "")
-    ended = [outcome, *([] if lost(own.records) else ["diverged 0"]), *marks(own)]
-    spikes = [r.stability[SPIKE_COUNT] for r in own.records if SPIKE_COUNT in r.stability]
+    outcome = experiment.outcome + (f", {len(others)} {others[0]}" if others else "")
+    ended = [outcome, *([] if lost(experiment.records) else ["diverged 0"]), *marks(experiment)]
+    spikes = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
     ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
-    return Row(name, point, entries, outcome, "; ".join(ended), said.get(STABILITY), own=own)
+    return ScoreRow(
+        name,
+        point,
+        entries,
+        outcome,
+        "; ".join(ended),
+        article.get(STABILITY),
+        experiment=experiment,
+    )
 
 
-def ended_in_brief(row: Row) -> str:
+def ended_in_brief(row: ScoreRow) -> str:
     """Return how a row's seeds ended, without what is usual: `3/3`, `2/3, 1 diverged, spikes 4`."""
-    if row.own is None:
+    if row.experiment is None:
         return row.outcome
     finished = sum(record.finished for record in row.records)
     diverged = lost(row.records)
@@ -119,11 +127,11 @@ def ended_in_brief(row: Row) -> str:
     return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if any(spikes) else [])])
 
 
-def _compared(row: Row, base: Experiment | None, rules: Rules) -> Row:
+def _compared(row: ScoreRow, base: Experiment | None, rules: Rules) -> ScoreRow:
     """Return a row with its differences from the baseline at its point, if there are both."""
-    if row.own is None or base is None:
+    if row.experiment is None or base is None:
         return row
-    compared = Comparison.of(row.own, base, rules)
+    compared = Comparison.of(row.experiment, base, rules)
     entries = {
         column: replace(
             entry,
@@ -140,11 +148,11 @@ def _bare(by_seed: Mapping[int, float]) -> float | None:
     return next(iter(by_seed.values())) if len(by_seed) == 1 else None
 
 
-def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[Note]:
+def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
     """Yield the notes of a table, in a fixed order."""
     records = [record for row in rows for record in row.records]
     refused = [f"{row.label}: {row.problem}" for row in rows if row.refused]
-    experiments = {row.label: row.own for row in rows if row.own}
+    experiments = {row.label: row.experiment for row in rows if row.experiment}
     size = study.scales.get(scale)
     if not records:
         yield from map(Note, refused or ["no run has ended"])
@@ -154,7 +162,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield Note(f"tested: {', or '.join(weights)}", about=About.TESTED)
     at = " at the same point" if any(row.point for row in rows) else ""
-    several = any(len(own.records) > 1 for own in experiments.values())
+    several = any(len(each.records) > 1 for each in experiments.values())
     yield Note(
         "mean +- standard deviation over the seeds that finished; in brackets the difference "
         f"to {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
@@ -180,26 +188,28 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
         apart = [label for label, comparison in compared if not comparison.has_one_code]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
-        said = "seeds have different states of it; the two runs of a pair share theirs"
-        yield Note(f"code: {said} {among}", about=About.CODE)
+        text = "seeds have different states of it; the two runs of a pair share theirs"
+        yield Note(f"code: {text} {among}", about=About.CODE)
     yield from map(Note, refused)
     yield from _differences(study, rows, rules)
     alike: dict[str, str] = {}
-    for point in dict.fromkeys(row.point for row in rows if rules.found):
-        here = {row.name: row.own for row in rows if row.point == point and row.own}
-        alike |= not_alike(here, [*study.grid], study.rows)
+    for point in dict.fromkeys(row.point for row in rows if rules.unplanned):
+        at_point = {
+            row.name: row.experiment for row in rows if row.point == point and row.experiment
+        }
+        alike |= not_alike(at_point, [*study.grid], study.rows)
     for key, text in alike.items():
         yield Note(text, f"rows differ in {setting(key)}", About.NOT_ALIKE)
     smoothing = max(record.label_smoothing for record in records)
     names = {column.rpartition("/")[2] for column in study.columns}
     if smoothing and {"loss", "perplexity"} <= names:
-        said = f"loss includes label smoothing {smoothing:g}, perplexity does not"
-        yield Note(said, said)
+        text = f"loss includes label smoothing {smoothing:g}, perplexity does not"
+        yield Note(text, text)
     for text in scored_by(experiments, study.columns):
         yield Note(text, about=About.SIGNATURE)
 
 
-def _text_seen(rows: Sequence[Row]) -> Iterator[Note]:
+def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:
     """Yield whether rows saw equal amounts of data, if their updates or amounts differ."""
     ended = {
         row.label: [r for r in row.records if r.finished]
@@ -208,24 +218,24 @@ def _text_seen(rows: Sequence[Row]) -> Iterator[Note]:
     }
     if not ended:
         return
-    seen = {label: fmean(r.budget.tokens for r in own) for label, own in ended.items()}
-    steps = {label: fmean(r.budget.steps for r in own) for label, own in ended.items()}
-    units = {record.unit for own in ended.values() for record in own}
+    tokens = {label: fmean(r.budget.tokens for r in finished) for label, finished in ended.items()}
+    steps = {label: fmean(r.budget.steps for r in finished) for label, finished in ended.items()}
+    units = {record.unit for finished in ended.values() for record in finished}
     if len(units) > 1:  # tokens and pictures cannot be compared
         return
     (unit,) = units
-    least, most = min(seen, key=lambda k: seen[k]), max(seen, key=lambda k: seen[k])
-    if seen[most] <= _SAME_TEXT * seen[least]:
+    least, most = min(tokens, key=lambda k: tokens[k]), max(tokens, key=lambda k: tokens[k])
+    if tokens[most] <= _SAME_TEXT * tokens[least]:
         if max(steps.values()) > _SAME_TEXT * min(steps.values()):
             yield Note(
-                f"equal {unit}: about {_rounded(fmean(seen.values()))} in each run's training"
+                f"equal {unit}: about {_rounded(fmean(tokens.values()))} in each run's training"
             )
         return
     equal = "in equal updates, " if len({*steps.values()}) == 1 else ""
-    times = seen[most] / seen[least] if seen[least] else math.inf
+    times = tokens[most] / tokens[least] if tokens[least] else math.inf
     yield Note(
-        f"UNEQUAL {unit}: {equal}{least} was trained on {_rounded(seen[least])} and {most} on "
-        f"{_rounded(seen[most])}, {times:.1f} times as many; steps=null budget.tokens=N (or "
+        f"UNEQUAL {unit}: {equal}{least} was trained on {_rounded(tokens[least])} and {most} on "
+        f"{_rounded(tokens[most])}, {times:.1f} times as many; steps=null budget.tokens=N (or "
         "epochs=N) trains all on equal amounts",
         f"UNEQUAL {unit}, up to {times:.1f} times as many",
     )
@@ -238,7 +248,7 @@ def _rounded(count: float) -> str:
 
 def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterator[Note]:
     """Yield notes on each score's untrained baseline and the rows that do not clearly beat it."""
-    found: list[str] = []
+    baselines: list[str] = []
     low: list[str] = []
     for column in columns:
         name = column.rpartition("/")[2]
@@ -246,12 +256,12 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
         scored = [r for r in records if name in r.floors and column in r.scores]
         if known := [record.floors[name] for record in scored]:
             bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
-            found.append(f"{column} {' to '.join(bounds)}")
+            baselines.append(f"{column} {' to '.join(bounds)}")
         ended = {k: [r for r in row.records if r.finished] for k, row in rows.items()}
-        if own := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
-            low.append(f"{column} ({'; '.join(own)})")
-    if found or low:
-        text = f"untrained baseline: {', '.join(found) or 'not of these scores'}"
+        if near := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
+            low.append(f"{column} ({'; '.join(near)})")
+    if baselines or low:
+        text = f"untrained baseline: {', '.join(baselines) or 'not of these scores'}"
         yield Note(text, about=About.BASELINE)
     flat = any(NOT_CLEAR in mark for row in rows.values() for mark in marks(row))
     if low or flat:
@@ -262,23 +272,23 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
         yield Note(f"{ON_PLATEAU}: {PLATEAU}")
 
 
-def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[Note]:
+def _differences(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
-    found: list[tuple[str, str]] = []
+    reasons: list[tuple[str, str]] = []
     apart: list[str] = []
     compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
     for label, comparison in compared:
         if comparison.obstacle:
-            found.append((f"not compared with {study.baseline}, {comparison.obstacle}", label))
+            reasons.append((f"not compared with {study.baseline}, {comparison.obstacle}", label))
             apart.append(label)
         elif not comparison.pairs_all_runs:
             seeds = " ".join(map(str, comparison.seeds))
-            found.append((f"only seeds {seeds} are pairs", label))
-    shared = "data, code, hardware and precision" if rules.found else "hardware and precision"
-    if said := "; ".join(
-        f"{what} ({'; '.join(labels)})" for what, labels in grouped(found).items()
+            reasons.append((f"only seeds {seeds} are pairs", label))
+    shared = "data, code, hardware and precision" if rules.unplanned else "hardware and precision"
+    if text := "; ".join(
+        f"{what} ({'; '.join(labels)})" for what, labels in grouped(reasons).items()
     ):
-        text = f"differences: {said}; the two runs of a pair have the same seed, {shared}"
+        text = f"differences: {text}; the two runs of a pair have the same seed, {shared}"
         brief = f"not compared: {', '.join(apart)}" if apart else ""
         yield Note(text, brief, About.OTHER if apart else About.PAIRS)
 
@@ -290,7 +300,7 @@ def _made_of(records: Sequence[RunRecord]) -> str:
         for record in records
     ]
     sources, precisions, devices = (
-        ", ".join(sorted(set(map(str, own)))) for own in zip(*facts, strict=True)
+        ", ".join(sorted(set(map(str, values)))) for values in zip(*facts, strict=True)
     )
     steps = sorted({record.budget.steps for record in records if record.finished})
     several = " or ".join(f"{n:,}" for n in steps) or "no"

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from normlab.reports.chart_data import Panel, Series
 from normlab.reports.comparison import grouped
 from normlab.reports.headings import heading, phrase, setting
-from normlab.reports.panels import Panel, Series
-from normlab.reports.table import Row, Table
+from normlab.reports.table import ScoreRow, ScoreTable
 
 _NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
@@ -57,35 +57,35 @@ def point_name(point: str, keys: Sequence[str]) -> str:
     return ", ".join(phrase(*each) for each in values.items()) or point
 
 
-def axes_of(table: Table) -> list[Axis]:
+def axes_of(table: ScoreTable) -> list[Axis]:
     """Return the axes with several values in a table: numbers first, then those with more values.
 
     The first one is the axis of the answer.
     """
     points = dict.fromkeys(row.point for row in table.rows)
-    found: list[Axis] = []
+    axes: list[Axis] = []
     for key in table.axes:
         values = dict.fromkeys(values_at(point, table.axes).get(key) for point in points)
         if None not in values and len(values) > 1:
-            found.append(Axis(key, tuple(str(value) for value in values)))
-    return sorted(found, key=lambda axis: (not axis.numeric, -len(axis.values)))
+            axes.append(Axis(key, tuple(str(value) for value in values)))
+    return sorted(axes, key=lambda axis: (not axis.numeric, -len(axis.values)))
 
 
-def by_axis(table: Table) -> dict[Axis, list[Panel]]:
+def by_axis(table: ScoreTable) -> dict[Axis, list[Panel]]:
     """Return the charts of the table's scores over each axis, without those that would be empty."""
-    found: dict[Axis, list[Panel]] = {}
+    charts: dict[Axis, list[Panel]] = {}
     for axis in axes_of(table):
         if axis.key not in NOT_DRAWN:
             panels = (_over_axis(axis, table, column) for column in table.columns)
             if drawn := [panel for panel in panels if panel.series]:
-                found[axis] = drawn
-    return found
+                charts[axis] = drawn
+    return charts
 
 
-def _over_axis(axis: Axis, table: Table, column: str) -> Panel:
+def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
     """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
     names = [*dict.fromkeys(row.name for row in table.rows)]
-    found: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
+    points_of_lines: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
     for row in table.rows:
         if (place := _place(row, axis, table.axes)) is None:
             continue
@@ -95,19 +95,19 @@ def _over_axis(axis: Axis, table: Table, column: str) -> Panel:
             continue
         if not axis.numeric:  # rows at one word are drawn next to each other
             x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
-        found.append(
+        points_of_lines.append(
             (
                 (row.name, facet),
                 (x, row.point, entry.summary.mean, min(values), max(values), entry.summary.n),
             )
         )
-    made: list[Series] = []
-    for (row, facet), points in grouped(found).items():
+    lines: list[Series] = []
+    for (row, facet), points in grouped(points_of_lines).items():
         x, at, mean, low, high, n = zip(*sorted(points), strict=True)
-        made.append(Series(row, facet, at, x, mean, low, high, n))
+        lines.append(Series(row, facet, at, x, mean, low, high, n))
     ticks = tuple(sorted({axis.position(value) for value in axis.values}))
     return Panel(
-        *(column, heading(column), heading(column), tuple(made)),
+        *(column, heading(column), heading(column), tuple(lines)),
         across=axis.name + _UNITS.get(axis.key, ""),
         ticks=ticks,
         tick_names=() if axis.numeric else axis.values,
@@ -117,7 +117,7 @@ def _over_axis(axis: Axis, table: Table, column: str) -> Panel:
     )
 
 
-def _place(row: Row, axis: Axis, keys: Sequence[str]) -> tuple[float, str] | None:
+def _place(row: ScoreRow, axis: Axis, keys: Sequence[str]) -> tuple[float, str] | None:
     """Return a row's place on an axis, and its facet: its values on the other axes."""
     at = values_at(row.point, keys)
     if axis.key not in at:

@@ -53,13 +53,13 @@ class Entry:
     @property
     def value(self) -> str:
         """Return the mean and standard deviation as text."""
-        if (found := self.summary) is None:
+        if (summary := self.summary) is None:
             return "-"
-        if math.isinf(found.mean):  # steps to a target
+        if math.isinf(summary.mean):  # steps to a target
             reached = sum(map(math.isfinite, self.values))
-            return f"reached {reached}/{found.n}" if reached else "not reached"
-        sd = "" if found.sd is None else f" +- {figure(found.sd, self.score)}"
-        return figure(found.mean, self.score) + sd
+            return f"reached {reached}/{summary.n}" if reached else "not reached"
+        sd = "" if summary.sd is None else f" +- {figure(summary.sd, self.score)}"
+        return figure(summary.mean, self.score) + sd
 
     @property
     def gap(self) -> str:
@@ -78,10 +78,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting at one point of the grid: its scores by column, and its seeds, joined in `own`.
+class ScoreRow:
+    """One setting at one point of the grid: its scores by column, and its seeds as one experiment.
 
-    `stability` describes how its seeds trained, `said` is the article's statement on stability, and
+    `stability` describes how its seeds trained, `article` what the article says of that, and
     `problem` says why the row has no scores; `refused` if its seeds cannot be averaged.
     `comparison` is with the baseline at the same point.
     """
@@ -91,9 +91,9 @@ class Row:
     entries: dict[str, Entry]
     outcome: str = "-"
     stability: str = "-"
-    said: str | float | None = None
+    article: str | float | None = None
     problem: str | None = None
-    own: Experiment | None = None
+    experiment: Experiment | None = None
     comparison: Comparison | None = None
     refused: bool = False
 
@@ -104,11 +104,16 @@ class Row:
     @property
     def records(self) -> tuple[RunRecord, ...]:
         """Return the records of the row's seeds; empty if they could not be joined."""
-        return () if self.own is None else self.own.records
+        return () if self.experiment is None else self.experiment.records
+
+    @property
+    def failed(self) -> bool:
+        """Whether the seeds cannot be averaged, or one of them did not finish."""
+        return self.refused or not all(record.finished for record in self.records)
 
 
 @dataclass(frozen=True)
-class Table:
+class ScoreTable:
     """A study's table: its title, columns, rows and notes.
 
     `apart` is the heading of the column with the article's values on its own data, or "" if there
@@ -118,7 +123,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
     notes: tuple[Note, ...] = ()
     apart: str = ""
     axes: tuple[str, ...] = ()
@@ -135,23 +140,26 @@ class Table:
         return self.names.get(column) or heading(column)
 
     @property
-    def lines(self) -> list[tuple[Row, list[Entry], list[str]]]:
+    def lines(self) -> list[tuple[ScoreRow, list[Entry], list[str]]]:
         """Return each row with its entries and last columns: stability and the article's values."""
-        found: list[tuple[Row, list[Entry], list[str]]] = []
+        lines: list[tuple[ScoreRow, list[Entry], list[str]]] = []
         for row in self.rows:
             entries = [row.entries[name] for name in self.columns]
-            said = {**{each.score: each.document for each in entries}, "stability": row.said}
+            statements = {
+                **{each.score: each.document for each in entries},
+                "stability": row.article,
+            }
             texts = [
                 f"{name} {v if isinstance(v, str) else f'{v:,.10g}'}"
-                for name, v in said.items()
+                for name, v in statements.items()
                 if v is not None
             ]
             apart = ["; ".join(texts) or "-"] if self.apart else []
-            found.append((row, entries, [row.stability, *apart]))
-        return found
+            lines.append((row, entries, [row.stability, *apart]))
+        return lines
 
 
-def markdown(table: Table) -> str:
+def markdown(table: ScoreTable) -> str:
     """Return a table in Markdown, followed by its notes as a list."""
     rows: list[list[str]] = []
     for row, entries, last in table.lines:
@@ -174,17 +182,21 @@ def pipes(
     return [*table, "", *(f"- {note}" for note in notes)]
 
 
-def comma_separated(table: Table) -> str:
+def comma_separated(table: ScoreTable) -> str:
     """Return a table as CSV in full precision, one line per row and score."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
     for row, entries, _ in table.lines:
         for entry in entries:
-            found, gap = entry.summary, entry.difference
+            summary, gap = entry.summary, entry.difference
             cells = [
                 *(row.name, row.point, entry.score),
-                *(("", "", 0) if found is None else (found.mean, _rounded(found.sd), found.n)),
+                *(
+                    ("", "", 0)
+                    if summary is None
+                    else (summary.mean, _rounded(summary.sd), summary.n)
+                ),
                 " ".join(map(str, entry.scores)),
                 *(("", "", "") if gap is None else map(_rounded, (gap.mean, gap.low, gap.high))),
                 *("" if value is None else value for value in (entry.p, entry.document)),
@@ -199,11 +211,13 @@ def _rounded(value: float | None) -> object:
     return "" if value is None else float(f"{value:.12g}")
 
 
-def averaged(found: Mapping[str, float | None] | None) -> str:
+def averaged(statistics: Mapping[str, float | None] | None) -> str:
     """Format the `mean` and `sd` of several inspected runs; a dash without a value."""
-    if found is None:
+    if statistics is None:
         return "-"
-    return f"{found['mean']:.3g}" + ("" if found["sd"] is None else f" +- {found['sd']:.2g}")
+    return f"{statistics['mean']:.3g}" + (
+        "" if statistics["sd"] is None else f" +- {statistics['sd']:.2g}"
+    )
 
 
 def signed(value: float, score: str) -> str:

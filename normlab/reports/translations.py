@@ -19,7 +19,7 @@ from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.reports.comparison import Comparison, Rules
-from normlab.reports.gather import Run, by_setting
+from normlab.reports.runs import Run, by_setting
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap
@@ -30,7 +30,7 @@ SPLIT, SCORE = "test", "test/bleu"
 _DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
 
 
-class Said(NamedTuple):
+class SentenceVersion(NamedTuple):
     """One version of a sentence: the source, the reference, or the translation by the run `key`."""
 
     name: str
@@ -48,7 +48,7 @@ class SideBySide(NamedTuple):
 
     data: str
     total: int
-    sentences: dict[int, list[Said]]
+    sentences: dict[int, list[SentenceVersion]]
     left_out: list[str]
 
 
@@ -84,13 +84,18 @@ def side_by_side(runs: Iterable[Run], data_dir: Path | None, *, count: int) -> S
             left_out.append(f"{record.run_id}: translated a different test set")
         else:
             whole.append((run, lines))
-    sentences: dict[int, list[Said]] = {}
+    sentences: dict[int, list[SentenceVersion]] = {}
     for n in sorted(random.Random(_DRAW).sample(range(total), min(count, total)) if whole else ()):
-        said = [Said("source", sources[n]), Said("reference", references[n])]
+        versions = [
+            SentenceVersion("source", sources[n]),
+            SentenceVersion("reference", references[n]),
+        ]
         for run, lines in whole:
             chrf = corpus_chrf([lines[n]], [references[n]]).value
-            said.append(Said(f"{run.key.name} seed {run.key.seed}", lines[n], chrf, run.key))
-        sentences[n + 1] = said
+            versions.append(
+                SentenceVersion(f"{run.key.name} seed {run.key.seed}", lines[n], chrf, run.key)
+            )
+        sentences[n + 1] = versions
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, left_out)
 
@@ -108,8 +113,11 @@ def bootstrap(
     ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
         raise UserError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
-    sides = [Experiment.of(run.record for run in own if run.record) for own in (baseline, other)]
-    compared = Comparison.of(sides[1], sides[0], Rules(found=True))
+    sides = [
+        Experiment.of(run.record for run in runs_of_row if run.record)
+        for runs_of_row in (baseline, other)
+    ]
+    compared = Comparison.of(sides[1], sides[0], Rules(unplanned=True))
     seeds, reason = compared.seeds, compared.obstacle
     ways = {str(side.signature(SCORE)) for side in sides if side.scores(SCORE)}
     if len(ways) > 1:
@@ -124,9 +132,9 @@ def bootstrap(
         for runs in (baseline, other)
     )
     tested = partial(paired_bootstrap, references=references, samples=samples, **how)
-    found = {str(seed): tested([one[seed]], [two[seed]]) for seed in seeds}
+    tests = {str(seed): tested([one[seed]], [two[seed]]) for seed in seeds}
     whole = ([side[seed] for seed in seeds] for side in (one, two))
-    return found | ({"all": tested(*whole)} if len(seeds) > 1 else {})
+    return tests | ({"all": tested(*whole)} if len(seeds) > 1 else {})
 
 
 def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list[str]:
@@ -134,7 +142,7 @@ def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list
     from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None
-    path, kept = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
+    path, recorded = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
     again = f"rewrite it with normlab eval {run.folder} --outputs {path}"
     try:
         if (lines := read_hypotheses(run.folder).get(SPLIT)) is None:
@@ -142,8 +150,10 @@ def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list
         now = bleu_scores(lines, references, **how)["bleu"].value
     except (UserError, OSError) as error:
         raise UserError(f"{path}: {error}; {again}") from None
-    if not math.isclose(now, kept.value, rel_tol=1e-6):
-        raise UserError(f"{path} scores {now:.4f}, but the record says {kept.value:.4f}; {again}")
+    if not math.isclose(now, recorded.value, rel_tol=1e-6):
+        raise UserError(
+            f"{path} scores {now:.4f}, but the record says {recorded.value:.4f}; {again}"
+        )
     return lines
 
 
@@ -170,11 +180,11 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
             )
             text = corpus.splits[SPLIT]
         except (UserError, OSError) as error:
-            said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
-            raise UserError(said) from None
+            message = f"the test text cannot be read: {error} (give its folder with --data-dir)"
+            raise UserError(message) from None
     if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
-        said = f"{record.run_id} was tested on text that differs from its folder's"
-        raise UserError(f"{said}: give the right folder with --data-dir")
+        message = f"{record.run_id} was tested on text that differs from its folder's"
+        raise UserError(f"{message}: give the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target
     from normlab.data.languages import language_of

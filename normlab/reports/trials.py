@@ -28,8 +28,8 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
         whole = plain({"format": _FORMAT, "study": study, "scales": every})
         text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False) + "\n"
         parts = [f"# How the rates of {study} were chosen\n"]
-        for scale, found in sorted(every.items()):
-            parts.append(f"## scale={scale}\n\n{table(found)}\n{''.join(notes(found))}")
+        for scale, trials in sorted(every.items()):
+            parts.append(f"## scale={scale}\n\n{table(trials)}\n{''.join(notes(trials))}")
         write_files({path: text, page: "\n".join(parts)})
     accept(root, [path, page])
     return page
@@ -49,33 +49,33 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def with_others(
-    found: Mapping[str, Any], before: Mapping[str, Any] | None, cells: Sequence[tuple[str, str]]
+    tuned: Mapping[str, Any], before: Mapping[str, Any] | None, cells: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     """Add the rows tuned `before` to the rows tuned now.
 
     `cells` lists all rows and points of the scale, in order. Raises UserError if the earlier rows
     were tuned differently.
     """
-    own = {(row["row"], row["point"]): row for row in found["rows"]}
-    kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
-    others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
-    if before and others and plain(before["tuning"]) != plain(found["tuning"]):
+    rows = {(row["row"], row["point"]): row for row in tuned["rows"]}
+    earlier = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
+    others = {cell: row for cell, row in earlier.items() if cell not in rows and cell in cells}
+    if before and others and plain(before["tuning"]) != plain(tuned["tuning"]):
         raise UserError("the other rows were tuned differently: tune all rows, without rows=")
-    both = {**own, **others}
-    return {**found, "rows": [both[cell] for cell in cells if cell in both]}
+    both = {**rows, **others}
+    return {**tuned, "rows": [both[cell] for cell in cells if cell in both]}
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(tuned: Mapping[str, Any]) -> str:
     """Return the table of one scale: one line per row and point, one column per tried value.
 
     If losses of learning rates are compared, the last column is the sensitivity to the rate.
     """
-    values: Sequence[str] = found["tuning"]["values"]
-    sensitivities = [sensitivity(found["tuning"], row) for row in found["rows"]]
+    values: Sequence[str] = tuned["tuning"]["values"]
+    sensitivities = [sensitivity(tuned["tuning"], row) for row in tuned["rows"]]
     sensitive = any(each is not None for each in sensitivities)
-    points = any(row["point"] for row in found["rows"])
+    points = any(row["point"] for row in tuned["rows"])
     lines: list[list[str]] = []
-    for row, sensitive_by in zip(found["rows"], sensitivities, strict=True):
+    for row, sensitive_by in zip(tuned["rows"], sensitivities, strict=True):
         trials = {trial["value"]: _text(trial) for trial in row["trials"]}
         chosen = row["chosen"] or ("none" if len(trials) == len(values) else "-")
         name = [row["row"], row["point"]] if points else [row["row"]]
@@ -110,9 +110,9 @@ def _text(trial: Mapping[str, Any]) -> str:
     return f"{trial['status']}{at}{last}"
 
 
-def notes(found: Mapping[str, Any]) -> list[str]:
+def notes(tuned: Mapping[str, Any]) -> list[str]:
     """Return the notes below the table, one line each."""
-    tuning, rows = found["tuning"], found["rows"]
+    tuning, rows = tuned["tuning"], tuned["rows"]
     trials = [trial for row in rows for trial in row["trials"]]
     commits = sorted({commit for trial in trials for commit in trial["commits"]})
     more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
@@ -120,7 +120,7 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     but = f", but for {whole}, tried for whole runs" if whole else ""
     values = tuning["values"]
     edge = [row["row"] for row in rows if row["chosen"] in (values[0], values[-1])]
-    said = [
+    lines = [
         f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed "
         f"{', '.join(map(str, tuning['seeds']))}, which no other run has{more}",
         f"the same values, seeds and budget for every row{but}; {len(trials)} trials, "
@@ -128,11 +128,11 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"by commit {', '.join(commits)}",
     ]
     if any(sensitivity(tuning, row) is not None for row in rows):
-        said.append(
+        lines.append(
             "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
             "(Wortsman et al. 2023), or of the loss itself where older trials do not have the loss "
             "before training; a run that diverged counts as that"
         )
     if edge:
-        said.append(f"at the edge of the values, wider ones may be better: {', '.join(edge)}")
-    return [f"- {each}\n" for each in said]
+        lines.append(f"at the edge of the values, wider ones may be better: {', '.join(edge)}")
+    return [f"- {each}\n" for each in lines]

@@ -14,7 +14,7 @@ from normlab.data.corpus import read_lines
 from normlab.records.files import read_file
 from normlab.records.record import RunRecord, number
 from normlab.records.store import RunStore, read_rows
-from normlab.reports.gather import read_config
+from normlab.reports.runs import read_config
 from normlab.training.checkpoint import load_checkpoint
 from tests.records.examples import record
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
-from normlab.reports.gather import Run
 from normlab.reports.manifest import PAGE
 from normlab.reports.published import publish
+from normlab.reports.runs import Run
 from normlab.studies.study import Scale, Study
 from tests.records.examples import SIGNATURE, record
 

@@ -9,7 +9,7 @@ from normlab.records.pairs import Experiment
 from normlab.reports.comparison import Comparison, Rules, not_alike
 from tests.records.examples import record
 
-FOUND = Rules(found=True)
+FOUND = Rules(unplanned=True)
 
 
 def cell(*bleus, first=1, **changes):

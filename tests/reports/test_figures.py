@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome
-from normlab.reports import charts
-from normlab.reports.charts import KINDS, row_looks
-from normlab.reports.gather import Run, arranged, found_run
-from normlab.reports.panels import DARK, HUES, LIGHT, looks_of
+from normlab.reports import figures
+from normlab.reports.arrangement import arranged
+from normlab.reports.chart_data import DARK, HUES, LIGHT, styles_of
+from normlab.reports.figures import KINDS, row_styles
+from normlab.reports.runs import Run, found_run
 from tests.records.examples import record
 
 nan, inf = math.nan, math.inf
@@ -66,7 +67,7 @@ def named(figure: Any) -> list[str]:
 
 def draw(*runs, kind="loss", theme=LIGHT):
     found = arranged(runs).runs
-    return charts.draw(KINDS[kind].panels(found), row_looks(found), theme)
+    return figures.draw(KINDS[kind].panels(found), row_styles(found), theme)
 
 
 def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
@@ -85,14 +86,16 @@ def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
 
 def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
     assert len(set(LIGHT.hues)) == len(set(DARK.hues)) == HUES
-    alone, among = looks_of({"ln": "ln"}), looks_of({"bn": "bn", "none": "none", "mine": "ln"})
+    alone, among = styles_of({"ln": "ln"}), styles_of({"bn": "bn", "none": "none", "mine": "ln"})
     assert alone["ln"].hue == among["mine"].hue
-    found = looks_of({f"{norm} {n}": norm for norm in ("ln", "my_norm") for n in range(4)})
-    assert all(0 <= look.hue < HUES for look in found.values())
-    assert len({(look.hue, look.dashes) for look in found.values()}) == 8
-    assert len({look.hue for look in looks_of({f"ln {n}": "ln" for n in range(4)}).values()}) == 1
-    many = looks_of({f"ln {n}": "ln" for n in range(20)}).values()
-    assert len({(look.hue, look.dashes) for look in many}) == 20, "each can be told apart"
+    found = styles_of({f"{norm} {n}": norm for norm in ("ln", "my_norm") for n in range(4)})
+    assert all(0 <= style.hue < HUES for style in found.values())
+    assert len({(style.hue, style.dashes) for style in found.values()}) == 8
+    assert (
+        len({style.hue for style in styles_of({f"ln {n}": "ln" for n in range(4)}).values()}) == 1
+    )
+    many = styles_of({f"ln {n}": "ln" for n in range(20)}).values()
+    assert len({(style.hue, style.dashes) for style in many}) == 20, "each can be told apart"
 
 
 def test_seeds_are_a_band_about_their_mean():
@@ -156,7 +159,9 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
     rows = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0})
 
     def write(name, theme=LIGHT):
-        charts.write(draw(run(rows), run(rows, norm="bn"), theme=theme), tmp_path / name, title="x")
+        figures.write(
+            draw(run(rows), run(rows, norm="bn"), theme=theme), tmp_path / name, title="x"
+        )
         return (tmp_path / name).read_bytes()
 
     first = write("a.svg")

@@ -4,8 +4,8 @@ import pytest
 
 from normlab.records.packed import RECORDS, Key
 from normlab.records.record import Score
-from normlab.reports.gather import Run
 from normlab.reports.others import others_page
+from normlab.reports.runs import Run
 from tests.records.examples import changed, record
 
 LN, DERF, RMS = "ln", "derf", "rms"

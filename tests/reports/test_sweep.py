@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from normlab.records.pairs import Experiment
 from normlab.reports.answer import answer
-from normlab.reports.charts import draw, draw_all, row_looks
-from normlab.reports.gather import arranged, found_run
+from normlab.reports.arrangement import arranged
+from normlab.reports.chart_data import LIGHT
+from normlab.reports.figures import draw, draw_all, row_styles
 from normlab.reports.headings import heading
-from normlab.reports.panels import LIGHT
 from normlab.reports.recipes import names, recipes
+from normlab.reports.runs import found_run
 from normlab.reports.study_table import build
 from normlab.reports.sweep import by_axis
 from tests.records.examples import config
@@ -98,13 +99,13 @@ def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band_and_over_wor
     assert axis.name == "batch size" and panel.logarithmic_across and panel.ticks == (8, 32, 128)
     ln, bn = panel.series
     assert ln.mean == pytest.approx((30.1, 30.1, 31.1)) and bn.high[0] == pytest.approx(28.4)
-    looks = row_looks([run(made(norm, 1), norm) for norm in ("ln", "bn")])
-    (axes,) = draw([panel], looks, LIGHT).axes
+    styles = row_styles([run(made(norm, 1), norm) for norm in ("ln", "bn")])
+    (axes,) = draw([panel], styles, LIGHT).axes
     assert axes.get_xscale() == "log" and len(axes.collections) == 2
     assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "32", "128"]
     words = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     ((_, (panel,)),) = by_axis(sweep(words, "placement")).items()
-    (axes,) = draw([panel], looks, LIGHT).axes
+    (axes,) = draw([panel], styles, LIGHT).axes
     assert not panel.joined and panel.tick_names == ("pre", "post")
     assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
     assert [text.get_text() for text in axes.get_xticklabels()] == ["pre", "post"]

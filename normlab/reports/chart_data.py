@@ -1,4 +1,4 @@
-"""The content of charts, drawn by `templates/charts.js` on pages and by `charts.py` for papers.
+"""The content of charts, drawn by `templates/charts.js` on pages and by `figures.py` for papers.
 
 A line is the mean over seeds; its band spans the lowest to the highest seed. The facets of a panel
 share their vertical axis.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from normlab.reports.gather import significant
+from normlab.reports.runs import significant
 
 STEP = "training step"
 LOG_FROM = 10.0
@@ -53,7 +53,7 @@ DARK = Theme(
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """The style of a row's lines in every chart: hue (an index), dashes and marker."""
 
     name: str
@@ -62,21 +62,21 @@ class Look:
     mark: str
 
 
-def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
+def styles_of(rows: Mapping[str, str]) -> dict[str, LineStyle]:
     """Return the line style of each row; `rows` maps rows to norms, which set the hue.
 
     Rows with the same norm get different dashes and, once the dashes run out, other hues.
     """
-    found: dict[str, Look] = {}
+    styles: dict[str, LineStyle] = {}
     taken: set[tuple[int, str]] = set()
     for number, (row, norm) in enumerate(rows.items()):
-        own = NORM_HUES.get(norm, zlib.crc32(norm.encode()) % (HUES - 1))
+        norm_hue = NORM_HUES.get(norm, zlib.crc32(norm.encode()) % (HUES - 1))
         dashes = [DASHES[(number + n) % len(DASHES)] for n in range(len(DASHES))]
-        ways = [((own + m) % HUES, each) for m in range(HUES) for each in dashes]
+        ways = [((norm_hue + m) % HUES, each) for m in range(HUES) for each in dashes]
         hue, dash = next((way for way in ways if way not in taken), ways[0])
         taken.add((hue, dash))
-        found[row] = Look(row, hue, dash, MARKS[number % len(MARKS)])
-    return found
+        styles[row] = LineStyle(row, hue, dash, MARKS[number % len(MARKS)])
+    return styles
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Series:
         for x in sorted({x for curve in curves for x in curve}):
             running = [curve for curve, end in zip(curves, ends, strict=True) if x <= end]
             if all(x in curve for curve in running):
-                own = [curve[x] for curve in running]
-                points.append((x, statistics.fmean(own), min(own), max(own), len(own)))
+                values = [curve[x] for curve in running]
+                points.append((x, statistics.fmean(values), min(values), max(values), len(values)))
         return cls(row, facet, at, *(zip(*points, strict=True) if points else [()] * 5))
 
 
@@ -155,12 +155,12 @@ class Panel:
     @property
     def summary(self) -> str:
         """Return the last value of each line as text, for readers who cannot see the chart."""
-        said = ", ".join(
+        ends = ", ".join(
             f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {self._tick(line.x[-1])}"
             for line in self.series
             if line.x
         )
-        return f"{self.title} by {self.across}, one line per setting. At its end: {said}."
+        return f"{self.title} by {self.across}, one line per setting. At its end: {ends}."
 
     def _tick(self, x: float) -> str:
         """Return the label of the tick nearest to a position, or the position."""
@@ -192,16 +192,18 @@ class Panel:
         }
 
 
-def data(panels: Iterable[Panel], looks: Mapping[str, Look]) -> dict[str, Any] | None:
+def data(panels: Iterable[Panel], styles: Mapping[str, LineStyle]) -> dict[str, Any] | None:
     """Return the data that `templates/charts.js` draws; None without panels."""
     drawn = [panel.data() for panel in panels]
-    return {"panels": drawn, "looks": [asdict(look) for look in looks.values()]} if drawn else None
+    return (
+        {"panels": drawn, "looks": [asdict(style) for style in styles.values()]} if drawn else None
+    )
 
 
 def _columns(line: Series) -> dict[str, Any]:
     """Return a line's columns without redundant ones, to make the page smaller."""
     counts = set(line.n)
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "row": line.row,
         "facet": line.facet,
         "at": line.at,
@@ -210,9 +212,9 @@ def _columns(line: Series) -> dict[str, Any]:
         "n": line.n[0] if len(counts) == 1 else line.n,
     }
     if counts != {1}:
-        found["low"] = [significant(y) for y in line.low]
-        found["high"] = [significant(y) for y in line.high]
-    return found
+        columns["low"] = [significant(y) for y in line.low]
+        columns["high"] = [significant(y) for y in line.high]
+    return columns
 
 
 def _reaches(values: Sequence[float], ratio: float) -> bool:

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.store import series
-from normlab.reports.gather import Run, by_setting
-from normlab.reports.panels import (
+from normlab.reports.chart_data import (
     DASHES,
     LIGHT,
     LOG_FROM,
     MARKS,
     STEP,
-    Look,
+    LineStyle,
     Panel,
     Series,
     Theme,
-    looks_of,
+    styles_of,
 )
+from normlab.reports.runs import Run, by_setting
 from normlab.reports.sweep import by_axis
-from normlab.reports.table import Table
+from normlab.reports.table import ScoreTable
 from normlab.studies.study import Study
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ _BY_LAYER = {
 }
 
 
-def row_looks(runs: Sequence[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
+def row_styles(runs: Sequence[Run], rows: Iterable[str] = ()) -> dict[str, LineStyle]:
     """Return the line style of each row, chosen by the norm of its first run with a config."""
     norms = {run.key.row: run.norm for run in reversed(runs) if run.settings}
-    named = rows or dict.fromkeys(run.key.row for run in runs)
-    return looks_of({row: norms.get(row, row) for row in named})
+    names = rows or dict.fromkeys(run.key.row for run in runs)
+    return styles_of({row: norms.get(row, row) for row in names})
 
 
 def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
@@ -95,9 +95,9 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
             if name.startswith(start) and name.count("/") == slashes
             if name not in (TRAIN, VALID, _UNSHOWN)
         )
-        made = (_curves(runs, name) for name in dict.fromkeys([*first, *rest]))
+        curves = (_curves(runs, name) for name in dict.fromkeys([*first, *rest]))
         # A single point is no curve.
-        return [p for p in made if any(len(line.x) > 1 or line.lost for line in p.series)]
+        return [p for p in curves if any(len(line.x) > 1 or line.lost for line in p.series)]
 
     columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]
     return {
@@ -140,10 +140,10 @@ class Kind(NamedTuple):
     by_layer: bool = False
 
     def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
-        made = [
+        panels = [
             _layers(runs, name) if self.by_layer else _curves(runs, name) for name in self.metrics
         ]
-        return tuple(panel for panel in made if panel.series)
+        return tuple(panel for panel in panels if panel.series)
 
 
 def _layers(runs: Sequence[Run], name: str) -> Panel:
@@ -152,15 +152,23 @@ def _layers(runs: Sequence[Run], name: str) -> Panel:
     for place, members in by_setting(runs).items():
         logged = [run.record.stability.items() for run in members if run.record is not None]
         profiles[place] = [
-            {k.removeprefix(start): y for k, y in own if k.startswith(start) and math.isfinite(y)}
-            for own in logged
+            {
+                k.removeprefix(start): y
+                for k, y in metrics
+                if k.startswith(start) and math.isfinite(y)
+            }
+            for metrics in logged
         ]
-    layers = sorted({key for own in profiles.values() for each in own for key in each}, key=_depth)
+    layers = sorted(
+        {key for seeds in profiles.values() for profile in seeds for key in profile}, key=_depth
+    )
     lines: list[Series] = []
     for part in dict.fromkeys(map(_stack, layers)):
-        here = {float(x): key for x, key in enumerate(layers) if _stack(key) == part}
-        for (row, at), own in profiles.items():
-            curves = [{x: each[key] for x, key in here.items() if key in each} for each in own]
+        positions = {float(x): key for x, key in enumerate(layers) if _stack(key) == part}
+        for (row, at), seeds in profiles.items():
+            curves = [
+                {x: each[key] for x, key in positions.items() if key in each} for each in seeds
+            ]
             lines.append(Series.of_seeds(row, f"{part} {at}".strip(), at, curves))
     ticks = tuple(map(float, range(len(layers))))
     inside = [layer.partition(".")[2].replace(".", " ") or layer for layer in layers]
@@ -255,30 +263,30 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 
 
 def draw_all(
-    runs: Sequence[Run], table: Table, out: Path, form: str
+    runs: Sequence[Run], table: ScoreTable, out: Path, form: str
 ) -> tuple[list[Path], list[str]]:
     """Draw every possible figure; return the files, and why the other figures are missing.
 
     A score over an axis of the table is a figure of its own, such as `bleu_by_batch_size`.
     """
-    looks = row_looks(runs)
+    styles = row_styles(runs)
     paths: list[Path] = []
     lacking: list[str] = []
     for axis, panels in by_axis(table).items():
         for panel in panels:
             title = f"{panel.title} by {axis.name}"
             paths.append(out / f"{re.sub(r'[^a-z0-9]+', '_', title.lower()).strip('_')}.{form}")
-            write(draw([panel], looks, LIGHT), paths[-1], title=title)
+            write(draw([panel], styles, LIGHT), paths[-1], title=title)
     for name, kind in KINDS.items():
         if panels := kind.panels(runs):
             paths.append(out / f"{name}.{form}")
-            write(draw(panels, looks, LIGHT), paths[-1], title=kind.title)
+            write(draw(panels, styles, LIGHT), paths[-1], title=kind.title)
         else:
             lacking.append(f"figure {name} skipped: {LACK}")
     return paths, lacking
 
 
-def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "Figure":
+def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme) -> "Figure":
     """Draw panels in one figure, one plot per facet, above a shared legend."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogFormatter
@@ -298,7 +306,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
                 axes.set_yscale("log")
                 axes.yaxis.set_major_formatter(LogFormatter())
                 axes.yaxis.set_minor_formatter(LogFormatter())
-            _draw_facet(axes, panel, facet, looks, theme)
+            _draw_facet(axes, panel, facet, styles, theme)
         handles: dict[str, Any] = {}
         for axes in figure.axes:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -318,35 +326,35 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
 
 
 def _draw_facet(
-    axes: "Axes", panel: Panel, facet: str, looks: Mapping[str, Look], theme: Theme
+    axes: "Axes", panel: Panel, facet: str, styles: Mapping[str, LineStyle], theme: Theme
 ) -> None:
     lines = [line for line in panel.series if line.facet == facet]
     for line in lines:
-        look = looks[line.row]
+        style = styles[line.row]
         if any(n > 1 for n in line.n):
-            band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
+            band = {"color": theme.hues[style.hue], "alpha": 0.15, "linewidth": 0}
             if panel.joined and len(line.x) > 1:
                 axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
             else:  # a band of no width would not be seen
                 band |= {"alpha": 0.5, "linewidth": 1.2}
                 axes.vlines(line.x, line.low, line.high, **band, label=_BAND)
         # Different first markers, so that those of coinciding lines do not overlap.
-        every = (0.05 * MARKS.index(look.mark), 0.3) if panel.across == STEP else None
+        every = (0.05 * MARKS.index(style.mark), 0.3) if panel.across == STEP else None
         axes.plot(
             line.x,
             line.mean,
-            linestyle=_STROKES[look.dashes] if panel.joined else "none",
-            marker=_MARKS[look.mark],
+            linestyle=_STROKES[style.dashes] if panel.joined else "none",
+            marker=_MARKS[style.mark],
             markevery=every,
-            color=theme.hues[look.hue],
-            label=one_line(look.name),
+            color=theme.hues[style.hue],
+            label=one_line(style.name),
         )
         for _, step, value in line.lost:  # draw a cross, at the top if the loss is unknown
             where = axes.get_xaxis_transform() if value is None else axes.transData
-            cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0}
-            style = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
+            cross = {"color": theme.hues[style.hue], "marker": "X", "markersize": 7.0}
+            shown = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
             y = 1.0 if value is None else value
-            axes.plot([step], [y], **cross, **style, label="divergence")
+            axes.plot([step], [y], **cross, **shown, label="divergence")
     axes.set_ylabel(panel.unit)
     if not panel.joined:
         axes.set_xlim(min(panel.ticks) - 0.5, max(panel.ticks) + 0.5)

@@ -1,0 +1,214 @@
+"""Arranges runs without a plan as the rows of tables, in a grid.
+
+A row is an experiment with its seeds joined. If numeric settings or placements are crossed with
+norms, as in a sweep over norms and batch sizes, they become the axes of a grid, and a row is
+compared with the baseline at the same grid point. If the runs have several tasks, the task is the
+grid axis.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from normlab.errors import UserError
+from normlab.records.packed import Key
+from normlab.records.record import MAIN_SCORES, fingerprint
+from normlab.reports.comparison import grouped, told_apart
+from normlab.reports.recipes import (
+    Name,
+    Settings,
+    follows,
+    grid_of,
+    label,
+    names,
+    recipes,
+    values_of,
+)
+from normlab.reports.runs import Run
+from normlab.studies.study import Study
+
+USUAL = "ln"
+"""The baseline norm, unless the user names another row."""
+_TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "perplexity"))
+
+
+class PlacedExperiment(NamedTuple):
+    """An experiment's row in a table, its value on each axis, and its runs."""
+
+    row: Name
+    at: dict[str, Any]
+    runs: Sequence[Run]
+
+    @property
+    def config(self) -> Settings:
+        return self.runs[0].settings
+
+
+class Arrangement(NamedTuple):
+    """Runs arranged as the runs of a study; `scale` is "" if no run chose one."""
+
+    study: Study
+    scale: str
+    runs: list[Run]
+
+
+def by_recipe(
+    runs: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
+) -> list[Arrangement]:
+    """Arrange runs as tables, one for each recipe, with `arranged`; see there for the errors.
+
+    `baseline` may be a row of only some tables.
+    """
+    experiments = _experiments(runs)
+    _columns(runs, scores)  # refuses a score that no run of any table has
+    tables: list[Arrangement] = []
+    refused: list[UserError] = []
+    for recipe, indices in recipes([seeds[0].settings for seeds in experiments]):
+        members = [run for n in indices for run in experiments[n]]
+        columns = scores or _columns(members, ())
+        try:
+            table = _arranged(members, columns, baseline, recipe)
+        except UserError as error:
+            refused.append(error)
+            table = _arranged(members, columns, None, recipe)
+        tables.append(table)
+    if len(refused) == len(tables):
+        raise refused[0]
+    return tables
+
+
+def arranged(
+    runs: Sequence[Run],
+    *,
+    baseline: str | None = None,
+    scores: Sequence[str] = (),
+    recipe: str = "",
+) -> Arrangement:
+    """Arrange runs as rows: the baseline first, then the others by the first score, best first.
+
+    `baseline` names the row that the others are compared with, `scores` the columns, and `recipe`
+    what the runs share and others do not. Raises UserError, listing the choices, for a baseline
+    that is not a row, or a score that no run has.
+    """
+    return _arranged(runs, _columns(runs, scores), baseline, recipe)
+
+
+def _experiments(runs: Sequence[Run]) -> list[list[Run]]:
+    """Return the runs of each experiment, which differ only in their seed."""
+    return [*grouped((fingerprint(run.settings), run) for run in runs).values()]
+
+
+def _arranged(
+    runs: Sequence[Run], columns: Sequence[str], baseline: str | None, recipe: str
+) -> Arrangement:
+    """Arrange runs, none of which need to have all the columns."""
+    settings = _settings(_experiments(runs), baseline)
+    merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(settings)}
+    first = _baseline(settings, baseline)
+    unsorted = dict.fromkeys(each.row for each in settings)
+    rows = sorted(unsorted, key=lambda row: (row != first, -merits[row]))
+    settings.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
+    grid: dict[str, dict[str, tuple[str, ...]]] = {}
+    ordered: list[Run] = []
+    for row, at, seeds in settings:
+        words = {axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in at.items()}
+        for axis, value in words.items():
+            grid.setdefault(axis, {})[value] = ()
+        point = " ".join(map("=".join, words.items()))
+        by_seed = sorted(seeds, key=lambda run: run.key.seed)
+        ordered += [replace(run, key=Key(row.text, point, run.key.seed)) for run in by_seed]
+    keys = {row.text: row.keys for row in rows}
+    study = Study("runs", recipe, "", "Runs", rows=keys, columns=tuple(columns), grid=grid)
+    scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
+    return Arrangement(study, ", ".join(sorted(scales)), ordered)
+
+
+def _baseline(settings: Sequence[PlacedExperiment], requested: str | None) -> Name | None:
+    """Return the row that others are compared with: the requested one, or the first norm's.
+
+    Of several rows with the norm, it is the one with most seeds, then the one that differs from the
+    other rows in the fewest settings. None if no row has the usual norm.
+    """
+    rows = dict.fromkeys(setting.row for setting in settings)
+    baseline = requested or USUAL
+    if exact := next((row for row in rows if row.text == baseline), None):
+        return exact
+    apart = [*told_apart([setting.config for setting in settings]).values()]
+
+    def suits(n: int) -> tuple[int, int]:
+        records = [run.record for run in settings[n].runs]
+        ended = sum(record is not None and record.finished for record in records)
+        return ended, sum(values.count(values[n]) for values in apart)
+
+    of_norm = [n for n, setting in enumerate(settings) if setting.runs[0].norm == baseline]
+    if of_norm:
+        return settings[max(of_norm, key=suits)].row
+    if requested is not None:
+        available = _available(requested, [row.text for row in rows])
+        raise UserError(f"--baseline {requested}: no such row{available}")
+    return None
+
+
+def _merit(runs: Sequence[Run], column: str) -> float:
+    """Return a score's mean over finished seeds, negated if lower is better."""
+    ended = [run.record for run in runs if run.record is not None and run.record.finished]
+    scores = [record.scores[column] for record in ended if column in record.scores]
+    values = [score.value * (1 if score.higher_is_better else -1) for score in scores]
+    return -math.inf if not values or math.isnan(mean := fmean(values)) else mean
+
+
+def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
+    """Return the scores to show: the requested ones, or the main test scores and the loss."""
+    records = [run.record for run in runs if run.record is not None]
+    known = dict.fromkeys(name for record in records for name in record.scores)
+    for name in scores:
+        if name not in known:
+            available = _available(name, sorted(known))
+            raise UserError(f"--columns {name}: no run has this score{available}")
+    return list(scores) or [*main_tests(known), "valid/loss"]
+
+
+def main_tests(names: Iterable[str]) -> list[str]:
+    """Return the main test scores among the names of scores, or else the first test score."""
+    tests = [name for name in names if name.startswith("test/") and name.count("/") == 1]
+    return [name for name in _TESTS if name in tests] or tests[:1]
+
+
+def _available(name: str, known: Iterable[str]) -> str:
+    """Return the last part of the error for an unknown name: a suggestion, or the known names."""
+    if near := get_close_matches(name, known := [*known], n=1):
+        return f". Did you mean {near[0]}?"
+    return f"; available: {'; '.join(known) or 'none'}"
+
+
+def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[PlacedExperiment]:
+    """Return the row and grid point of each experiment; no axes unless a row has all points."""
+    configs = [seeds[0].settings for seeds in experiments]
+    tasks = [label(config).task for config in configs]
+    if len({*tasks}) > 1:
+        by_task = [*grouped((task, n) for n, task in enumerate(tasks)).values()]
+        rows = {
+            n: row
+            for members in by_task
+            for n, row in zip(members, names([configs[n] for n in members]), strict=True)
+        }
+        return [
+            PlacedExperiment(rows[n], {"task": task}, experiments[n])
+            for n, task in enumerate(tasks)
+        ]
+    plain = [
+        PlacedExperiment(row, {}, seeds)
+        for row, seeds in zip(names(configs), experiments, strict=True)
+    ]
+    every, values = grid_of(configs), values_of(configs)
+    axes = [key for key in every if not follows(key, every, values)]
+    if not axes or baseline in {setting.row.text for setting in plain}:
+        return plain
+    points = [{key: values[key][n] for key in axes} for n in range(len(configs))]
+    return [
+        PlacedExperiment(*each)
+        for each in zip(names(configs, every), points, experiments, strict=True)
+    ]

@@ -1,0 +1,160 @@
+"""Runs for reports: read from disk, with their records and logged rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from normlab.errors import UserError
+from normlab.records.files import read_file
+from normlab.records.labels import norm_label
+from normlab.records.packed import Key, run_at
+from normlab.records.record import RunRecord, fingerprint, is_probe_metric
+from normlab.records.store import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    RECORD_FILE,
+    RunStore,
+    read_rows,
+)
+from normlab.reports.comparison import grouped
+from normlab.reports.recipes import Settings
+
+_MOST_ROWS = 100
+NOT_RUN, NOT_ENDED = "not run", "not ended"
+"""The states of runs without a record."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its place in a table, its record if it has ended, and its logged rows.
+
+    `folder` is the run's folder or address, `state` the reason if there is no record.
+    """
+
+    key: Key
+    record: RunRecord | None = None
+    rows: Sequence[dict[str, Any]] = ()
+    folder: Path | None = None
+    state: str = NOT_RUN
+    config: Settings | None = None
+
+    @property
+    def outcome(self) -> str:
+        """Return how the run ended, or its state if it has no record."""
+        return self.state if self.record is None else self.record.outcome.status
+
+    @property
+    def settings(self) -> Settings:
+        """Return the config; empty if the run was never started."""
+        return (self.config or {}) if self.record is None else self.record.config
+
+    @property
+    def name(self) -> str:
+        """Return the last two parts of the run's folder: the experiment and the seed."""
+        return "" if self.folder is None else "/".join(self.folder.resolve().parts[-2:])
+
+    @property
+    def norm(self) -> str:
+        return norm_label(self.settings.get("choices", {}))
+
+
+def found_run(folder: Path | None, record: RunRecord, rows: Sequence[dict[str, Any]] = ()) -> Run:
+    """Return a run found on disk, with its seed but no row or point."""
+    return Run(Key("", "", record.seed), record, rows, folder)
+
+
+def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Group runs by row and point, in their given order."""
+    return grouped((run.key[:2], run) for run in runs)
+
+
+def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:
+    """Read all runs at or below some places with their rows; also return error messages.
+
+    A place is a folder of runs, a run's folder, its `record.json`, or an address. With `ended`,
+    only runs that have ended are read, and without their rows.
+    """
+    entries: dict[Path, tuple[Path, RunRecord | None]] = {}  # by real path: places may overlap
+    problems: dict[str, None] = {}
+    for place in places:
+        store = RunStore(place.parent if place.name == RECORD_FILE else place)
+        stored = [*store.entries(), *((folder, None) for folder in store.open if not ended)]
+        entries |= {run[0].parent.resolve() / run[0].name: run for run in stored}
+        problems |= dict.fromkeys(message for _, message in store.damaged)
+        if not (stored or store.open or store.damaged) and len(places) > 1:
+            problems[f"{place}: no runs found{'' if place.exists() else ', no such path'}"] = None
+    runs: list[Run] = []
+    for folder, record in entries.values():
+        rows: list[dict[str, Any]] = []
+        try:
+            rows = [] if ended else thinned(rows_of_run(folder))
+        except (UserError, OSError) as error:  # show the run without its rows
+            problems[str(error)] = None
+        if record is not None:
+            runs.append(found_run(folder, record, rows))
+            continue
+        try:
+            config = read_config(folder / CONFIG_FILE)
+            key = Key("", "", int(config["seed"]))
+            runs.append(Run(key, None, rows, folder, NOT_ENDED, config))
+        except (ValueError, OSError) as error:
+            problems[str(error)] = None
+    return runs, [*problems]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the config of a run without a record; UserError with file and fix if it is damaged."""
+    from normlab.config.registry import parse_config  # only a run without a record needs it
+
+    try:
+        config = parse_config(read_file(path).decode())
+        _ = fingerprint(config), int(config["seed"])
+    except Exception as error:  # the file may contain anything
+        raise UserError(
+            f"{path}: not a run's config ({type(error).__name__}: {error}); restart the run or "
+            "leave its folder out"
+        ) from None
+    return config
+
+
+def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows to publish: all validations, and a hundred training rows at most.
+
+    They have `step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones),
+    rounded to six significant digits. Training rows are kept at a power-of-two interval, so that a
+    seed that ended early has the same steps as the other seeds.
+    """
+    validations = {n for n, row in enumerate(rows) if any(key.startswith("valid/") for key in row)}
+    training = [n for n in range(len(rows)) if n not in validations]
+    apart = 1
+    while len(training) > _MOST_ROWS * apart:
+        apart *= 2
+    shown = {*training[:1], *training[apart - 1 :: apart], *training[-1:], *validations}
+    return [
+        {
+            name: significant(value)
+            for name, value in rows[n].items()
+            if name in ("step", "tokens")
+            or name.startswith(("train/", "valid/"))
+            or (is_probe_metric(name) and name.count("/") == 2)
+        }
+        for n in sorted(shown)
+    ]
+
+
+def rows_of_run(place: Path) -> list[dict[str, Any]]:
+    """Read the rows of a run from its `metrics.jsonl`, or the published rows of an address.
+
+    Empty if there are none; raises UserError with the file and line if damaged.
+    """
+    if (packed := run_at(place)) is not None:
+        pack, key = packed
+        return pack.curves.get(key, [])
+    path = place / METRICS_FILE
+    return read_rows(path) if path.is_file() else []
+
+
+def significant(value: Any) -> Any:
+    """Round a float to six significant digits; return anything else unchanged."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
