@@ -35,7 +35,7 @@ USUAL = "ln"
 _TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "perplexity"))
 
 
-class PlacedExperiment(NamedTuple):
+class GridRow(NamedTuple):
     """An experiment's row in a table, its value on each axis, and its runs."""
 
     row: Name
@@ -126,7 +126,7 @@ def _arranged(
     return Arrangement(study, ", ".join(sorted(scales)), ordered)
 
 
-def _baseline(settings: Sequence[PlacedExperiment], requested: str | None) -> Name | None:
+def _baseline(settings: Sequence[GridRow], requested: str | None) -> Name | None:
     """Return the row that others are compared with: the requested one, or the first norm's.
 
     Of several rows with the norm, it is the one with most seeds, then the one that differs from the
@@ -184,7 +184,7 @@ def _available(name: str, known: Iterable[str]) -> str:
     return f"; available: {'; '.join(known) or 'none'}"
 
 
-def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[PlacedExperiment]:
+def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[GridRow]:
     """Return the row and grid point of each experiment; no axes unless a row has all points."""
     configs = [seeds[0].settings for seeds in experiments]
     tasks = [label(config).task for config in configs]
@@ -195,20 +195,13 @@ def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> lis
             for members in by_task
             for n, row in zip(members, names([configs[n] for n in members]), strict=True)
         }
-        return [
-            PlacedExperiment(rows[n], {"task": task}, experiments[n])
-            for n, task in enumerate(tasks)
-        ]
+        return [GridRow(rows[n], {"task": task}, experiments[n]) for n, task in enumerate(tasks)]
     plain = [
-        PlacedExperiment(row, {}, seeds)
-        for row, seeds in zip(names(configs), experiments, strict=True)
+        GridRow(row, {}, seeds) for row, seeds in zip(names(configs), experiments, strict=True)
     ]
     every, values = grid_of(configs), values_of(configs)
     axes = [key for key in every if not follows(key, every, values)]
     if not axes or baseline in {setting.row.text for setting in plain}:
         return plain
     points = [{key: values[key][n] for key in axes} for n in range(len(configs))]
-    return [
-        PlacedExperiment(*each)
-        for each in zip(names(configs, every), points, experiments, strict=True)
-    ]
+    return [GridRow(*each) for each in zip(names(configs, every), points, experiments, strict=True)]
