@@ -127,9 +127,14 @@ class RunsDisplay(ProgressDisplay):
         """Return a table of current and failed runs, as many as fit on the terminal."""
         from rich.table import Table
 
+        title = self.counts()
         table = Table(
-            *("run", "does", "loss", "left"), title=self.counts(), box=None, pad_edge=False
+            *("run", "does", "loss", "left"),
+            title=title,
+            title_justify="left",
+            min_width=len(title),
         )
+        table.box, table.pad_edge = None, False
         for column in table.columns:
             column.no_wrap = True
         rows = [

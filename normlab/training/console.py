@@ -22,7 +22,7 @@ from rich.text import Text
 
 from normlab.metrics.spread import failing
 from normlab.progress import TRAINING, Stage
-from normlab.records.record import RunRecord, Score
+from normlab.records.record import MAIN_SCORES, RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
 from normlab.training.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
@@ -81,7 +81,8 @@ class Console(Sink):
             self._speed = f"{figure(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
         if self._rich and not values:  # the bar shows the rest
             return
-        shown = dict(islice(_by_rank(values), _HEADLINES)) if values else {}
+        main = {name: x for name, x in values.items() if name.split("/")[-1] in MAIN_SCORES}
+        shown = dict(islice(_by_rank(main or values), _HEADLINES))  # a line of 80 columns
         if LOSS in row:
             shown[LOSS] = row[LOSS]
         texts = [f"{name} {figure(value)}" for name, value in shown.items()]

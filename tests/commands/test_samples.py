@@ -6,7 +6,7 @@ import pytest
 
 from normlab.commands.compare import main, show_sentences
 from normlab.commands.report import main as report
-from normlab.reports.translations import Said, SideBySide
+from normlab.reports.translations import SentenceVersion, SideBySide
 from tests.commands.test_bootstrap import changed
 from tests.html_text import Text
 from tests.test_architecture import loaded_after
@@ -58,7 +58,10 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
 def test_a_long_name_of_a_row_is_on_a_line_of_its_own(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     name = "bn+ln post, learning rate 0.0005, 3,000 steps seed 1"
-    texts = [Said("source", "ein Hund " * 20), Said(name, "a dog " * 30, 12.5)]
+    texts = [
+        SentenceVersion("source", "ein Hund " * 20),
+        SentenceVersion(name, "a dog " * 30, 12.5),
+    ]
     show_sentences(SideBySide("toy", 1, {1: texts}, []))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80 and f"  {name}" in lines

@@ -83,7 +83,7 @@ def test_a_row_that_diverged_is_said_to_and_one_row_alone_has_its_best_point():
     table = sweep(SIZES)
     first = next(row for row in table.rows if row.label == "bn batch_size=8")
     ended = Experiment.of([diverged(first.records[0], 45), *first.records[1:]])
-    rows = tuple(changed(row, own=ended) if row is first else row for row in table.rows)
+    rows = tuple(changed(row, experiment=ended) if row is first else row for row in table.rows)
     said = answer(changed(table, rows=rows), "ln")
     assert said.startswith("At batch size 8 bn has seeds that diverged, at 32 it is 1.4 BLEU below")
     alone = {key: level for key, level in SIZES.items() if key[0] == "bn"}

@@ -73,7 +73,9 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
 def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
     lost = run(made("bn", 3, {BLEU: 1.0}, status="diverged", spikes=9.0), "bn", 3)
     found = build(study(), "smoke", [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), lost])
-    assert row(found, "bn").outcome == "diverged 1/3" and len(row(found, "bn").own.records) == 3
+    assert (
+        row(found, "bn").outcome == "diverged 1/3" and len(row(found, "bn").experiment.records) == 3
+    )
     assert row(found, "bn").stability == "diverged 1/3; spikes 0"
     assert entry(found, "bn").summary.mean == 33.5 and entry(found, "bn").difference is None
     said = "not compared with ln, seeds diverged: 1 of 3 of the row; the others are not a fair"

@@ -58,6 +58,16 @@ def test_a_terminal_shows_phase_time_loss_and_speed_in_80_columns(tmp_path):
     assert "step 50/100  valid/loss 3.1  valid/bleu 12.34" in text
 
 
+def test_a_validation_of_a_translation_is_one_line_of_80_columns(tmp_path):
+    out = io.StringIO()
+    sink = Console(style="terminal", console=RichConsole(file=out, width=80))
+    sink.open(info(tmp_path))
+    names = ("loss", "bleu", "bleu_tok", "brevity_penalty", "chrf")
+    sink.log({"step": 50}, {f"valid/{name}": Score(12.34567, True, 9) for name in names})
+    (line,) = [text for text in out.getvalue().splitlines() if "valid/" in text]
+    assert line == "step 50/100  valid/loss 12.35  valid/bleu 12.35  valid/chrf 12.35"
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_last_page_is_of_twelve_lines_with_scores_place_and_commands(tmp_path, terminal):
     end = record(outcome=Outcome("diverged", 70, "loss is nan", "encoder.3"), floors={"bleu": 0.25})

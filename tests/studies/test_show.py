@@ -22,6 +22,10 @@ def shown(tmp_path, count, *, terminal=False):
     return RunsDisplay(2, console), cells, out
 
 
+def plain(out):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n")
+
+
 def progress(folder, **changes):
     said = {"phase": "training", "done": 120, "total": 500, "loss": 5.25, "left": 40.0}
     said |= {"spent": None, "trained": False}
@@ -32,10 +36,13 @@ def progress(folder, **changes):
 def test_a_live_table_fits_the_terminal_and_shows_what_is_running(tmp_path, count):
     runs, cells, out = shown(tmp_path, count, terminal=True)
     with runs:
+        progress(cells[1].folder, left=400.0)
+        runs.beat({cells[1]: 10.0}, [], count)
+        assert re.search(r"^0 of \d+ done, about .* of training left *\n", plain(out))
         progress(cells[1].folder)
         failed = [EndedRun(cell, 1, "", 1.0) for cell in cells[2:]]
         runs.beat({cells[1]: 10.0}, failed, count)
-        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+        text = plain(out)
     assert max(map(len, text.splitlines())) <= 80
     assert len(text[text.rindex(" of ") :].splitlines()) <= 20
     (row,) = {line.strip() for line in text.splitlines() if "training" in line}
