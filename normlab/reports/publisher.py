@@ -5,8 +5,8 @@ from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.records.packed import Key
-from normlab.reports.runs import Run
 from normlab.reports.published import check, check_unchanged, publish
+from normlab.reports.runs import Run
 from normlab.studies.queue import Job
 from normlab.studies.study_runs import StudyRun
 
