@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scripts.parity_attention import HEADS, GainsByHead, HybridNorm, OneTable, Timm
+from scripts.parity_flax import SingleScale
 from scripts.parity_placements import GPAS, LAYERS, Siamese, keel
 
 SHAPE = 3, 5, 8  # sequences, positions, features
@@ -429,6 +430,21 @@ SUBJECTS: Mapping[str, Subject] = {
         option="rms",
         values={"eps": 1e-8, "eps_inside": False},
     ),
+    "ssnorm": Subject(
+        repository="dmis-lab+Outlier-Safe-Pre-Training",
+        commit="4c2c367",
+        path="example_modeling_flax.py",
+        build=lambda module: SingleScale(module, SHAPE[2]),
+        option="ssnorm",
+        names={"weight": "scale"},
+        absent=(
+            "chex",
+            *(
+                f"jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_{name}"
+                for name in ("kernel", "mask")
+            ),
+        ),
+    ),
     "prms": Subject(
         **_RMSNORM,
         build=lambda module: module.RMSNorm(SHAPE[2], p=0.25),
@@ -645,6 +661,29 @@ SUBJECTS: Mapping[str, Subject] = {
             *("fms.distributed.strategy", "fms.modules.attention", "fms.modules.embedding"),
             *("fms.modules.feedforward", "fms.modules.positions", "fms.utils.activation"),
             "fms.utils.config",
+        ),
+    ),
+    "bhyt": Subject(
+        repository="MLAI-Yonsei+BHyT",
+        commit="e170c9b",
+        path="models/hf_src/llama/modeling_llama.py",
+        build=lambda module: module.BHyT_Star(SHAPE[2], learnable_lam=True, inv_kappa=2.0),
+        option="bhyt",
+        values={"kappa": 0.5},
+        names={"weight": "weight", "lam": "lam"},
+        tolerance=1e-6,  # their mean square is float32
+        absent=(
+            ".configuration_llama",
+            *(
+                f"transformers{name}"
+                for name in (
+                    *("", ".activations", ".cache_utils", ".generation", ".integrations"),
+                    *(".integrations.flex_attention", ".modeling_attn_mask_utils"),
+                    *(".modeling_flash_attention_utils", ".modeling_outputs"),
+                    *(".modeling_rope_utils", ".modeling_utils", ".processing_utils"),
+                    *(".pytorch_utils", ".utils", ".utils.deprecation"),
+                )
+            ),
         ),
     ),
     "derf": Subject(

@@ -292,7 +292,8 @@ def _formula(norm: Norm) -> str:
     learned = dict(norm.named_parameters())
     if "weight" in learned and "weight" not in text:
         then = " and `bias` is added" if "bias" in learned else ""
-        text += f" The result is multiplied by `weight`{then}, one learned value per feature."
+        values = "one learned value per feature" if norm.weight.ndim else "one learned value"
+        text += f" The result is multiplied by `weight`{then}, {values}."
     return f"{text} ({type(norm).__module__}.{type(norm).__name__})"
 
 

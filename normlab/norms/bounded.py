@@ -1,4 +1,4 @@
-"""DyT, Derf and other bounded functions of each value, without statistics."""
+"""DyT, Derf and other bounded functions of each value, and BHyT, which bounds RMS norm's output."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from normlab.norms.base import Affine
 from normlab.norms.layer import TokenNorm
 from normlab.norms.moments import Axis
+from normlab.norms.rms import RMSNorm
 
 Compared = Literal["arctan", "isru", "satursin", "expsign", "smoothsign", "relsign", "cubsign"]
 
@@ -64,6 +65,7 @@ class BoundedMap(TokenNorm):
         super().__init__(dim, affine=affine)
         self.function = FUNCTIONS[function]
         self.scale = dim**0.5 if root_width else None
+        self.saturates_at = None if function == "identity" else self.scale or 1.0
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
         self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
 
@@ -71,3 +73,29 @@ class BoundedMap(TokenNorm):
         moved = self.alpha.to(x) * x
         y = self.function(moved if self.shift is None else moved + self.shift.to(x))
         return y if self.scale is None else self.scale * y
+
+
+class BHyT(TokenNorm):
+    """`weight tanh(lam x / (kappa sqrt(mean(x^2) + eps)))` with one learned scalar `lam`.
+
+    DyT at the rate lam / kappa, applied to the output of RMS norm (`rms.py`), so the argument of
+    tanh does not grow with the stream. This is the exact form, `BHyT_Star` in the authors' code
+    (Byun et al. 2026). Their faster form approximates the second norm of a layer: it adds
+    `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)` to the first norm's mean square, where T is the
+    configured sequence length. It needs another norm's input and the attention's weights, which a
+    norm has no access to, and is left out.
+
+    Args:
+        lam: initial value of `lam`.
+        affine: whether the gain is learned; there is no bias.
+    """
+
+    def __init__(self, dim: int, *, lam: float, kappa: float, eps: float, affine: Affine) -> None:
+        super().__init__(dim, affine=affine)
+        self.forgo_shift()
+        self.kappa, self.eps, self.saturates_at = kappa, eps, 1.0
+        self.lam = nn.Parameter(torch.tensor(float(lam)))
+        self.rms_norm = RMSNorm(dim, affine=False, eps=eps).normalized
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return torch.tanh(self.lam.to(x) / self.kappa * self.rms_norm(x))

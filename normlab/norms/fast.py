@@ -58,7 +58,7 @@ def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     """RMS norm by torch, if eps is in the root and all features count."""
     if not norm.eps_inside or norm.share < 1:
         return None
-    wide, gain = widen(x, norm.gain)
+    wide, gain = widen(x, norm.gain.expand(norm.dim))
     return root_mean_square(wide, gain if norm.affine else None, norm.eps).to(x.dtype)
 
 

@@ -38,6 +38,8 @@ class TokenNorm(Norm):
 
     dim: int = field(kw_only=False)
     affine: Affine
+    saturates_at: float | None = field(init=False, default=None)
+    """The magnitude that |z| approaches where z is a saturating function, such as tanh."""
 
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)

@@ -18,24 +18,29 @@ class RMSNorm(TokenNorm):
     With `eps_inside`, `eps` is added to the mean square; without it, to the root, as the authors
     do. In their pRMSNorm the mean is over the first `share` of the features, rounded down. With
     `one_plus` the gain is `1 + weight` and the weight starts at 0 (Gemma): weight decay pulls the
-    gain to 1. A kernel runs in place of `formula` where the two agree; on a CPU its backward pass
-    is written by hand (`fast.py`).
+    gain to 1. With `single_scale` all features share one learned gain (SSNorm; Park et al. 2025):
+    ScaleNorm's formula, but the learned scalar starts at 1 instead of sqrt(D), so a step of Adam
+    changes it sqrt(D) times as much, relative to its size. A kernel runs in place of `formula`
+    where the two agree; on a CPU its backward pass is written by hand (`fast.py`).
     """
 
     eps: float
     eps_inside: bool = True
     share: float = 1.0
     one_plus: bool = False
+    single_scale: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.forgo_shift()
+        if self.single_scale:
+            learn(self, "weight", torch.ones(()), learned=bool(self.affine))
         if self.one_plus:
             nn.init.zeros_(self.weight)
 
     @property
     def gain(self) -> Tensor:
-        """The gain of each feature."""
+        """The gain of each feature, or one gain of all."""
         return self.weight + 1 if self.one_plus else self.weight
 
     def start_gain(self, value: float, *, key: str) -> None:

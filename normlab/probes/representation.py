@@ -9,9 +9,10 @@ With l the eigenvalues of the covariance of the states of N real tokens, and s =
 Both are 1 if the states vary along one line and D if they vary equally along D axes. A small N
 biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs N >= `tokens` x D.
 
-`saturation` measures norms that apply a function f with the bound 1 to each value, such as DyT,
-Derf and ISRU: `share` is the share of values with |f(alpha x + shift)| above `threshold`, before
-any gain or bias. The default is tanh(2): DyT with |alpha x| > 2, where the slope is at most 0.071.
+`saturation` measures norms that end in a function f with the bound 1, such as DyT, Derf, ISRU and
+BHyT: `share` is the share of values with |f| above `threshold`, before any gain or bias. For DyT
+that is |f(alpha x)|, and the default threshold, tanh(2), is |alpha x| > 2, where the slope of tanh
+is at most 0.071.
 """
 
 from typing import cast
@@ -20,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.bounded import FUNCTIONS, BoundedMap
+from normlab.norms.layer import TokenNorm
 from normlab.norms.moments import widen
 from normlab.probes.activations import first_stream
 from normlab.probes.base import Probe, Values
@@ -65,11 +66,12 @@ class Saturation(Probe):
         self._threshold = threshold
 
     def applies(self, module: nn.Module) -> bool:
-        return isinstance(module, BoundedMap) and module.function is not FUNCTIONS["identity"]
+        return isinstance(module, TokenNorm) and module.saturates_at is not None
 
     def measure(self, call: ModuleCall) -> Values:
         x, real = call.input
-        norm = cast("BoundedMap", call.module)
-        near = norm.formula(*widen(x)).abs() > self._threshold * (norm.scale or 1.0)
+        norm = cast("TokenNorm", call.module)
+        assert norm.saturates_at is not None
+        near = norm.formula(*widen(x)).abs() > self._threshold * norm.saturates_at
         share = (near * real[..., None]).sum() / (real.sum() * x.shape[-1])
         return {"share": share}

@@ -15,6 +15,7 @@ from normlab.inspect.model import subject_of_config
 from normlab.inspect.question import questions
 from normlab.models.seq2seq import Layer
 from normlab.norms.bounded import BoundedMap
+from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.probes.activations import Activations, describe, describe_attention
 from normlab.probes.representation import Rank, Saturation, ranks
@@ -118,6 +119,16 @@ def test_saturated_are_real_values_near_the_bound_whatever_the_gain(function, ab
         ModuleCall("a", norm, (x, Tokens(valid)), x)
     )
     share = float((0.5 * x[valid].abs() > above).double().mean())
+    assert float(found["share"]) == pytest.approx(share, abs=1e-6) and 0.1 < share < 0.9
+
+
+def test_bhyt_saturates_where_rms_norm_times_lam_over_kappa_is_above_2():
+    norm = make_norm("bhyt", 5, lam=3.0, kappa=1.0)
+    x = torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
+    probe = Saturation(every=1, threshold=math.tanh(2))
+    assert probe.applies(norm) and not probe.applies(make_norm("rms", 5))
+    found = probe.measure(ModuleCall("a", norm, (x, Tokens(torch.ones(3, 40) > 0)), x))
+    share = float((3 * make_norm("rms", 5, eps=1e-6)(x).abs() > 2).double().mean())
     assert float(found["share"]) == pytest.approx(share, abs=1e-6) and 0.1 < share < 0.9
 
 

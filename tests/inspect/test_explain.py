@@ -50,6 +50,7 @@ def test_the_articles_own_numbers():
     ("name", "said"),
     [
         ("ln", ["6 groups of 4 values.", "`weight` and `bias` is added", "padding counts no"]),
+        ("ssnorm", ["multiplied by `weight`, one learned value. ("]),
         ("in", ["in eval it sees earlier tokens, later tokens"]),
         ("bn", ["training it sees earlier tokens, later tokens, other samples", "include, fill"]),
         (

@@ -199,7 +199,7 @@ BUILT_ON = {
     "ln": {"gn": {"groups": 2}, "prepbn": {}},
     "rms": {
         **{"gn": {"groups": 2, "center": False}, "seednorm": {"groups": 2}, "gatednorm": {}},
-        **{"pn": {"groups": 2}, "pn_v": {"groups": 2}, "bn_rms": {}},
+        **{"pn": {"groups": 2}, "pn_v": {"groups": 2}, "bn_rms": {}, "bhyt": {"kappa": 1.0}},
     },
     "bn": {"repbn": {}, "bn_noisy": {}, "bn_position": {}, "global": {}, "bn_sample": {}},
 }
