@@ -178,16 +178,18 @@ def markdown(table: ShownTable) -> str:
 
 
 def latex(table: ShownTable) -> str:
-    r"""Return a table in LaTeX; the document needs \usepackage{booktabs} and, for Chinese, ctex."""
-    language, width = table.language, 0.8 / (len(table.head) - 1)
-    column = rf"p{{{width:.2f}\linewidth}}"
-    package = "booktabs, ctex" if language.code == "zh" else "booktabs"
+    r"""Return a table in LaTeX; a comment names the packages that the document needs."""
+    language, columns = table.language, len(table.head) - 1
+    width = (0.86 - 0.036 * columns) / columns  # without the gaps between columns
+    ragged = r">{\raggedright\arraybackslash}"
+    column = rf"{ragged}p{{{width:.3f}\linewidth}}"
+    package = "array, booktabs, ctex" if language.code == "zh" else "array, booktabs"
     out = [
         rf"% needs \usepackage{{{package}}}",
         r"\begin{table}",
         r"\centering\small",
         rf"\caption{{{escaped(table.caption)}}}",
-        rf"\begin{{tabular}}{{@{{}}p{{0.14\linewidth}}{column * (len(table.head) - 1)}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{ragged}p{{0.14\linewidth}}{column * columns}@{{}}}}",
         r"\toprule",
         " & ".join(map(_in_latex, table.head)) + r" \\",
         r"\midrule",

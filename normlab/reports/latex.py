@@ -56,8 +56,8 @@ def latex(
 
 def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> str:
     """Return the title, and what the numbers, stars, brackets and bold cells are."""
-    name = table.heading(table.columns[0])
-    title = f"{name}: {table.title}" if pivoted else table.title
+    scored = pivoted and not table.says_score
+    title = f"{table.heading(table.columns[0])}: {table.title}" if scored else table.title
     entries = [entry for row in table.rows for entry in row.entries.values()]
     counts = sorted({len(entry.scores) for entry in entries if entry.scores})
     sentences = [escaped(title)]
@@ -91,8 +91,7 @@ def _pivot(table: ScoreTable, marks: Marks) -> list[str]:
     lines: list[str] = []
     for name in dict.fromkeys(row.name for row in table.rows):
         entries = [places.get((name, value)) for value in axis.values]
-        cells = ["--" if entry is None else _cell(entry, marks) for entry in entries]
-        lines.append(" & ".join([escaped(name), *cells]) + r" \\")
+        lines += _row(name, entries, marks)
     head = [escaped(axis.name), *(escaped(value) for value in axis.values)]
     return _tabular(f"l{'r' * len(axis.values)}", head, lines)
 
@@ -111,9 +110,26 @@ def _grouped(table: ScoreTable, marks: Marks) -> list[str]:
             lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(point)}}}}} \\")
         before = row.point
         texts = [*(last[:1] if ended else []), *last[1:]]
-        cells = [escaped(row.name), *(_cell(each, marks) for each in entries)]
-        lines.append(" & ".join([*cells, *map(escaped, texts)]) + r" \\")
+        lines += _row(row.name, entries, marks, texts)
     return _tabular(f"l{'r' * len(table.columns)}{'l' * len(more)}", head, lines)
+
+
+def _row(
+    name: str, entries: Sequence[Entry | None], marks: Marks, texts: Sequence[str] = ()
+) -> list[str]:
+    """Return the line of a row and, with intervals, a second line with its differences."""
+    cells = ["--" if entry is None else _cell(entry, marks) for entry in entries]
+    lines = [" & ".join([escaped(name), *cells, *map(escaped, texts)]) + r" \\"]
+    gaps = ["" if entry is None else entry.gap for entry in entries]
+    if marks == "intervals" and any(gaps):
+        small = [rf"{{\scriptsize {_signs(escaped(gap))}}}" if gap else "" for gap in gaps]
+        lines.append(" & ".join(["", *small, *("" for _ in texts)]) + r" \\")
+    return lines
+
+
+def _signs(text: str) -> str:
+    """Return text with minus signs, which are wider than hyphens, before numbers."""
+    return re.sub(r"(?<![\w-])-(?=[\d.])", "$-$", text)
 
 
 def _whole(row: ScoreRow) -> bool:
@@ -122,14 +138,12 @@ def _whole(row: ScoreRow) -> bool:
 
 
 def _cell(entry: Entry, marks: Marks) -> str:
-    """Return a mean with its deviation, bold if it is the best, and the mark of its difference."""
+    """Return a mean with its deviation, bold if it is the best, and the stars of its difference."""
     if entry.value == "-":
         return "--"
-    text = escaped(entry.value).replace(" +- ", r" $\pm$ ")
+    text = _signs(escaped(entry.value)).replace(" +- ", r" $\pm$ ")
     text = rf"\textbf{{{text}}}" if entry.best else text
     if marks == "stars" and entry.p is not None:
         stars = next((each for limit, each in _STARS if entry.p < limit), "")
         return f"{text}$^{{{stars}}}$" if stars else text
-    if marks == "intervals" and entry.gap:
-        return rf"\shortstack[r]{{{text}\\{{\scriptsize {escaped(entry.gap)}}}}}"
     return text

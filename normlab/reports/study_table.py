@@ -32,7 +32,7 @@ from normlab.reports.comparison import (
     not_alike,
     scored_by,
 )
-from normlab.reports.headings import setting
+from normlab.reports.headings import heading, setting
 from normlab.reports.notes import About, Note
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.table import Entry, ScoreRow, ScoreTable, figure
@@ -64,13 +64,16 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, unplanned: bool = Fa
                 row.entries[column] = replace(row.entries[column], best=row.experiment is top)
     data = data_name(study, scale, [record for row in rows for record in row.records])
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
+    alone = unplanned and bool(study.grid) and len(study.columns) == 1
     if unplanned:
+        what = heading(study.columns[0]) if alone else study.table
+        axes = f" by {' and '.join(map(setting, study.grid))}" if study.grid else ""
         size = f"scale={scale}" if scale else ""
-        title = ", ".join(filter(None, [f"{study.table} on {data}", size, study.description]))
+        title = ", ".join(filter(None, [f"{what}{axes} on {data}", size, study.description]))
     apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
     table = ScoreTable(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
-    return replace(table, answer=answer(table, study.baseline))
+    return replace(table, answer=answer(table, study.baseline), says_score=alone)
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:

@@ -118,7 +118,8 @@ class ScoreTable:
 
     `apart` is the heading of the column with the article's values on its own data, or "" if there
     are none. `axes` are the settings that a grid varies, and `answer` says in a sentence what the
-    first score says (see `normlab.reports.answer`). `names` are the user's own names of columns.
+    first score says (see `normlab.reports.answer`). `names` are the user's own names of columns,
+    and `says_score` is whether the title names the only score.
     """
 
     title: str
@@ -129,6 +130,7 @@ class ScoreTable:
     axes: tuple[str, ...] = ()
     answer: str = ""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
+    says_score: bool = False
 
     @property
     def head(self) -> list[str]:

@@ -178,7 +178,7 @@ def test_each_format_escapes_the_articles_words(tmp_path, results):
     made = latex(table)
     assert r"\caption{50 \% \& $<$b$>$" in made and r"方法\_ & BLEU \\" in made
     assert r"LN & $<$35 \%$>$ \\" in made and r"\textit{5 \% \_ $<$i$>$}" in made
-    assert r"\usepackage{booktabs, ctex}" in made
+    assert r"\usepackage{array, booktabs, ctex}" in made
     assert "&lt;35 %&gt;<small>5 % _ &lt;i&gt;</small>" in page([table])
     assert "<b>" not in page([table]) and "<i>" not in markdown(table)
     assert "**5 % _ &lt;i>**" in markdown(table)
