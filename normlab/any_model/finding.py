@@ -12,14 +12,14 @@ Cell = str | float | int | None
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 
-class Table(NamedTuple):
+class AnswerTable(NamedTuple):
     """The columns and rows shown below an answer."""
 
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = ()
 
 
-NO_TABLE = Table()
+NO_TABLE = AnswerTable()
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Finding:
 
     answer: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    table: Table = NO_TABLE
+    table: AnswerTable = NO_TABLE
     verdict: Verdict = "fine"
     value: float | None = None
     threshold: float | None = None

@@ -17,7 +17,7 @@ from normlab.any_model.calls import Call, inside
 from normlab.any_model.culprit import locate
 from normlab.any_model.examination import LEAK, Comparison, Examination, Moved
 from normlab.any_model.example import Example, call
-from normlab.any_model.finding import Finding, Table, question
+from normlab.any_model.finding import AnswerTable, Finding, question
 from normlab.any_model.leak import by_how_much, leak, moves
 from normlab.any_model.movement import farthest, percent
 from normlab.any_model.norms import FoundNorm
@@ -59,7 +59,7 @@ def norms(about: Examination) -> Finding:
     )
 
 
-def table(norms: Sequence[FoundNorm]) -> Table:
+def table(norms: Sequence[FoundNorm]) -> AnswerTable:
     """Return one row per group of norms with the same class, pooled axes and eps."""
     groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
     for norm in norms:
@@ -70,7 +70,7 @@ def table(norms: Sequence[FoundNorm]) -> Table:
         share = f"{near} of {count}" if count else "-"
         eps = "-" if eps is None else f"{eps:g}"
         rows.append((kind, len(group), pools, eps, share, group[0].name or "the model"))
-    return Table(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)
+    return AnswerTable(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)
 
 
 @question("forward")

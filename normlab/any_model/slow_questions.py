@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map_only
 
 from normlab.any_model.examination import Examination
 from normlab.any_model.example import call, first_line, run
-from normlab.any_model.finding import Finding, Table, question
+from normlab.any_model.finding import AnswerTable, Finding, question
 from normlab.any_model.movement import moved, over, percent
 from normlab.any_model.outputs import tensors
 from normlab.any_model.restore import unchanged
@@ -56,7 +56,7 @@ def precision(about: Examination) -> Finding:
     for kind, moved_by, each in zip(("bf16", "int8"), total, alone, strict=True):
         worst = _shown(*max(zip(each, leaves, strict=True)))
         answers.append(f"{kind} moves the output by {percent(moved_by)}; worst module: {worst}")
-    table = Table(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
+    table = AnswerTable(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
     scripted = [
         name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
     ]
@@ -93,7 +93,7 @@ def worth(about: Examination) -> Finding:
             most, least = _shown(*ends[-1]), _shown(*ends[0])
             answers.append(f"{kind} that matters most: {most}, least: {least}")
     value = max((row[2] for row in rows), default=0.0)
-    return _finding(answers, value, torch.inf, Table(("kind", "left out", "moved"), rows))
+    return _finding(answers, value, torch.inf, AnswerTable(("kind", "left out", "moved"), rows))
 
 
 @question("depth", slow=True)
@@ -123,7 +123,7 @@ def depth(about: Examination) -> Finding:
         for n, v in growth.items()
     ]
     value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
-    return _finding(answers, value, GROWTH, Table(("layer", "gradient"), [*layers.items()]))
+    return _finding(answers, value, GROWTH, AnswerTable(("layer", "gradient"), [*layers.items()]))
 
 
 @question("channels", slow=True)
@@ -151,7 +151,7 @@ def channels(about: Examination) -> Finding:
         f"the largest magnitude is {worst[3]:.3g}, {worst[4]:.3g} times the median, in {worst[0]}",
         f"in the worst layer {outliers} of features are outliers, {dead} of channels dead",
     ]
-    table = Table(("layer", "outliers", "dead", "largest", "times the median"), rows)
+    table = AnswerTable(("layer", "outliers", "dead", "largest", "times the median"), rows)
     limit = TIMES if worst[3] > MASSIVE else torch.inf
     return _finding(answers if rows else [], worst[4], limit, table)
 
@@ -182,11 +182,11 @@ def sinks(about: Examination) -> Finding:
     rows = [(n, head, w) for n, each in enumerate(first) for head, w in enumerate(each.tolist())]
     share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
     answers = [f"{percent(share)} of {len(rows)} heads attend mostly to the first token"]
-    table = Table(("layer", "head", "first token"), rows)
+    table = AnswerTable(("layer", "head", "first token"), rows)
     return _finding(answers if rows else [], share, torch.inf, table)
 
 
-def _finding(answers: list[str], value: float, limit: float, table: Table) -> Finding:
+def _finding(answers: list[str], value: float, limit: float, table: AnswerTable) -> Finding:
     """Return the finding; its verdict is `look` if the value is above the limit."""
     if not answers:
         return Finding.none("the model has nothing of this kind to measure")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normlab.any_model.examination import Examination
 from normlab.any_model.example import ModelFailed, call
-from normlab.any_model.finding import Finding, Table, Verdict, question
+from normlab.any_model.finding import AnswerTable, Finding, Verdict, question
 from normlab.any_model.from_batch import values_of
 from normlab.any_model.outputs import tensors
 from normlab.any_model.scripted import inside_script, is_scripted, unexamined
@@ -71,7 +71,7 @@ def statistics(about: Examination) -> Finding:
             "loss": losses,
             "unexamined": hidden,
         },
-        Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
+        AnswerTable(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
         verdict=_verdict(bool(broken), bool(faults or hidden), any(r[1] is not None for r in rows)),
         value=worst[3],
         threshold=1.0,

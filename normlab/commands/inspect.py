@@ -33,7 +33,7 @@ from normlab.reports.table import averaged
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
-    from normlab.inspect.question import Finding, Question
+    from normlab.inspect.question import Answer, Question
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
@@ -159,7 +159,7 @@ def _one(subject: "Subject", asked: "Sequence[Question]", arguments: Namespace) 
     """Ask the questions about one model, print the answers unless as JSON; return the sheet."""
     from normlab.inspect.model import answer, sheet
 
-    findings: dict[str, Finding] = {}
+    findings: dict[str, Answer] = {}
     for number, each in enumerate(asked):
         with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
             findings[each.name] = answer(each, subject, by_name=bool(arguments.only))
@@ -174,7 +174,7 @@ def _one(subject: "Subject", asked: "Sequence[Question]", arguments: Namespace) 
     return sheet(subject, findings)
 
 
-def _print_summary(subject: "Subject", findings: "Mapping[str, Finding]") -> None:
+def _print_summary(subject: "Subject", findings: "Mapping[str, Answer]") -> None:
     """Print what was examined, the conclusion, and the verdict on each question."""
     from normlab.any_model.summary import conclusion, summary
 

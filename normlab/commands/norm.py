@@ -186,8 +186,8 @@ def card(argv: list[str]) -> int:
     add("--replace", action="store_true", help="replace a published card of the same name")
     arguments = parser.parse_intermixed_args(argv)
 
+    from normlab.inspect.card import answers, examined
     from normlab.inspect.card import card as assemble
-    from normlab.inspect.card import examined, findings
     from normlab.inspect.question import questions
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.reports.manifest import write_files
@@ -206,7 +206,7 @@ def card(argv: list[str]) -> int:
     subject.check()
     print_prose(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
     found: dict[str, Any] = {}
-    for name, finding in findings(subject, asked):
+    for name, finding in answers(subject, asked):
         print_prose(f"{name}: {finding['answer']}")
         found[name] = finding
     environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()

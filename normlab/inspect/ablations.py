@@ -15,21 +15,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.any_model.finding import AnswerTable
 from normlab.distributed.process_group import Shard
 from normlab.inspect.inference import BATCH, by_length, loss
 from normlab.inspect.model import Subject
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.models.seq2seq import Layer
 from normlab.probes.sites import sites
 from normlab.tasks.base import spread
 
 COST = 0.03  # nats per token; BERT base and OPT lose less with W8A8
 EXAMPLES, CALIBRATION = 64, 16  # held-out examples, and training batches
-_NO_LAYERS = Finding.none("the model has no Transformer layers")
+_NO_LAYERS = Answer.none("the model has no Transformer layers")
 
 
 @question("layer_skip", of="model", trained=True)
-def layer_skip(subject: Subject) -> Finding:
+def layer_skip(subject: Subject) -> Answer:
     """How much does the loss rise without each layer?
 
         rise  loss(layer replaced by the identity on the residual stream) - loss
@@ -41,17 +42,17 @@ def layer_skip(subject: Subject) -> Finding:
         return _NO_LAYERS
     measure = held_out_loss(subject)
     whole = measure()
-    found = losses_without(layers, measure)
-    (low, least), (high, most) = (f((x, name) for name, x in found.items()) for f in (min, max))
+    losses = losses_without(layers, measure)
+    (low, least), (high, most) = (f((x, name) for name, x in losses.items()) for f in (min, max))
     answer = f"from {low - whole:+.3g} nats per token without {least} to {high - whole:+.3g}"
-    mean = fmean(found.values()) - whole
-    found = _rises(f"{answer} without {most}", whole, found, "without", {"without a layer": mean})
+    mean = fmean(losses.values()) - whole
+    losses = _rises(f"{answer} without {most}", whole, losses, "without", {"without a layer": mean})
     unused = low <= whole  # some layer is not used
-    return replace(found, verdict="look" if unused else "fine", value=low - whole, threshold=0.0)
+    return replace(losses, verdict="look" if unused else "fine", value=low - whole, threshold=0.0)
 
 
 @question("int8", of="model", trained=True)
-def int8(subject: Subject) -> Finding:
+def int8(subject: Subject) -> Answer:
     """How much does the loss rise with 8-bit weights and activations?
 
         q(x)  step * clip(round(x / step), -127, 127),  step = max |x| / 127
@@ -74,11 +75,11 @@ def int8(subject: Subject) -> Finding:
             subject.losses(batch.to(subject.runtime.device))
 
     measure = held_out_loss(subject)
-    whole, found = measure(), quantized_losses(layers, feed, measure)
-    rises = {name: value - whole for name, value in found.items()}
+    whole, losses = measure(), quantized_losses(layers, feed, measure)
+    rises = {name: value - whole for name, value in losses.items()}
     answer = "{W8A8:+.3g} nats per token (weights alone {W8:+.3g}, activations alone {A8:+.3g})"
-    found, rise = _rises(answer.format(**rises), whole, found, "bits", rises), rises["W8A8"]
-    return replace(found, verdict="look" if rise > COST else "fine", value=rise, threshold=COST)
+    losses, rise = _rises(answer.format(**rises), whole, losses, "bits", rises), rises["W8A8"]
+    return replace(losses, verdict="look" if rise > COST else "fine", value=rise, threshold=COST)
 
 
 def held_out_loss(subject: Subject) -> Callable[[], float]:
@@ -88,12 +89,12 @@ def held_out_loss(subject: Subject) -> Callable[[], float]:
 
 
 def _rises(
-    answer: str, whole: float, found: Mapping[str, float], what: str, board: Mapping[str, float]
-) -> Finding:
-    rows = [(name, value, value - whole) for name, value in found.items()]
+    answer: str, whole: float, losses: Mapping[str, float], what: str, board: Mapping[str, float]
+) -> Answer:
+    rows = [(name, value, value - whole) for name, value in losses.items()]
     values = {"loss": whole, "rise": {name: rise for name, _, rise in rows}}
-    table = Table((what, "loss", "rise"), rows)
-    return Finding(f"{answer}, at a loss of {whole:.4g}", values, table, board=board)
+    table = AnswerTable((what, "loss", "rise"), rows)
+    return Answer(f"{answer}, at a loss of {whole:.4g}", values, table, board=board)
 
 
 def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:
@@ -101,16 +102,16 @@ def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -
 
     If a layer returns a tuple, the identity replaces only the first entry.
     """
-    found: dict[str, float] = {}
+    losses: dict[str, float] = {}
     for name, layer in layers.items():
         with ExitStack() as undo:
             undo.callback(layer.register_forward_hook(_skip, with_kwargs=True).remove)
-            found[name] = loss()
-    return found
+            losses[name] = loss()
+    return losses
 
 
-def _skip(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], y: Any) -> Any:
-    x = given[0] if given else next(iter(named.values()))
+def _skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
+    x = args[0] if args else next(iter(kwargs.values()))
     return (x, *y[1:]) if isinstance(y, tuple) else x
 
 
@@ -129,18 +130,18 @@ def quantized_losses(
     """
     ranges: dict[nn.Module, Tensor] = {}
 
-    def widen(layer: nn.Module, given: tuple[Any, ...]) -> None:
-        largest = given[0].abs().amax()
+    def widen(layer: nn.Module, args: tuple[Any, ...]) -> None:
+        largest = args[0].abs().amax()
         ranges[layer] = largest.maximum(ranges.get(layer, largest))
 
-    def change(layer: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return quantized(given[0], ranges[layer], bits), *given[1:]
+    def change(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return quantized(args[0], ranges[layer], bits), *args[1:]
 
     with ExitStack() as undo:
         for layer in layers:
             undo.callback(layer.register_forward_pre_hook(widen).remove)
         feed()
-    found: dict[str, float] = {}
+    losses: dict[str, float] = {}
     for parts in ("WA", "W", "A"):
         with ExitStack() as undo:
             for layer in layers:
@@ -150,8 +151,8 @@ def quantized_losses(
                     weight.copy_(quantized(weight, weight.abs().amax(), bits))
                 if "A" in parts and layer in ranges:
                     undo.callback(layer.register_forward_pre_hook(change).remove)
-            found["".join(f"{part}{bits}" for part in parts)] = loss()
-    return found
+            losses["".join(f"{part}{bits}" for part in parts)] = loss()
+    return losses
 
 
 def quantized(x: Float[Tensor, "*any"], largest: Tensor, bits: int) -> Float[Tensor, "*any"]:

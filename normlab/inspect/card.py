@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from normlab.any_model.finding import AnswerTable
 from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import check_given_once
 from normlab.config.registry import options
@@ -15,7 +16,7 @@ from normlab.errors import UserError
 from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspect.model import Subject, subject_of, subject_of_run
-from normlab.inspect.question import Finding, Question, Table, question
+from normlab.inspect.question import Answer, Question, question
 from normlab.inspect.subject import normal, on_table, trained
 from normlab.norms.running import RunningNorm
 from normlab.records.labels import norm_label
@@ -37,7 +38,7 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 
 
 @dataclass(frozen=True)
-class Scale:
+class CardScale:
     """The sizes of a card's runs, and their config overrides: `text`, `pictures`, `translation`.
 
     `rate` has the overrides of the learning-rate trials, of which there are at most `most_rates`.
@@ -59,14 +60,14 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale(
+    "smoke": CardScale(
         text=("model.dim=32", "model.ffn_dim=64", "batch_size=8", "task.vocab_size=400"),
         translation=(
             *("task.corpus.size=300", "task.corpus.valid_size=16", "task.corpus.test_size=16"),
             "task.max_length=256",
         ),
     ),
-    "small": Scale(
+    "small": CardScale(
         seeds=(1, 2),
         steps=600,
         picture_seeds=(1, 2, 3, 4, 5),
@@ -107,7 +108,7 @@ class Examined:
     device: str = "cpu"
 
     @property
-    def sizes(self) -> Scale:
+    def sizes(self) -> CardScale:
         """The sizes of the card's runs at its scale."""
         return SCALES[self.scale]
 
@@ -123,13 +124,16 @@ class Examined:
         """Return the config of a task's run with this norm, or with the reference (layer norm)."""
         sizes = self.sizes
         steps = self.steps(task)
-        own = {"pictures": sizes.pictures, "translation": (*sizes.text, *sizes.translation)}
+        of_task = {
+            "pictures": sizes.pictures,
+            "translation": (*sizes.text, *sizes.translation),
+        }
         text = (*sizes.text, *_NO_TESTS, "task.length_buckets=[]")
         placement = [word for word in self.overrides if word.startswith("placement")]
         return compose(
             [
                 *([f"norm={REFERENCE}", *placement] if reference else self.overrides),
-                *(*TASKS[task], *own.get(task, text)),
+                *(*TASKS[task], *of_task.get(task, text)),
                 *("precision=fp32", f"device={self.device}", "observe.threads=1", f"seed={seed}"),
                 *("probe=[]", "sink=[jsonl]", "schedule=cosine", f"schedule.warmup={steps // 5}"),
                 *(f"budget.steps={steps}", f"validate.every={max(1, steps // 6)}"),
@@ -150,11 +154,11 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
     Raises UserError for a key that cards fix, for an unknown scale, or if no norm is given.
     """
     check_given_once(arguments)
-    own, chosen = {"scale": "small", "device": "cpu"}, list[str]()
+    settings, chosen = {"scale": "small", "device": "cpu"}, list[str]()
     for argument in arguments:
         key, _, value = argument.partition("=")
-        if key in own:
-            own[key] = value
+        if key in settings:
+            settings[key] = value
         elif _OF_A_CARD.fullmatch(argument):
             chosen.append(argument)
         else:
@@ -162,29 +166,31 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
                 f"{argument!r}: cards fix their runs' settings to be comparable; they only accept "
                 "norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, placement, scale and device"
             )
-    if own["scale"] not in SCALES:
-        raise UserError(f"scale={own['scale']}: choose {' or '.join(SCALES)}")
+    if settings["scale"] not in SCALES:
+        raise UserError(f"scale={settings['scale']}: choose {' or '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
         raise UserError("no norm given: add norm=OPTION; `normlab list norms` lists the options")
     choices = to_dict(compose(chosen))["choices"]
     placement = [] if choices["placement"] == "pre" else [choices["placement"]]
     changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]
     name = "-".join([norm_label(choices), *placement, *changed])
-    home = folder / own["scale"] / _UNSAFE.sub("_", name)
-    return Examined(name, tuple(chosen), own["scale"], home, own["device"])
+    home = folder / settings["scale"] / _UNSAFE.sub("_", name)
+    return Examined(name, tuple(chosen), settings["scale"], home, settings["device"])
 
 
-def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each question's name and finding; model questions are about the translation model."""
+def answers(
+    subject: Examined, questions: Sequence[Question]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each question's name and answer; model questions are about the translation model."""
     model = cache(partial(_trained_model, subject))
-    for each in asked:
+    for each in questions:
         if each.of == "card":
-            found = each.ask(subject)
+            answer = each.ask(subject)
         elif (trained := model()) is not None:
-            found = each.ask(trained)
+            answer = each.ask(trained)
         else:
-            found = Finding.none("the translation run diverged, so there is no trained model")
-        yield each.name, plain(found.plain(each))
+            answer = Answer.none("the translation run diverged, so there is no trained model")
+        yield each.name, plain(answer.plain(each))
 
 
 def trained_record(config: "DictConfig") -> RunRecord:
@@ -203,7 +209,7 @@ def _trained_model(subject: Examined) -> Subject | None:
 
 
 def card(
-    subject: Examined, environment: Mapping[str, Any], findings: Mapping[str, Any]
+    subject: Examined, environment: Mapping[str, Any], answers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the content of `card.json` as plain values."""
     config = to_dict(subject.config("translation"))
@@ -217,12 +223,12 @@ def card(
         "seeds": list(subject.sizes.seeds),
         "norm": config["norm"],
         "environment": plain(dict(environment)),
-        "examinations": dict(findings),
+        "examinations": dict(answers),
     }
 
 
 @question("pools", of="card")
-def pools(examined: Examined) -> Finding:
+def pools(examined: Examined) -> Answer:
     """What does the norm pool over, and what does a token's output depend on?"""
     config = to_dict(examined.config("translation"))
     name = config["choices"]["norm"]
@@ -232,28 +238,28 @@ def pools(examined: Examined) -> Finding:
     training = sees_in_words(dependence(norm))
     evaluation = sees_in_words(dependence(trained(norm, normal(*SHAPE, seed=7))))
     axes = axes_in_words(norm.pools)
-    seen = {"in training": training, "in evaluation": evaluation}
-    kept = "; keeps statistics between batches" if isinstance(norm, RunningNorm) else ""
-    return Finding(
-        f"pools over {axes}{kept}; in training an output depends on {training}",
+    dependences = {"in training": training, "in evaluation": evaluation}
+    memory = "; keeps statistics between batches" if isinstance(norm, RunningNorm) else ""
+    return Answer(
+        f"pools over {axes}{memory}; in training an output depends on {training}",
         {
             "pools": in_order(norm.pools),
-            "sees": seen,
+            "sees": dependences,
             "parameters": sum(parameter.numel() for parameter in norm.parameters()),
         },
-        Table(("", "depends, besides its own value, on"), list(seen.items())),
+        AnswerTable(("", "depends, besides its own value, on"), list(dependences.items())),
         board={"pools": axes if norm.pools else "-"},
     )
 
 
 @question("cost", of="card")
-def cost(examined: Examined) -> Finding:
+def cost(examined: Examined) -> Answer:
     """How long does a training step take compared with ln?
 
     The two models take turns in one process on one thread, so any other load on the machine slows
     down both. `python scripts/bench norms` times norms without a model.
     """
-    configs = [to_dict(examined.config("translation", reference=own)) for own in (True, False)]
+    configs = [to_dict(examined.config("translation", reference=is_ln)) for is_ln in (True, False)]
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
     sides = [start(side, each, runtime) for side, each in zip(_SIDES, configs, strict=True)]
     clock, rounds = StepClock(runtime.device), examined.sizes.rounds
@@ -262,32 +268,32 @@ def cost(examined: Examined) -> Finding:
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             span, _ = sides[side].take(_TIMED_STEPS, clock)
             turns[side].append(1000 * span.busy / _TIMED_STEPS)
-    ratio = median(own / first for first, own in zip(*turns, strict=True))
+    ratio = median(duration / first for first, duration in zip(*turns, strict=True))
     step = [median(turns[0]), median(turns[1]), ratio]
-    return Finding(
+    return Answer(
         f"a step of training takes {ratio:.2f} times as long as with {REFERENCE}",
         {"rounds": rounds, "steps": _TIMED_STEPS * rounds, "step": step},
-        Table((f"{REFERENCE}, ms", "this norm, ms", "ratio"), [step]),
+        AnswerTable((f"{REFERENCE}, ms", "this norm, ms", "ratio"), [step]),
         board={"step x ln": round(ratio, 2)},
     )
 
 
 @question("depth", of="card")
-def depth(examined: Examined) -> Finding:
+def depth(examined: Examined) -> Answer:
     """How do the gradient and the first update vary with depth in a deep, narrow model?"""
     layers = examined.sizes.depth
     deep = ("model.dim=64", "model.ffn_dim=128", f"model.depth={layers}")
     subject = subject_of(to_dict(examined.config("translation", *deep)))
-    found = gradients(subject)
-    moved, growth = first_update(subject), found.values["growth"]
-    gradient = {name: each for name, each in found.values["layers"].items() if name in moved}
+    values = gradients(subject).values
+    moved, growth = first_update(subject), values["growth"]
+    gradient = {name: each for name, each in values["layers"].items() if name in moved}
     last = [*moved.values()][-1]
     grows = " and ".join(f"x {value:.2g} over the {stack}" for stack, value in growth.items())
-    return Finding(
+    return Answer(
         f"{layers}+{layers} layers: the gradient grows {grows}; one update changes the last "
         f"layer's output by {last:.0%}",
         {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved},
-        Table(
+        AnswerTable(
             ("layer", "gradient norm", "moved by one update"),
             [(name, each, moved[name]) for name, each in gradient.items()],
         ),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.inspect.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
-from normlab.inspect.question import Finding, question, questions
+from normlab.inspect.question import Answer, question, questions
 from normlab.inspect.subject import (
     AXES,
     STEPS,
@@ -53,21 +53,21 @@ def require(holds: object, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
-def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
-    """Yield each contract question's name and finding; any exception is a violation."""
+def examine(norm: BareNorm) -> Iterator[tuple[str, Answer]]:
+    """Yield each contract question's name and answer; any exception is a violation."""
     file = inspect.getfile(type(norm.new()))
-    for asked in questions("norm"):
+    for each in questions("norm"):
         try:
-            kept = asked.ask(norm)
-            found = kept if isinstance(kept, Finding) else Finding(kept, holds=True)
+            result = each.ask(norm)
+            answer = result if isinstance(result, Answer) else Answer(result, holds=True)
         except Broken as broken:
-            found = Finding(str(broken), holds=False)
+            answer = Answer(str(broken), holds=False)
         except Exception as error:
             calls = traceback.extract_tb(error.__traceback__)
             lines = [f" ({Path(file).name}:{e.lineno})" for e in calls if e.filename == file]
-            said = str(error).strip().partition("\n")[0] + "".join(lines[-1:])
-            found = Finding(f"raises {type(error).__name__}: {said}", holds=False)
-        yield asked.name, found
+            message = str(error).strip().partition("\n")[0] + "".join(lines[-1:])
+            answer = Answer(f"raises {type(error).__name__}: {message}", holds=False)
+        yield each.name, answer
 
 
 @question("shape", of="norm")
@@ -77,8 +77,8 @@ def shape(norm: BareNorm) -> str:
         x = norm.values(*size)
         before = x.clone()
         y = norm.new()(x)  # without tokens, all tokens are real
-        given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
-        require(given == got, f"returns shape {got} for an input of shape {given}")
+        expected, shape = (" x ".join(map(str, t.shape)) for t in (x, y))
+        require(expected == shape, f"returns shape {shape} for an input of shape {expected}")
         require(torch.equal(x, before), "modifies its input, which the residual connection reads")
         require(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
     for value, training in product((0.0, 3.0), (True, False)):
@@ -96,17 +96,19 @@ def precision(norm: BareNorm) -> str:
     """
     x, valid = norm.tokens()
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        own = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
-        made = call(own, x.to(dtype), valid).dtype
-        require(made == dtype, f"returns {made} for {dtype}: end `forward` with `.to(x.dtype)`")
-    own, exact = norm.new(torch.float32), norm.new(torch.float32)
+        bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
+        returned = call(bare, x.to(dtype), valid).dtype
+        require(
+            returned == dtype, f"returns {returned} for {dtype}: end `forward` with `.to(x.dtype)`"
+        )
+    bare, exact = norm.new(torch.float32), norm.new(torch.float32)
     x = (x + 300).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = call(own, x, valid).float()[valid]
+        y = call(bare, x, valid).float()[valid]
     close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
     cure = "compute them in float32, from `widen(x)` of normlab/norms/moments.py"
     require(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
-    wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
+    wrong = [name for name, table in tables(bare).items() if table.dtype != torch.float32]
     require(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
     return "the output has the input's dtype; statistics are in float32 under bf16"
 
@@ -116,14 +118,14 @@ def pools(norm: BareNorm) -> str:
     """Does the norm pool over the axes that it declares, before and after training?"""
     norms = (norm.new(), norm.trained())
     declared = set(norms[0].pools)
-    found = {SEEN[each] for own in norms for each in sees(dependence(own, features=2))}
+    axes = {SEEN[each] for bare in norms for each in sees(dependence(bare, features=2))}
     remembered = {BATCH, POSITION} if isinstance(norms[0], RunningNorm) else set()
-    beyond, without = found - declared, declared - found - remembered
+    beyond, without = axes - declared, declared - axes - remembered
     mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})
-    said = f"declares pools={{{', '.join(in_order(declared))}}}, but its output"
+    prefix = f"declares pools={{{', '.join(in_order(declared))}}}, but its output"
     more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
-    require(not beyond or mixes, f"{said} also depends on {more}: declare all axes it pools over")
-    require(not without, f"{said} does not depend on {less}")
+    require(not beyond or mixes, f"{prefix} also depends on {more}: declare all axes it pools over")
+    require(not without, f"{prefix} does not depend on {less}")
     also = "; an output also depends on its token's other features" if beyond else ""
     return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
 
@@ -133,10 +135,10 @@ def padding(norm: BareNorm) -> str:
     """Are the outputs, gradients and statistics of real tokens unaffected by padding?"""
     x = norm.values(4, 5)
     real = torch.ones(4, 5, dtype=torch.bool)
-    for own, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
-        plain = with_padding(own, x, None)
+    for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
+        plain = with_padding(bare, x, None)
         for columns, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
-            padded = with_padding(own, x, real, columns=columns, value=value)
+            padded = with_padding(bare, x, real, columns=columns, value=value)
             pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
             moved = " and ".join(what for what, before, after in pairs if differ(before, after))
             require(
@@ -151,13 +153,13 @@ def padding(norm: BareNorm) -> str:
 @question("independent", of="norm")
 def independent(norm: BareNorm) -> str:
     """In eval, does an output depend on its batch and its whole sequence exactly as declared?"""
-    own = norm.trained().eval()
+    bare = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
-    whole = look(own, x, valid)[valid]
-    single = [look(own, x[[n]], valid[[n]])[0, real] for n, real in enumerate(valid)]
+    whole = look(bare, x, valid)[valid]
+    single = [look(bare, x[[n]], valid[[n]])[0, real] for n, real in enumerate(valid)]
     flags = {
-        "batch_independent": ("alone", own.batch_independent, torch.cat(single)),
-        "incremental": ("token by token", own.incremental, one_by_one(own, x, valid)[valid]),
+        "batch_independent": ("alone", bare.batch_independent, torch.cat(single)),
+        "incremental": ("token by token", bare.incremental, one_by_one(bare, x, valid)[valid]),
     }
     for flag, (how, declared, y) in flags.items():
         depends = differ(whole, y)
@@ -167,17 +169,17 @@ def independent(norm: BareNorm) -> str:
             f"{'a different' if depends else 'the same'} output {how}: declare `pools`, use "
             "RunningNorm for running statistics, and count positions from `tokens.start`",
         )
-    found = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]
-    return f"in eval a sequence's output is {' and '.join(found)}, as declared"
+    parts = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]
+    return f"in eval a sequence's output is {' and '.join(parts)}, as declared"
 
 
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
     """Do the input and all parameters get a finite gradient, and an exact one if declared so?"""
-    own = norm.new()
+    bare = norm.new()
     x, valid = norm.tokens()
-    loss(call(own, x.requires_grad_(), valid)[valid]).backward()
-    learned = {"the input": x, **dict(own.named_parameters())}
+    loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
+    learned = {"the input": x, **dict(bare.named_parameters())}
     idle = [name for name, tensor in learned.items() if tensor.grad is None]
     cure = "give `super().__init__` scale=False or shift=False, or use it in `forward`"
     require(not idle, f"no gradient reaches {', '.join(idle)}: {cure}")
@@ -185,11 +187,11 @@ def gradient(norm: BareNorm) -> str:
         finite = tensor.grad is not None and tensor.grad.isfinite().all()
         require(finite, f"the gradient of {name} is not finite")
     reached = f"a finite gradient reaches {', '.join(learned)}"
-    if not own.exact_gradient:
+    if not bare.exact_gradient:
         return f"{reached}; it declares exact_gradient=False"
-    own = norm.new()
+    bare = norm.new()
     right = torch.autograd.gradcheck(
-        lambda x: call(copy.deepcopy(own), x, PADDED) * PADDED[..., None],
+        lambda x: call(copy.deepcopy(bare), x, PADDED) * PADDED[..., None],
         norm.values(2, 3).requires_grad_(),
         atol=1e-6,
         fast_mode=True,
@@ -200,7 +202,7 @@ def gradient(norm: BareNorm) -> str:
 
 
 @question("formula", of="norm")
-def formula(norm: BareNorm) -> str | Finding:
+def formula(norm: BareNorm) -> str | Answer:
     """Is the norm's `formula` what runs, both in training and in eval?
 
     With momentum 1 the running statistics are the batch's, so eval repeats the training output; of
@@ -209,7 +211,7 @@ def formula(norm: BareNorm) -> str | Finding:
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
-        return Finding.none("it has no `formula`")
+        return Answer.none("it has no `formula`")
     x = norm.values(4, 6)
     plain = _in_both_modes(norm, x)
     if issubclass(kind, RunningNorm) and kind.same_in_training:
@@ -250,85 +252,87 @@ def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tup
 
     A method may be `doubled`: it returns twice its value.
     """
-    own = norm.new()
-    if own.ramps:
-        own.begin_step(Clock(STEPS, STEPS))  # the last step of a run
-    if isinstance(own, RunningNorm):
-        own.momentum = 1.0
-    if isinstance(own, BatchNorm):
-        own.unbiased = False  # a batch is normalized by its biased variance
+    bare = norm.new()
+    if bare.ramps:
+        bare.begin_step(Clock(STEPS, STEPS))  # the last step of a run
+    if isinstance(bare, RunningNorm):
+        bare.momentum = 1.0
+    if isinstance(bare, BatchNorm):
+        bare.unbiased = False  # a batch is normalized by its biased variance
     if doubled is not None:
-        kind, method = type(own), getattr(type(own), doubled, None)
-        twice = {doubled: lambda self, *given: 2 * method(self, *given)} if method else {}
-        cast("Any", own).__class__ = type(kind.__name__, (kind,), twice)
+        kind, method = type(bare), getattr(type(bare), doubled, None)
+        twice = {doubled: lambda self, *args: 2 * method(self, *args)} if method else {}
+        cast("Any", bare).__class__ = type(kind.__name__, (kind,), twice)
     with torch.no_grad():
-        return call(own, x), call(own.eval(), x)
+        return call(bare, x), call(bare.eval(), x)
 
 
 def _settled(norm: BareNorm, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return a batch's output in training, after many last steps of a run on it, then in eval."""
-    own = norm.new()
-    if isinstance(own, BatchNorm):
-        own.unbiased = False
-    norms = ModelNorms(nn.Sequential(own))
+    bare = norm.new()
+    if isinstance(bare, BatchNorm):
+        bare.unbiased = False
+    norms = ModelNorms(nn.Sequential(bare))
     for _ in range(_STEPS_TO_SETTLE):
         norms.begin_step(STEPS, STEPS)
-        y = call(own, x.clone().requires_grad_())
+        y = call(bare, x.clone().requires_grad_())
         y.sum().backward()
         norms.commit()
     with torch.no_grad():
-        return y.detach(), call(own.eval(), x)
+        return y.detach(), call(bare.eval(), x)
 
 
 @question("saved", of="norm")
 def saved(norm: BareNorm) -> str:
     """Does eval leave the state unchanged, and does a saved norm resume training bit for bit?"""
-    own = norm.trained().eval()
-    before = _state(own)
-    run(own, *norm.tokens(STEPS + 1))
-    altered = _altered(before, _state(own))
+    saved_norm = norm.trained().eval()
+    before = _state(saved_norm)
+    run(saved_norm, *norm.tokens(STEPS + 1))
+    altered = _altered(before, _state(saved_norm))
     require(not altered, f"a forward in eval changes {altered}")
     for stop in (3, STEPS - 3):
-        own, other = norm.trained(stop), norm.new()
-        other.load_state_dict(copy.deepcopy(own.state_dict()))
+        saved_norm, loaded_norm = norm.trained(stop), norm.new()
+        loaded_norm.load_state_dict(copy.deepcopy(saved_norm.state_dict()))
         at = f"saved after step {stop} and loaded,"
         for number in range(stop + 1, stop + 4):
-            pairs = zip(train_step(own, number), train_step(other, number), strict=True)
-            same = all(torch.equal(mine, loaded) for mine, loaded in pairs)
+            pairs = zip(
+                train_step(saved_norm, number), train_step(loaded_norm, number), strict=True
+            )
+            same = all(torch.equal(mine, theirs) for mine, theirs in pairs)
             cure = "its state must be in buffers (`register_buffer`)"
             require(same, f"{at} its output or gradient differs at step {number}: {cure}")
-        altered = _altered(_state(own), _state(other))
+        altered = _altered(_state(saved_norm), _state(loaded_norm))
         require(not altered, f"{at} {altered} differ")
         x = norm.values(4, 6)
-        same = torch.equal(look(own.eval(), x), look(other.eval(), x))
+        same = torch.equal(look(saved_norm.eval(), x), look(loaded_norm.eval(), x))
         require(same, f"{at} its output in eval differs")
     return "eval changes nothing; training resumes bit for bit from the saved state"
 
 
 @question("running", of="norm")
-def running(norm: BareNorm) -> str | Finding:
+def running(norm: BareNorm) -> str | Answer:
     """Can running statistics be bypassed, recalibrated and restored?"""
-    own = norm.trained()
-    if not isinstance(own, RunningNorm):
-        return Finding.none("it keeps no running statistics")
-    model, before = nn.Sequential(own), _state(own)
+    bare = norm.trained()
+    if not isinstance(bare, RunningNorm):
+        return Answer.none("it keeps no running statistics")
+    model, before = nn.Sequential(bare), _state(bare)
     x, valid = norm.tokens(STEPS + 2)
     with normalized_by(model, "batch"):
-        call(own, x.clone().requires_grad_(), valid)[valid].sum().backward()
-    altered = _altered(before, _state(own))
+        call(bare, x.clone().requires_grad_(), valid)[valid].sum().backward()
+    altered = _altered(before, _state(bare))
     require(not altered, f"a forward in eval with batch statistics changes {altered}")
 
     def feed() -> None:
-        run(own, x, valid)
+        run(bare, x, valid)
 
     with recalibrated(model, feed):
-        moved = _altered(before, _state(own))
+        moved = _altered(before, _state(bare))
     require(
         moved,
         "recalibration changes nothing: pass the batch's moments to `self.see` unless "
         "`self.regime` is running, and update the tables in `enter`",
     )
-    altered = _altered(before, _state(own))
+    altered = _altered(before, _state(bare))
     require(not altered, f"recalibration does not restore {altered}")
     return "running statistics can be bypassed, recalibrated and restored"
 

@@ -5,10 +5,11 @@ from collections.abc import Collection
 
 import torch
 
+from normlab.any_model.finding import AnswerTable
 from normlab.any_model.movement import movement, over
 from normlab.data.batching import Batches
 from normlab.inspect.model import Subject, look
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
@@ -20,7 +21,7 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 
 
 @question("gradients", of="model")
-def gradients(subject: Subject) -> Finding:
+def gradients(subject: Subject) -> Answer:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
     It is the gradient of training's loss per token, on one batch of training text:
@@ -59,10 +60,10 @@ def gradients(subject: Subject) -> Finding:
         f"x {v:.2g} from first to last layer of the {n}" for n, v in growth.items()
     )
     worst = max((max(v, over(1.0, v)) for v in growth.values()), default=0.0)
-    return Finding(
+    return Answer(
         f"{grows}; {values['norm']:.3g} in total",
         values,
-        Table(("layer", "gradient norm"), [*layers.items()]),
+        AnswerTable(("layer", "gradient norm"), [*layers.items()]),
         verdict="look" if worst > GROWTH else "fine",
         value=worst,
         threshold=GROWTH,
@@ -93,12 +94,12 @@ def training_batch(subject: Subject) -> Batch:
 
 def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
     """Group numbered layers (`encoder.0`) by stack, in the given order."""
-    found: dict[str, list[str]] = {}
+    stacks: dict[str, list[str]] = {}
     for name in layers:
         stack, _, number = name.rpartition(".")
         if number.isdigit():
-            found.setdefault(stack, []).append(name)
-    return found
+            stacks.setdefault(stack, []).append(name)
+    return stacks
 
 
 def first_update(subject: Subject) -> dict[str, float]:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from normlab.any_model.finding import AnswerTable
 from normlab.any_model.movement import percent
 from normlab.config.registry import instantiate, option_settings
 from normlab.inspect.model import Subject
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.probes.base import Probe
 
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
@@ -20,7 +21,7 @@ TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per featu
 Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place
 
 
-class Answer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """The text, the numbers to compare between runs, and the value if it is above its limit."""
 
     text: str
@@ -28,7 +29,7 @@ class Answer(NamedTuple):
     too_large: float | None = None
 
 
-def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
+def probed(answer: Callable[[Places], ProbeAnswer]) -> Callable[[Subject], Answer]:
     """Register a question that `answer` answers from the metrics of the probe of the same name.
 
     The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
@@ -39,26 +40,26 @@ def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
     @question(name, of="model", trained=True)
     @wraps(answer)
     @torch.no_grad()
-    def ask(subject: Subject) -> Finding:
+    def ask(subject: Subject) -> Answer:
         probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
         model = copy.deepcopy(subject.model)  # the probe's hooks are never removed
         probe.attach(model)
         if probe.why_not:
-            return Finding.none(probe.why_not)
+            return Answer.none(probe.why_not)
         batch = subject.batch("valid", held_out(subject))
         probe.before_forward(0)
         subject.losses(batch, model)
-        found = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
-        if not found:
-            return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
-        names = list(dict.fromkeys(metric for of in found.values() for metric in of))
-        rows = [(place, *map(of.get, names)) for place, of in found.items()]
-        values = {"tokens": batch.tokens, "places": found}
-        text, board, too_large = answer(found)
-        table = Table(("place", *names), rows)
+        places = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
+        if not places:
+            return Answer.none(f"{batch.tokens} held-out tokens are too few for this model")
+        names = list(dict.fromkeys(metric for of in places.values() for metric in of))
+        rows = [(place, *map(of.get, names)) for place, of in places.items()]
+        values = {"tokens": batch.tokens, "places": places}
+        text, board, too_large = answer(places)
+        table = AnswerTable(("place", *names), rows)
         if too_large is None:
-            return Finding(text, values, table, board=board, value=next(iter(board.values()), None))
-        return Finding(text, values, table, board=board, verdict="look", value=too_large)
+            return Answer(text, values, table, board=board, value=next(iter(board.values()), None))
+        return Answer(text, values, table, board=board, verdict="look", value=too_large)
 
     return ask
 
@@ -73,7 +74,7 @@ def held_out(subject: Subject) -> list[int]:
 
 
 @probed
-def attention(found: Places) -> Answer:
+def attention(places: Places) -> ProbeAnswer:
     """Do heads attend to the first token, and how concentrated is their attention?
 
     With A_i1 the weight of query i on the first key, and T = min(64, n) for n queries:
@@ -85,21 +86,21 @@ def attention(found: Places) -> Answer:
     uniform causal attention has s = 0.07 at T = 64, but 0.31 at T = 9. With task=lm the first token
     marks the beginning of a text. The probe `attention` defines the other columns.
     """
-    said: list[str] = []
+    shares_in_words: list[str] = []
     board: dict[str, float] = {}
     for name, mask in (("sink", "with a causal mask"), ("sink_unmasked", "without a causal mask")):
-        if shares := [of[name] for of in found.values() if name in of]:
+        if shares := [of[name] for of in places.values() if name in of]:
             board[name] = fmean(shares)
-            said.append(f"{percent(board[name])} of heads {mask}")
-    sinks = f"the first token is a sink in {' and '.join(said)}"
+            shares_in_words.append(f"{percent(board[name])} of heads {mask}")
+    sinks = f"the first token is a sink in {' and '.join(shares_in_words)}"
     none = "sinks are not counted, since no sequence has 16 tokens"
-    entropy = percent(fmean(of["entropy"] for of in found.values()))
-    text = f"{sinks if said else none}; the entropy is {entropy} of the largest possible"
-    return Answer(text, board)
+    entropy = percent(fmean(of["entropy"] for of in places.values()))
+    text = f"{sinks if shares_in_words else none}; the entropy is {entropy} of the largest possible"
+    return ProbeAnswer(text, board)
 
 
 @probed
-def activations(found: Places) -> Answer:
+def activations(places: Places) -> ProbeAnswer:
     """How far does the largest activation exceed the median, and where is it?
 
         over_median  max |x| / median |x|
@@ -109,22 +110,22 @@ def activations(found: Places) -> Answer:
     a value massive if |x| > 100 and |x| is about 1000 times the median. With post-norm the stream
     has a fixed scale, so compare ratios. The probe `activations` defines the other columns.
     """
-    place, most = max(found.items(), key=lambda each: each[1]["over_median"])
+    place, most = max(places.items(), key=lambda each: each[1]["over_median"])
     massive = [
         of["over_median"]
-        for of in found.values()
+        for of in places.values()
         if of["largest"] > MASSIVE and of["over_median"] > TIMES
     ]
     text = (
         f"{most['over_median']:.3g} times the median at {place} ({most['largest']:.3g} in feature "
         f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {len(massive)} of "
-        f"{len(found)} places"
+        f"{len(places)} places"
     )
-    return Answer(text, {"max / median": most["over_median"]}, max(massive, default=None))
+    return ProbeAnswer(text, {"max / median": most["over_median"]}, max(massive, default=None))
 
 
 @probed
-def rank(found: Places) -> Answer:
+def rank(places: Places) -> ProbeAnswer:
     """How many dimensions does the residual stream use?
 
     With l the eigenvalues of the covariance of N tokens' states, and s = sqrt(l):
@@ -135,20 +136,20 @@ def rank(found: Places) -> Answer:
     after each sub-layer; both are between 1 and the width D. N must be at least 10 D. States are
     centered; otherwise one massive activation would bring both close to 1. Compare at equal N.
     """
-    ends = {place.split(".")[0]: (place, of) for place, of in found.items()}
+    ends = {place.split(".")[0]: (place, of) for place, of in places.items()}
     text = "; ".join(
         f"after {place} an effective rank of {of['effective']:.3g} and a participation ratio of "
         f"{of['participation']:.3g}"
         for place, of in ends.values()
     )
-    last = [*found.values()][-1]
-    return Answer(
+    last = [*places.values()][-1]
+    return ProbeAnswer(
         text, {"effective rank": last["effective"], "participation": last["participation"]}
     )
 
 
 @probed
-def saturation(found: Places) -> Answer:
+def saturation(places: Places) -> ProbeAnswer:
     """What share of values does the norm's function map close to its bound?
 
         share  share of values with |f(alpha x + shift)| > 0.964
@@ -156,7 +157,7 @@ def saturation(found: Places) -> Answer:
     over real tokens and features, before gain and bias, where f has the bound 1, such as tanh
     (DyT), erf (Derf) and ISRU. 0.964 is tanh(2), where the slope is 7.1 % of DyT's largest.
     """
-    most, place = max((of["share"], place) for place, of in found.items())
-    mean = fmean(of["share"] for of in found.values())
+    most, place = max((of["share"], place) for place, of in places.items())
+    mean = fmean(of["share"] for of in places.values())
     text = f"{percent(mean)} on average, at most {percent(most)} ({place})"
-    return Answer(text, {"saturated": mean})
+    return ProbeAnswer(text, {"saturated": mean})

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from normlab.any_model.finding import NO_TABLE, AnswerTable
 from normlab.config.registry import Option
-from normlab.inspect.question import NO_TABLE, Table
 from normlab.inspect.subject import (
     AXES,
     HALF_WAY,
@@ -109,29 +109,29 @@ def dependence(norm: Norm, *, features: int | None = None) -> Cells:
     """
     x = normal(*SHAPE[:2], norm.dim, seed=7)
     before = look(norm, x)
-    found = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
+    cells = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
     for source in product(*map(range, (*SHAPE[:2], features or norm.dim))):
         for factor, summand in _CHANGES:
             other = x.clone()
             other[source] = other[source] * factor + summand
-            found[(..., *source)] |= look(norm, other) != before
-    return found
+            cells[(..., *source)] |= look(norm, other) != before
+    return cells
 
 
-def pooled_cells(norm: Norm, seen: Cells) -> Cells:
+def pooled_cells(norm: Norm, dependences: Cells) -> Cells:
     """Return the cells of each cell's declared group that actually affect its output.
 
     A cell that no other cell affects, because the norm uses running statistics, keeps its group.
     """
     group = by_axes(norm.pools)
-    part = group & (seen | by_axes(frozenset()))
+    part = group & (dependences | by_axes(frozenset()))
     alone = part.sum((3, 4, 5), keepdim=True) <= 1
     return torch.where(alone, group, part)
 
 
-def sees(found: Cells) -> list[str]:
+def sees(cells: Cells) -> list[str]:
     """Return what outputs depend on besides their own value, as keys of `SEEN`."""
-    sample, token, feature, from_sample, from_token, from_feature = found.nonzero().T
+    sample, token, feature, from_sample, from_token, from_feature = cells.nonzero().T
     same = sample == from_sample
     moves = (
         same & (token == from_token) & (feature != from_feature),
@@ -142,9 +142,9 @@ def sees(found: Cells) -> list[str]:
     return [name for name, each in zip(SEEN, moves, strict=True) if each.any()]
 
 
-def sees_in_words(found: Cells) -> str:
+def sees_in_words(cells: Cells) -> str:
     """Return the result of `sees` as text."""
-    return ", ".join(sees(found)) or "its own value alone"
+    return ", ".join(sees(cells)) or "its own value alone"
 
 
 class Line(NamedTuple):
@@ -175,14 +175,14 @@ def work(norm: Norm, cells: Cells) -> list[Group]:
     """Run the articles' tensor through a new norm; return the norm's groups, as `cells` says."""
     x = document()
     outputs = look(norm, x), run(trained(norm, x), x)
-    found = []
+    worked = []
     for group in groups(cells):
         values, *ys = ([float(table[cell]) for cell in group] for table in (x, *outputs))
         mean = math.fsum(values) / len(values)
         var = math.fsum((value - mean) ** 2 for value in values) / len(values)
         lines = (line_through(values, y) for y in ys)
-        found.append(Group(describe(group), group, values, mean, var, *lines))
-    return found
+        worked.append(Group(describe(group), group, values, mean, var, *lines))
+    return worked
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
@@ -203,7 +203,7 @@ class Section(NamedTuple):
     title: str
     text: str
     drawing: Sequence[str] = ()
-    table: Table = NO_TABLE
+    table: AnswerTable = NO_TABLE
 
 
 class Explanation(NamedTuple):
@@ -214,13 +214,16 @@ class Explanation(NamedTuple):
     follows: dict[str, str]
 
 
-def overview(found: Sequence[Option]) -> Section:
+def overview(shown: Sequence[Option]) -> Section:
     """Return a table of norms with one row per option of `configs/norm`."""
-    norms = {option.name: make_norm(option.name, WIDE) for option in found}
+    norms = {option.name: make_norm(option.name, WIDE) for option in shown}
     rows = [
         (
             *(name, axes_in_words(norm.pools), "yes" if isinstance(norm, RunningNorm) else "no"),
-            *(_stepwise(norm), *(sum(x.numel() for x in kept.values()) for kept in _stored(norm))),
+            *(
+                _stepwise(norm),
+                *(sum(x.numel() for x in tensors.values()) for tensors in _stored(norm)),
+            ),
         )
         for name, norm in sorted(norms.items(), key=lambda item: len(item[1].pools))
     ]
@@ -230,7 +233,7 @@ def overview(found: Sequence[Option]) -> Section:
         "variance. running: keeps statistics for eval; stepwise: can decode one token at a time; "
         f"sizes are for {WIDE} features."
     )
-    return Section("A norm is a set of axes to pool over", text, table=Table(columns, rows))
+    return Section("A norm is a set of axes to pool over", text, table=AnswerTable(columns, rows))
 
 
 def _stepwise(norm: Norm) -> str:
@@ -250,12 +253,12 @@ def explain(option: Option) -> Explanation:
     """
     shown = on_table(option)
     norm = shown.make()
-    seen = dependence(norm)
-    if norm.ramps and "other samples" not in sees(seen):  # it pools nothing at the start
+    dependences = dependence(norm)
+    if norm.ramps and "other samples" not in sees(dependences):  # it pools nothing at the start
         shown = replace(shown, step=HALF_WAY)
         norm = shown.make()
-        seen = dependence(norm)
-    cells = pooled_cells(norm, seen)
+        dependences = dependence(norm)
+    cells = pooled_cells(norm, dependences)
     groups = work(norm, cells)
     columns = ("group", "its values", "mean", "var", "in training", "then in eval")
     rows = [
@@ -265,9 +268,9 @@ def explain(option: Option) -> Explanation:
     title, text = f"{option.name}: {option.description}", _pooling(shown, norm, cells, groups)
     sections = [
         Section(title, text, _drawing(groups[0])),
-        Section("What it computes", _formula(norm), table=Table(columns, rows)),
+        Section("What it computes", _formula(norm), table=AnswerTable(columns, rows)),
     ]
-    return Explanation(option.name, sections, _follows(shown, norm, seen))
+    return Explanation(option.name, sections, _follows(shown, norm, dependences))
 
 
 def _pooling(shown: OnTable, norm: Norm, cells: Cells, groups: Sequence[Group]) -> str:
@@ -330,7 +333,7 @@ def _line(line: Line | None) -> str:
     return f"(x {'+' if line.center < 0 else '-'} {abs(line.center):.2f}) / {line.divisor:.2f}"
 
 
-def _follows(shown: OnTable, norm: Norm, seen: Cells) -> dict[str, str]:
+def _follows(shown: OnTable, norm: Norm, dependences: Cells) -> dict[str, str]:
     ways = [""]
     if "padding" in shown.settings:
         ways = get_args(get_type_hints(type(norm).__init__)["padding"])
@@ -344,7 +347,7 @@ def _follows(shown: OnTable, norm: Norm, seen: Cells) -> dict[str, str]:
     settings = [f"{key}={str(value).lower()}" for key, value in shown.settings.items()]
     return {
         "pools over": axes_in_words(norm.pools),
-        "in training it sees": sees_in_words(seen),
+        "in training it sees": sees_in_words(dependences),
         "in eval it sees": sees_in_words(dependence(trained(norm, normal(*SHAPE, seed=7)))),
         "one at a time": _stepwise(norm),
         "padding counts": f"with padding={', '.join(moving)}" if moving else "no",
@@ -354,8 +357,10 @@ def _follows(shown: OnTable, norm: Norm, seen: Cells) -> dict[str, str]:
     }
 
 
-def compared(found: Sequence[Explanation]) -> Section:
+def compared(explanations: Sequence[Explanation]) -> Section:
     """Return a table of what norms depend on and store, with one column per norm."""
-    rows = [(name, *(each.follows[name] for each in found)) for name in found[0].follows]
+    columns = ("", *(each.name for each in explanations))
+    names = explanations[0].follows
+    rows = [(name, *(each.follows[name] for each in explanations)) for name in names]
     text = "What an output depends on besides its own value, and what the norm stores."
-    return Section("Consequences", text, table=Table(("", *(each.name for each in found)), rows))
+    return Section("Consequences", text, table=AnswerTable(columns, rows))

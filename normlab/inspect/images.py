@@ -28,25 +28,25 @@ def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
     """Return which values move the output of the first one, found by changing each alone."""
     x = normal(IMAGES, PIXELS, CHANNELS, seed=7)
     before = look(norm, x)[0, 0, 0]
-    found = torch.zeros(x.shape, dtype=torch.bool)
+    cells = torch.zeros(x.shape, dtype=torch.bool)
     for place in product(*map(range, x.shape)):
         for factor, summand in _CHANGES:
             other = x.clone()
             other[place] = other[place] * factor + summand
-            found[place] |= bool(look(norm, other)[0, 0, 0] != before)
-    found[0, 0, 0] = True
-    return found
+            cells[place] |= bool(look(norm, other)[0, 0, 0] != before)
+    cells[0, 0, 0] = True
+    return cells
 
 
 def axes(cells: Bool[Tensor, "N P C"]) -> str:
     """Return the axes along which the cells spread: N, C, H, W; `part of C` if not all of it."""
     grid = cells.unflatten(1, (HEIGHT, HEIGHT)).permute(0, 3, 1, 2)
-    named = []
+    names = []
     for name, size, places in zip("NCHW", grid.shape, grid.nonzero().T, strict=True):
         reached = len(places.unique())
         if reached > 1:
-            named.append(name if reached == size else f"part of {name}")
-    return ", ".join(named) or "nothing"
+            names.append(name if reached == size else f"part of {name}")
+    return ", ".join(names) or "nothing"
 
 
 def in_images(option: Option) -> Section:

@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normlab.any_model.finding import AnswerTable
 from normlab.any_model.movement import over
 from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import Shard
 from normlab.inspect.model import Subject, taking
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
 from normlab.tasks.base import Batch, log_probabilities
@@ -30,7 +31,7 @@ _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over 
 
 
 @question("statistics", of="model", trained=True)
-def statistics(subject: Subject) -> Finding:
+def statistics(subject: Subject) -> Answer:
     """How much loss do running statistics cost compared with each batch's own statistics?
 
     This compares the loss per target token of the same weights on the same held-out text, with
@@ -53,24 +54,15 @@ def statistics(subject: Subject) -> Finding:
     held_out = np.sort(picked[:SENTENCES])
     batches = by_length(subject, held_out, size=BATCH)
     if not running_norms(model):
-        own = loss(subject, batches)
-        answer = f"nothing: no norm keeps running statistics; the loss is {own:.4g}"
-        losses = {"training": own, "eval": own}
+        batch_loss = loss(subject, batches)
+        answer = f"nothing: no norm keeps running statistics; the loss is {batch_loss:.4g}"
+        losses = {"training": batch_loss, "eval": batch_loss}
         values = {"sentences": len(held_out), "loss": losses, "gap": 0.0}
-        return Finding(answer, values, board={"train-eval gap": 0.0})
-    losses: dict[str, float] = {}
-    with normalized_by(model, "running"):
-        losses["running"] = loss(subject, batches)
-    with recalibrated(model, lambda: _feed(subject)), normalized_by(model, "running"):
-        losses["recalibrated"] = loss(subject, batches)
-    with normalized_by(model, "batch"):
-        losses["batch"] = own = loss(subject, batches)
-        if subject.task.padded:
-            starts = range(0, len(held_out), BATCH)
-            unsorted = [subject.batch("valid", held_out[i : i + BATCH].tolist()) for i in starts]
-            losses["batch, mixed lengths"] = loss(subject, unsorted)
-    gap = losses["running"] - own
-    closed = 1 - (losses["recalibrated"] - own) / gap if gap > _LEAST_GAP else None
+        return Answer(answer, values, board={"train-eval gap": 0.0})
+    losses = _losses_by_statistics(subject, batches, held_out)
+    batch_loss, least = losses["batch"], losses["recalibrated"]
+    gap = losses["running"] - batch_loss
+    closed = 1 - (least - batch_loss) / gap if gap > _LEAST_GAP else None
     values = {
         "sentences": len(held_out),
         "loss_of_mixed_lengths": losses.get("batch, mixed lengths"),
@@ -79,21 +71,40 @@ def statistics(subject: Subject) -> Finding:
         "closed": closed,
     }
     first = "" if subject.step else " (at initialization, before any statistics were taken)"
-    answer = f"{gap:+.3g} nats per token{first}: loss {losses['running']:.4g} against {own:.4g}"
+    answer = (
+        f"{gap:+.3g} nats per token{first}: loss {losses['running']:.4g} against {batch_loss:.4g}"
+    )
     if closed is not None:
         answer += f"; recalibration closes {closed:.0%} of it"
-    rows = [(name, value, value - own) for name, value in losses.items()]
-    least = losses["recalibrated"]
+    rows = [(name, value, value - batch_loss) for name, value in losses.items()]
     stale = over(losses["running"] - least, abs(least))
-    return Finding(
+    return Answer(
         answer,
         values,
-        Table(("statistics", "loss", "above batch"), rows),
+        AnswerTable(("statistics", "loss", "above batch"), rows),
         board={"train-eval gap": gap},
         verdict="look" if stale > COST else "fine",
         value=stale,
         threshold=COST,
     )
+
+
+def _losses_by_statistics(
+    subject: Subject, batches: Sequence[Batch], held_out: np.ndarray
+) -> dict[str, float]:
+    """Return the loss with running, recalibrated and batch statistics, and of unsorted batches."""
+    model, losses = subject.model, dict[str, float]()
+    with normalized_by(model, "running"):
+        losses["running"] = loss(subject, batches)
+    with recalibrated(model, lambda: _feed(subject)), normalized_by(model, "running"):
+        losses["recalibrated"] = loss(subject, batches)
+    with normalized_by(model, "batch"):
+        losses["batch"] = loss(subject, batches)
+        if subject.task.padded:
+            starts = range(0, len(held_out), BATCH)
+            unsorted = [subject.batch("valid", held_out[i : i + BATCH].tolist()) for i in starts]
+            losses["batch, mixed lengths"] = loss(subject, unsorted)
+    return losses
 
 
 def by_length(subject: Subject, indices: np.ndarray, *, size: int) -> list[Batch]:
@@ -125,7 +136,7 @@ def _feed(subject: Subject) -> None:
 
 
 @question("stepwise", of="model")
-def stepwise(subject: Subject) -> Finding:
+def stepwise(subject: Subject) -> Answer:
     """Does decoding token by token compute the same as processing whole sentences?
 
     Each held-out sentence is its own batch. The model is given the true tokens: once all positions
@@ -148,30 +159,30 @@ def stepwise(subject: Subject) -> Finding:
     rows = []
     for name, (statistics, mode) in ways.items():
         with taking(subject.model, mode):
-            found = _compare(subject, np.sort(picked).tolist())
-        if found is None:
-            return Finding.none("the task does not generate text")
-        values[name], loss, apart = found, found["loss"], found["difference"]
-        rows.append((statistics, *loss.values(), *apart.values(), found["changed"]))
+            metrics = _compare(subject, np.sort(picked).tolist())
+        if metrics is None:
+            return Answer.none("the task does not generate text")
+        values[name], loss, apart = metrics, metrics["loss"], metrics["difference"]
+        rows.append((statistics, *loss.values(), *apart.values(), metrics["changed"]))
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
-    table = Table((*columns, "next token changed"), rows)
-    found = values["eval"]
-    apart, loss = found["difference"], found["loss"]
-    if found["same"]:
+    table = AnswerTable((*columns, "next token changed"), rows)
+    metrics = values["eval"]
+    apart, loss = metrics["difference"], metrics["loss"]
+    if metrics["same"]:
         answer = f"the same to rounding (at most {apart['largest']:.1g} nats per token)"
     else:
         answer = (
-            f"{apart['mean']:.3g} nats per token apart, {found['changed']:.0%} of the next tokens "
-            f"differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
+            f"{apart['mean']:.3g} nats per token apart, {metrics['changed']:.0%} of the next "
+            f"tokens differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
         )
-    return Finding(
+    return Answer(
         answer,
         values,
         table,
         board={"stepwise": apart["mean"]},
-        verdict="fine" if found["same"] else "broken",
+        verdict="fine" if metrics["same"] else "broken",
         value=apart["largest"],
-        threshold=found["rounding"],
+        threshold=metrics["rounding"],
     )
 
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from normlab.any_model.finding import AnswerTable
 from normlab.any_model.movement import over, percent
 from normlab.any_model.summary import Verdict
 from normlab.inspect.model import (
@@ -23,7 +24,7 @@ from normlab.inspect.model import (
     taking,
     watched,
 )
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.models.base import stacks
 
 SETS = 16
@@ -35,7 +36,7 @@ _WORDS = {"later": "later positions", "others": "other sentences"}
 
 @question("batch_mates", of="model")
 @torch.no_grad()
-def batch_mates(subject: Subject) -> Finding:
+def batch_mates(subject: Subject) -> Answer:
     """Does a sentence's output depend on the rest of its batch?
 
     One training sentence is batched with sixteen different sets of 31 others. Over these sets s, at
@@ -50,7 +51,7 @@ def batch_mates(subject: Subject) -> Finding:
     """
     number = subject.number("train")
     if number < 3:
-        return Finding.none(f"{number} training sentences leave no choice of batch mates")
+        return Answer.none(f"{number} training sentences leave no choice of batch mates")
     generator = subject.generator("batch_mates")
     sentence, *others = generator.permutation(number).tolist()
     mates = min(MATES, number // 2)
@@ -71,18 +72,12 @@ def batch_mates(subject: Subject) -> Finding:
         for what, by in (("values", values), ("attention", attention))
         for name, share in by[training].items()
     ]
-    found = {
-        "sentence": sentence,
-        "lengths": subject.task.lengths("train")[sentence].tolist(),
-        "mates": mates,
-        "sets": SETS,
-        "values": values,
-        "attention": attention,
-    }
-    return Finding(
+    lengths = subject.task.lengths("train")[sentence].tolist()
+    figures = {"sentence": sentence, "lengths": lengths, "mates": mates, "sets": SETS}
+    return Answer(
         f"other sentences change a sentence's values {', '.join(answers)}",
-        found,
-        Table(("of the sentence", *MODES), rows),
+        {**figures, "values": values, "attention": attention},
+        AnswerTable(("of the sentence", *MODES), rows),
         board={"mates": most[training]},
         verdict=verdict_by_mode(most, ROUNDING),
         value=max(most.values()),
@@ -99,6 +94,8 @@ def verdict_by_mode(most: Mapping[str, float], limit: float) -> Verdict:
     return "broken" if in_eval else "look" if training else "fine"
 
 
+Derivative = Mapping[str, float | None]
+"""`own`, `later` and `others` of a stack, as `leak` defines them."""
 Outputs = dict[str, Float[Tensor, "_ D"]]
 Weights = dict[str, Float[Tensor, "H _ _"]]
 
@@ -112,12 +109,12 @@ def changes_over_sets(
     return values, {name: total_variation([w[name] for _, w in passes]) for name in weights}
 
 
-def of_first(seen: Pass) -> tuple[Outputs, Weights]:
+def of_first(forward: Pass) -> tuple[Outputs, Weights]:
     """Return each stack's output and each attention's weights for the batch's first sentence."""
-    last = {name: end.all[0, end.valid[0]] for name, end in seen.outputs("stack").items()}
+    last = {name: end.all[0, end.valid[0]] for name, end in forward.outputs("stack").items()}
     return last, {
         name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
-        for name, each in seen.attentions.items()
+        for name, each in forward.attentions.items()
     }
 
 
@@ -146,7 +143,7 @@ def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
 
 
 @question("leak", of="model")
-def leak(subject: Subject) -> Finding:
+def leak(subject: Subject) -> Answer:
     """Does the first position depend on later positions, or on other sentences of the batch?
 
     Let y_0 be a stack's output at position 0 of the first of eight sentences, and v a random
@@ -167,67 +164,81 @@ def leak(subject: Subject) -> Finding:
     """
     number = subject.number("train")
     if number < 2:
-        return Finding.none("there is no other sentence to depend on")
+        return Answer.none("there is no other sentence to depend on")
     generator = subject.generator("leak")
     picked = generator.permutation(number)[:SENTENCES].tolist()
     model = copy.deepcopy(subject.model).double().requires_grad_(False)
     seed = int(generator.integers(2**31))
-    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    by_mode: dict[str, dict[str, Derivative]] = {}
     for mode in MODES:
-        with taking(model, mode), torch.enable_grad(), watched(model, leaves=True) as seen:
+        with taking(model, mode), torch.enable_grad(), watched(model, leaves=True) as forward:
             subject.losses(subject.batch("train", picked), model)
-            found[mode] = {name: derivative(name, seen, seed) for name in seen.outputs("stack")}
+            stack_names = forward.outputs("stack")
+            by_mode[mode] = {name: derivative(name, forward, seed) for name in stack_names}
     ways = {name: stack.both_ways for name, stack in stacks(subject.model).items()}
-    rows, answers = [], []
-    most: dict[str, float] = {mode: 0.0 for mode in MODES}
-    for mode, by_stack in found.items():
-        leaks = []
-        for stack, each in by_stack.items():
-            later = "attends both ways" if ways[stack] else each["later"]
-            rows.append((stack, mode, later, each["others"]))
-            shares = {
-                words: each[what] or 0.0
-                for what, words in _WORDS.items()
-                if not (what == "later" and ways[stack])
-            }
-            most[mode] = max(most[mode], *shares.values())
-            seen = [f"{what} ({percent(x)})" for what, x in shares.items() if x >= NEGLIGIBLE]
-            leaks += [f"the {stack} sees {' and '.join(seen)}"] * bool(seen)
-        answers.append(f"in {mode} {', '.join(leaks) or 'nothing leaks'}")
+    shares = {
+        mode: {stack: _sight(each, both_ways=ways[stack]) for stack, each in by_stack.items()}
+        for mode, by_stack in by_mode.items()
+    }
+    most = {
+        mode: max([0.0, *(x for leaks in by_stack.values() for x in leaks.values())])
+        for mode, by_stack in shares.items()
+    }
+    answers = [f"in {mode} {_leaks_in_words(by_stack)}" for mode, by_stack in shares.items()]
+    rows = [
+        (stack, mode, "attends both ways" if ways[stack] else each["later"], each["others"])
+        for mode, by_stack in by_mode.items()
+        for stack, each in by_stack.items()
+    ]
     columns = ("stack", "statistics", "by later positions", "by other sentences")
-    values = {"sentences": len(picked), "attends_both_ways": ways, **found}
-    return Finding(
+    values = {"sentences": len(picked), "attends_both_ways": ways, **by_mode}
+    return Answer(
         "; ".join(answers),
         values,
-        Table(columns, sorted(rows, key=lambda row: row[0])),
+        AnswerTable(columns, sorted(rows, key=lambda row: row[0])),
         verdict=verdict_by_mode(most, NEGLIGIBLE),
         value=max(most.values()),
         threshold=NEGLIGIBLE,
     )
 
 
-def derivative(stack: str, seen: Pass, seed: int) -> dict[str, float | None]:
+def _sight(each: Derivative, *, both_ways: bool) -> dict[str, float]:
+    """Return how much a stack sees, by what it sees; attending both ways is no leak."""
+    kinds = {what: words for what, words in _WORDS.items() if not (both_ways and what == "later")}
+    return {words: each[what] or 0.0 for what, words in kinds.items()}
+
+
+def _leaks_in_words(by_stack: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what each stack sees by a leak, or that nothing leaks."""
+    texts: list[str] = []
+    for stack, shares in by_stack.items():
+        leaks = [f"{what} ({percent(x)})" for what, x in shares.items() if x >= NEGLIGIBLE]
+        texts += [f"the {stack} sees {' and '.join(leaks)}"] * bool(leaks)
+    return ", ".join(texts) or "nothing leaks"
+
+
+def derivative(stack: str, forward: Pass, seed: int) -> Derivative:
     """Return `own`, `later` and `others` of a stack; `later` is None if no token is later."""
-    values, valid = seen.outputs("stack")[stack]
+    values, valid = forward.outputs("stack")[stack]
     value = values[0, 0]
     generator = torch.Generator().manual_seed(seed)
     projection = torch.randn(len(value), generator=generator, dtype=torch.float64)
     slopes = torch.autograd.grad(
         value @ projection.to(value),
-        [given[0] for given in seen.entered.values()],
+        [args[0] for args in forward.entered.values()],
         retain_graph=True,
         materialize_grads=True,
     )
     parts: dict[str, list[float]] = {}
-    for (name, given), slope in zip(seen.entered.items(), slopes, strict=True):
-        at_input, real_input = real_values(slope, given)
+    for (name, args), slope in zip(forward.entered.items(), slopes, strict=True):
+        at_input, real_input = real_values(slope, args)
         real = at_input * real_input[..., None]
         places = (real[0, 0], real[0, 1:], real[1:])
         parts[name] = [float(torch.linalg.vector_norm(part)) for part in places]
-    own, later, _ = parts[stack]
+    own_token, later, _ = parts[stack]
     others = math.hypot(*(part[2] for part in parts.values()))
     return {
-        "own": own,
-        "later": over(later, own) if int(valid[0].sum()) > 1 else None,
-        "others": over(others, own),
+        "own": own_token,
+        "later": over(later, own_token) if int(valid[0].sum()) > 1 else None,
+        "others": over(others, own_token),
     }

@@ -2,10 +2,10 @@
 
 import torch
 
+from normlab.any_model.finding import AnswerTable
 from normlab.config.registry import Option
 from normlab.inspect.checks.marks import MARKS, PUPILS, SUBJECTS
 from normlab.inspect.explain import Section
-from normlab.inspect.question import Table
 from normlab.inspect.subject import run
 from normlab.norms.make import make_norm
 
@@ -26,7 +26,7 @@ def of_class(option: Option) -> Section:
         "column says that its subject is compared over the class; a row whose values sum to 0, "
         "that a pupil's own subjects are compared."
     )
-    return Section(f"{option.name}: {option.description}", text, table=Table(columns, rows))
+    return Section(f"{option.name}: {option.description}", text, table=AnswerTable(columns, rows))
 
 
 def _signed(value: float) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from normlab.any_model.movement import over, percent, rms
 from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
-from normlab.inspect.question import Finding, Findings, Question, questions
+from normlab.inspect.question import Answer, Answers, Question, questions
 from normlab.models.attention import AttentionCore, visible_keys
 from normlab.models.base import stacks
 from normlab.norms.running import normalized_by, running_norms
@@ -107,7 +107,7 @@ def subject_of_run(folder: Path, changes: list[str]) -> Subject:
 @torch_settings_kept()
 def inspect(
     subject: Path | str | Sequence[str] | Mapping[str, Any] | nn.Module, only: Sequence[str] = ()
-) -> Findings:
+) -> Answers:
     """Return what `normlab inspect` finds out about a model, by question; it writes no file.
 
     `subject` is a run's folder, or the config or list of settings of a model to examine at
@@ -121,28 +121,28 @@ def inspect(
             f"normlab.inspect cannot examine a {type(subject).__name__}: give a run's folder, or "
             'settings such as ["norm=bn", "task=toy"]'
         )
-    asked = questions("model", names=[only] if isinstance(only, str) else only)
+    chosen = questions("model", names=[only] if isinstance(only, str) else only)
     if isinstance(subject, Path | str):
         examined = subject_of_run(Path(subject), [])
     else:
         config = subject if isinstance(subject, Mapping) else compose(subject)
         examined = subject_of(to_dict(config))
-    return Findings({each.name: answer(each, examined, by_name=bool(only)) for each in asked})
+    return Answers({each.name: answer(each, examined, by_name=bool(only)) for each in chosen})
 
 
-def answer(asked: Question, subject: Subject, *, by_name: bool) -> Finding:
+def answer(question: Question, subject: Subject, *, by_name: bool) -> Answer:
     """Return the answer to a question.
 
     A model at initialization is asked what only a trained model can answer if it is asked by name.
     """
-    if asked.trained and not subject.step and not by_name:
-        return Finding.none("the model is untrained")
-    return asked.ask(subject)
+    if question.trained and not subject.step and not by_name:
+        return Answer.none("the model is untrained")
+    return question.ask(subject)
 
 
-def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
+def sheet(subject: Subject, answers: Mapping[str, Answer]) -> dict[str, Any]:
     """Return the content of `inspect.json` as plain values."""
-    asked = {each.name: each for each in questions("model")}
+    by_name = {each.name: each for each in questions("model")}
     return plain(
         {
             "format": FORMAT,
@@ -157,12 +157,12 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
             "data": subject.task.describe(),
             "examinations": {
                 name: {
-                    **each.plain(asked[name]),
+                    **each.plain(by_name[name]),
                     "verdict": each.verdict,
                     "value": each.value,
                     "threshold": each.threshold,
                 }
-                for name, each in findings.items()
+                for name, each in answers.items()
             },
         }
     )
@@ -171,7 +171,7 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
 def side_by_side(
     runs: Mapping[Path, RunRecord],
     changes: list[str],
-    asked: Sequence[Question],
+    chosen: Sequence[Question],
     doing: Callable[[str], AbstractContextManager[None]],
 ) -> tuple[dict[str, Any], dict[str, dict[str, None]]]:
     """Ask the questions about several runs, each inside `doing(STAGE)`.
@@ -180,26 +180,26 @@ def side_by_side(
     each experiment's values (mean, standard deviation and number of seeds), and `runs` the sheets.
     """
     values: dict[str, dict[str, list[Any]]] = {}
-    columns = {each.name: dict[str, None]() for each in asked}
+    columns = {each.name: dict[str, None]() for each in chosen}
     sheets: dict[str, Any] = {}
     for run in arranged([found_run(*each) for each in runs.items()]).runs:
-        own = values.setdefault(f"{run.key.row} {run.key.point}".strip(), {})
+        of_row = values.setdefault(f"{run.key.row} {run.key.point}".strip(), {})
         with doing(f"run {len(sheets) + 1} of {len(runs)}"):
             subject = subject_of_run(run.folder or Path(), changes)
-            findings = {each.name: each.ask(subject) for each in asked}
-        sheets[str(run.folder)] = sheet(subject, findings)
-        for name, found in findings.items():
-            columns[name] |= dict.fromkeys(found.board)
-            for column, value in found.board.items():
-                own.setdefault(column, []).append(value)
+            answers = {each.name: each.ask(subject) for each in chosen}
+        sheets[str(run.folder)] = sheet(subject, answers)
+        for name, each in answers.items():
+            columns[name] |= dict.fromkeys(each.board)
+            for column, value in each.board.items():
+                of_row.setdefault(column, []).append(value)
     rows = {
-        row: {column: asdict(Summary.of(found)) for column, found in own.items()}
-        for row, own in values.items()
+        row: {column: asdict(Summary.of(seeds)) for column, seeds in by_column.items()}
+        for row, by_column in values.items()
     }
     return {"format": FORMAT, "rows": rows, "runs": sheets}, columns
 
 
-class Values(NamedTuple):
+class MaskedValues(NamedTuple):
     """The activations of a batch, and a mask of its real positions."""
 
     all: Float[Tensor, "B P D"]
@@ -211,7 +211,7 @@ class Values(NamedTuple):
         return self.all[self.valid]
 
 
-class Attention(NamedTuple):
+class AttentionInputs(NamedTuple):
     """The inputs of an attention, with masks of visible keys and of real queries."""
 
     query: Float[Tensor, "B H P K"]
@@ -231,19 +231,19 @@ class Pass:
         self.calls: dict[str, dict[str, list[tuple[Any, Any]]]] = defaultdict(dict)
         self.entered: dict[str, tuple[Any, ...]] = {}
 
-    def outputs(self, kind: str) -> dict[str, Values]:
+    def outputs(self, kind: str) -> dict[str, MaskedValues]:
         """Return the output of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
-        found = {name: calls[-1] for name, calls in self.calls[kind].items()}
-        return {name: Values(*real_values(y, given)) for name, (given, y) in found.items()}
+        last_calls = {name: calls[-1] for name, calls in self.calls[kind].items()}
+        return {name: MaskedValues(*real_values(y, args)) for name, (args, y) in last_calls.items()}
 
     @property
-    def attentions(self) -> dict[str, Attention]:
+    def attentions(self) -> dict[str, AttentionInputs]:
         """The inputs of each attention; the mask of real queries comes from the residual."""
-        found: dict[str, Attention] = {}
+        inputs: dict[str, AttentionInputs] = {}
         for name, [*_, ((query, key, _, *mask), _)] in self.calls["attention"].items():
             (x, tokens, *_), _ = self.calls["residual"][name][-1]
-            found[name] = Attention(query, key, visible_keys(query, *mask), tokens.real(x))
-        return found
+            inputs[name] = AttentionInputs(query, key, visible_keys(query, *mask), tokens.real(x))
+        return inputs
 
 
 Enter = Callable[[str, Tensor], Tensor]
@@ -256,9 +256,9 @@ def taking(model: nn.Module, mode: str) -> AbstractContextManager[None]:
 
 def look(subject: Subject, batch: Batch, mode: str = "eval", *, enter: Enter | None = None) -> Pass:
     """Run a batch in the given mode and return the recorded pass."""
-    with taking(subject.model, mode), watched(subject.model, enter=enter) as seen:
+    with taking(subject.model, mode), watched(subject.model, enter=enter) as forward:
         subject.losses(batch)
-    return seen
+    return forward
 
 
 @contextmanager
@@ -271,22 +271,22 @@ def watched(
     `leaves` makes the input of each stack a leaf of the autograd graph, before any norm on the
     embedded tokens, since that norm may leak too.
     """
-    seen = Pass()
+    forward = Pass()
     with ExitStack() as hooks:
 
         def keep(kind: str, name: str, module: nn.Module) -> None:
-            def called(_: nn.Module, given: tuple[Any, ...], y: Any) -> None:
-                seen.calls[kind].setdefault(name, []).append((given, y))
+            def called(_: nn.Module, args: tuple[Any, ...], y: Any) -> None:
+                forward.calls[kind].setdefault(name, []).append((args, y))
 
             hooks.callback(module.register_forward_hook(called).remove)
 
         def replace(module: nn.Module, change: Callable[[tuple[Any, ...]], Any]) -> None:
-            before = module.register_forward_pre_hook(lambda _, given: change(given))
+            before = module.register_forward_pre_hook(lambda _, args: change(args))
             hooks.callback(before.remove)
 
-        def leaf(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
-            seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
-            return seen.entered[name]
+        def leaf(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            forward.entered[name] = (args[0].detach().requires_grad_(), *args[1:])
+            return forward.entered[name]
 
         for kind, place in {"residual": Residual, "attention": AttentionCore}.items():
             for name, module in sites(model, place).items():
@@ -298,8 +298,8 @@ def watched(
             if leaves:
                 replace(stack.entry, partial(leaf, name))
             if enter is not None:
-                replace(stack.first, lambda given, n=name: (enter(n, given[0]), *given[1:]))
-        yield seen
+                replace(stack.first, lambda args, n=name: (enter(n, args[0]), *args[1:]))
+        yield forward
 
 
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:

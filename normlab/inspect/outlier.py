@@ -1,15 +1,17 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.any_model.finding import AnswerTable, Cell
 from normlab.any_model.movement import movement
 from normlab.inspect.model import Pass, Subject, look
-from normlab.inspect.question import Cell, Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
@@ -25,7 +27,7 @@ _COLUMNS = (
 
 @question("outlier", of="model")
 @torch.no_grad()
-def outlier(subject: Subject) -> Finding:
+def outlier(subject: Subject) -> Answer:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
     999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
@@ -49,43 +51,67 @@ def outlier(subject: Subject) -> Finding:
         modes["as evaluated"] = "eval"
     if subject.keeps_statistics:
         modes["of the batch"] = "training"
-    values: dict[str, Any] = {}
-    rows: list[tuple[Cell, ...]] = []
-    answers, most = [], 0.0
+    effects: dict[str, Effect] = {}
     for statistics, mode in modes.items():
         before = look(subject, batch, mode)
         if not before.attentions:
-            return Finding.none("the model has no attention, and so no softmax over tokens")
+            return Answer.none("the model has no attention, and so no softmax over tokens")
         passes = {
             stack: look(subject, batch, mode, enter=partial(_add, stack, place))
             for stack in before.outputs("stack")
         }
-        unchanged = worst(before)
-        rows.append(("-", statistics, *unchanged.values(), None, None))
-        found = {stack: {**worst(seen), **moved(before, seen)} for stack, seen in passes.items()}
-        for stack, each in found.items():
-            shown = (each[name] for name in unchanged)
-            rows.append((stack, statistics, *shown, *each["moved"][stack].values()))
-        saturated = max(each["saturated"] for each in found.values())
-        own, others = (
-            max(each["moved"][stack][where] for stack, each in found.items())
-            for where in ("own", "others")
-        )
-        alive, most = saturated <= ALIVE, max(most, saturated)
-        values[statistics] = {"unchanged": unchanged, "outlier_in": found, "alive": alive}
-        answers.append(
-            f"{_WITH[statistics]}, {'the softmax stays alive' if alive else 'attention saturates'} "
-            f"({unchanged['saturated']:.0%} -> {saturated:.0%} of rows); other tokens of the "
-            f"sentence change by {own:.0%}, other sentences by {others:.0%}"
-        )
-    return Finding(
-        "; ".join(answers),
+        by_stack = {stack: {**worst(x), **moved(before, x)} for stack, x in passes.items()}
+        effects[statistics] = Effect(worst(before), by_stack)
+    most = max([0.0, *(effect.saturated for effect in effects.values())])
+    rows = [row for name, effect in effects.items() for row in effect.rows(name)]
+    values = {statistics: effect.values() for statistics, effect in effects.items()}
+    return Answer(
+        "; ".join(f"{_WITH[name]}, {effect.in_words()}" for name, effect in effects.items()),
         {"model": values},
-        Table(_COLUMNS, rows),
+        AnswerTable(_COLUMNS, rows),
         verdict="fine" if most <= ALIVE else "look",
         value=most,
         threshold=ALIVE,
     )
+
+
+class Effect(NamedTuple):
+    """What an outlier does: `worst` of the unchanged batch, and with it in each stack's input.
+
+    `by_stack` also has how far the outputs `moved`.
+    """
+
+    unchanged: dict[str, float]
+    by_stack: dict[str, dict[str, Any]]
+
+    @property
+    def saturated(self) -> float:
+        """The largest share of saturated rows, over the stacks with an outlier."""
+        return max(each["saturated"] for each in self.by_stack.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return the entry in `inspect.json`."""
+        alive = self.saturated <= ALIVE
+        return {"unchanged": self.unchanged, "outlier_in": self.by_stack, "alive": alive}
+
+    def rows(self, statistics: str) -> Iterator[tuple[Cell, ...]]:
+        """Yield the rows of the table: the unchanged batch, and an outlier in each stack."""
+        yield "-", statistics, *self.unchanged.values(), None, None
+        for stack, each in self.by_stack.items():
+            shown = (each[name] for name in self.unchanged)
+            yield stack, statistics, *shown, *each["moved"][stack].values()
+
+    def in_words(self) -> str:
+        """Return whether the softmax stays alive, and how far the outputs moved."""
+        own_sentence, others = (
+            max(each["moved"][stack][where] for stack, each in self.by_stack.items())
+            for where in ("own", "others")
+        )
+        alive = "the softmax stays alive" if self.saturated <= ALIVE else "attention saturates"
+        return (
+            f"{alive} ({self.unchanged['saturated']:.0%} -> {self.saturated:.0%} of rows); other "
+            f"tokens of the sentence change by {own_sentence:.0%}, other sentences by {others:.0%}"
+        )
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
@@ -95,25 +121,25 @@ def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Floa
     return x + added
 
 
-def worst(seen: Pass) -> dict[str, float]:
+def worst(forward: Pass) -> dict[str, float]:
     """Return the most saturated values of any attention in the batch's first sentence."""
-    found = []
-    for query, key, visible, real in seen.attentions.values():
+    described = []
+    for query, key, visible, real in forward.attentions.values():
         rows = real.clone()
         rows[1:] = False
-        found.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
+        described.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
     which = {"largest": max, "slope": min, "saturated": max}
-    return {name: choose(float(each[name]) for each in found) for name, choose in which.items()}
+    return {name: choose(float(each[name]) for each in described) for name, choose in which.items()}
 
 
 def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
     """Return how far each stack's output moved in the first sentence and in the others."""
-    found, changed = {}, after.outputs("stack")
+    movements, changed = {}, after.outputs("stack")
     for name, end in before.outputs("stack").items():
-        own, others = end.valid.clone(), end.valid.clone()
-        own[1:] = own[0, 0] = others[0] = False
-        found[name] = {
+        own_sentence, others = end.valid.clone(), end.valid.clone()
+        own_sentence[1:] = own_sentence[0, 0] = others[0] = False
+        movements[name] = {
             where: movement(changed[name].all[tokens], end.all[tokens])
-            for where, tokens in (("own", own), ("others", others))
+            for where, tokens in (("own", own_sentence), ("others", others))
         }
-    return {"moved": found}
+    return {"moved": movements}

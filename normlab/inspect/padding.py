@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
+from normlab.any_model.finding import AnswerTable
 from normlab.any_model.movement import movement
 from normlab.inspect.model import MODES, ROUNDING, Subject, by_how_much, look
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
 
@@ -20,7 +21,7 @@ SENTENCES = 32
 
 @question("padding", of="model")
 @torch.no_grad()
-def padding(subject: Subject) -> Finding:
+def padding(subject: Subject) -> Answer:
     """Does padding change the output of real tokens?
 
     Sentences of the same length, which need no padding, are padded so that padding makes up
@@ -32,14 +33,14 @@ def padding(subject: Subject) -> Finding:
     This is measured with batch statistics, as in training, and in eval mode.
     """
     if not subject.task.padded:
-        return Finding.none("its batches have no padding")
+        return Answer.none("its batches have no padding")
     room, lengths = positions(subject.model), subject.task.lengths("train")
     generator = subject.generator("padding")
     picked = same_lengths(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)
-    longest = int(lengths[picked].max())
+    longest, mean_lengths = int(lengths[picked].max()), lengths[picked].mean(0).tolist()
     shares = [share for share in SHARES if math.ceil(longest / (1 - share)) <= room]
     if len(shares) < 2:
-        return Finding.none(
+        return Answer.none(
             f"sentences of {longest} tokens leave no room for padding in {room} positions"
         )
     moved: dict[str, dict[str, list[float]]] = {}
@@ -50,23 +51,18 @@ def padding(subject: Subject) -> Finding:
             name: [movement(each[name].real, x.real) for each in passes]
             for name, x in passes[0].items()
         }
-    training, in_eval = (max(found[-1] for found in moved[mode].values()) for mode in MODES)
+    training, in_eval = (max(movements[-1] for movements in moved[mode].values()) for mode in MODES)
     columns = {"padding": shares}
     for mode in MODES:
-        columns |= {f"{stack}, {mode}": found for stack, found in moved[mode].items()}
+        columns |= {f"{stack}, {mode}": movements for stack, movements in moved[mode].items()}
     most = max(training, in_eval)
     # It is worth a look if the norm is set to count padding, and a fault otherwise.
     counted = any(norm.padding == "include" for norm in running_norms(subject.model))
-    return Finding(
+    return Answer(
         f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "
         f"(training statistics), {by_how_much(in_eval)} in eval",
-        {
-            "sentences": len(picked),
-            "lengths": lengths[picked].mean(0).tolist(),
-            "shares": shares,
-            "moved": moved,
-        },
-        Table(list(columns), list(zip(*columns.values(), strict=True))),
+        {"sentences": len(picked), "lengths": mean_lengths, "shares": shares, "moved": moved},
+        AnswerTable(list(columns), list(zip(*columns.values(), strict=True))),
         board={"padding": training},
         verdict="fine" if most < ROUNDING else "look" if counted else "broken",
         value=most,
@@ -78,8 +74,8 @@ def positions(model: nn.Module) -> int:
     """Return how many positions a model supports, given its stacks and its norms' tables."""
     limits = [stack.max_positions for stack in stacks(model).values()]
     rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
-    own = [number for number in rows if number > 1]
-    return min([*own, *(each for each in limits if each is not None)], default=sys.maxsize)
+    table_sizes = [number for number in rows if number > 1]
+    return min([*table_sizes, *(each for each in limits if each is not None)], default=sys.maxsize)
 
 
 def same_lengths(

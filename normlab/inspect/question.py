@@ -5,40 +5,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
+from normlab.any_model.finding import NO_TABLE, AnswerTable, Cell
 from normlab.any_model.summary import Verdict
 from normlab.errors import UserError
 
-Cell = str | float | int | None
 Of = Literal["norm", "model", "card", "claim"]
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 
-class Table(NamedTuple):
-    """The columns and rows shown below an answer."""
-
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[Cell]] = ()
-
-
-NO_TABLE = Table()
-
-
 @dataclass(frozen=True)
-class Finding:
+class Answer:
     """The answer to a question.
 
     `values` has all numbers behind the `answer`, `table` the ones to display, and `board` the
     entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
     part of the contract. `why_not` says why the question does not apply, and is empty if it does.
     The `verdict` on a model follows from comparing `value` with `threshold`; without a threshold it
-    is only measured, and `fine`. A finding is printed as its answer.
+    is only measured, and `fine`. Printed, it is its text, `answer`.
     """
 
     answer: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    table: Table = NO_TABLE
+    table: AnswerTable = NO_TABLE
     holds: bool | None = None
     why_not: str = ""
     board: Mapping[str, Cell] = field(default_factory=dict)
@@ -50,12 +40,12 @@ class Finding:
         return self.answer
 
     @classmethod
-    def none(cls, why_not: str) -> "Finding":
-        """Return the finding for a question that does not apply."""
+    def none(cls, why_not: str) -> "Answer":
+        """Return the answer to a question that does not apply."""
         return cls(f"does not apply: {why_not}", why_not=why_not, verdict="does not apply")
 
     def plain(self, question: "Question") -> dict[str, Any]:
-        """Return the finding as its entry in `inspect.json` or `card.json`."""
+        """Return it as its entry in `inspect.json` or `card.json`."""
         return {
             "question": question.text,
             "answer": self.answer,
@@ -68,11 +58,11 @@ class Finding:
         }
 
 
-class Findings(dict[str, Finding]):
-    """Findings by the name of their question; printed as one line each."""
+class Answers(dict[str, Answer]):
+    """Answers by the name of their question; printed as one line each."""
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name}: {found.answer}" for name, found in self.items())
+        return "\n".join(f"{name}: {answer.answer}" for name, answer in self.items())
 
 
 @dataclass(frozen=True)
@@ -105,13 +95,13 @@ def question(name: str, *, of: Of, trained: bool = False) -> Callable[[Ask], Ask
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
     """Return all questions about the given kinds, or the named ones; UserError if unknown."""
-    here = Path(__file__).parent
-    for path in sorted(here.rglob("[a-z]*.py")):
-        name = path.relative_to(here).with_suffix("").as_posix().replace("/", ".")
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("[a-z]*.py")):
+        name = path.relative_to(folder).with_suffix("").as_posix().replace("/", ".")
         import_module(f"normlab.inspect.{name}")
-    there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
+    by_name = {name: question for (kind, name), question in _REGISTRY.items() if kind in of}
     for name in names:
-        if name not in there:
-            raise UserError(f"no question {name!r:.60}; choose from {', '.join(sorted(there))}")
-    in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # by file name
+        if name not in by_name:
+            raise UserError(f"no question {name!r:.60}; choose from {', '.join(sorted(by_name))}")
+    in_order = sorted(by_name.values(), key=lambda each: each.ask.__module__)  # by file name
     return [each for each in in_order if not names or each.name in names]

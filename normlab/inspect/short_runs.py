@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from normlab.any_model.finding import AnswerTable
 from normlab.config.compose import to_dict
 from normlab.config.folders import own_line
 from normlab.errors import UserError
 from normlab.inspect.card import Examined, trained_record
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.question import Answer, question
 from normlab.records.record import plain
 from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
 from normlab.training.build import build_model, build_task
@@ -21,7 +22,7 @@ TRAINS = "trains"
 
 
 @question("translation", of="card")
-def translation(examined: Examined) -> Finding:
+def translation(examined: Examined) -> Answer:
     """How well does a model learn to translate in a short run (task=toy)?
 
     The published cards used an earlier built-in corpus; new cards use the current one.
@@ -30,19 +31,19 @@ def translation(examined: Examined) -> Finding:
 
 
 @question("language_model", of="card")
-def language_model(examined: Examined) -> Finding:
+def language_model(examined: Examined) -> Answer:
     """How well does a causal language model learn in a short run (task=lm)?"""
     return short_runs(examined, "language_model", {"test/loss": "lm loss"})
 
 
 @question("bert", of="card")
-def bert(examined: Examined) -> Finding:
+def bert(examined: Examined) -> Answer:
     """How well does BERT learn in a short run (task=mlm)?"""
     return short_runs(examined, "bert", {"test/mlm_loss": "bert loss"})
 
 
 @question("pictures", of="card")
-def pictures(examined: Examined) -> Finding:
+def pictures(examined: Examined) -> Answer:
     """How well does a residual network learn to classify images in a short run (task=digits)?
 
     The norm follows each convolution of a small network, which has no placement option, none of the
@@ -53,16 +54,16 @@ def pictures(examined: Examined) -> Finding:
     try:
         task.losses(build_model(config, task), task.batch("train", range(8)))
     except UserError as error:
-        return Finding.none(f"on images: {error}")
+        return Answer.none(f"on images: {error}")
     except Exception as error:  # a norm's own code may raise anything
         first = str(error).partition("\n")[0]
         at = f" ({line})" if (line := own_line(error)) else ""
-        return Finding.none(f"on images the norm raises {type(error).__name__}: {first}{at}")
+        return Answer.none(f"on images the norm raises {type(error).__name__}: {first}{at}")
     titles = {"test/loss": "digits loss", "test/accuracy": "digits acc"}
     return short_runs(examined, "pictures", titles)
 
 
-def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Finding:
+def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Answer:
     """Train the short runs of a task, one per seed.
 
     `titles` maps the names of scores to their columns on the board.
@@ -90,20 +91,20 @@ def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Find
         steps = ", ".join(f"seed {seed} at step {step}" for seed, step in lost.items())
         answer = f"diverged in {len(lost)} of {len(seeds)} runs: {steps}"
         board = dict.fromkeys(titles.values(), f"diverged {len(lost)}/{len(seeds)}")
-        return Finding(answer, plain(values), board=board)
+        return Answer(answer, plain(values), board=board)
     mean = {name: fmean(by_seed.values()) for name, by_seed in scores.items()}
     floors = {k: f" (untrained baseline {v:.4g})" for k, v in values["floors"].items()}
-    said = ", ".join(f"{name} {value:.4g}{floors.get(name, '')}" for name, value in mean.items())
-    answer = f"{said} after {values['steps']} updates; seeds: {', '.join(seeds)}"
+    scored = ", ".join(f"{name} {value:.4g}{floors.get(name, '')}" for name, value in mean.items())
+    answer = f"{scored} after {values['steps']} updates; seeds: {', '.join(seeds)}"
     board = {title: mean[name] for name, title in titles.items()}
-    return Finding(answer, plain(values), board=board)
+    return Answer(answer, plain(values), board=board)
 
 
 def _metrics(config: "DictConfig") -> Any:
     return read_rows(RunStore(config.runs_dir).run_dir(to_dict(config)) / METRICS_FILE)
 
 
-class Trial(NamedTuple):
+class RateTrial(NamedTuple):
     """A run at one learning rate, with its training loss (None unless finished) and outcome."""
 
     training: float | None
@@ -111,7 +112,7 @@ class Trial(NamedTuple):
 
 
 @question("rate", of="card")
-def rate(examined: Examined) -> Finding:
+def rate(examined: Examined) -> Answer:
     """What is the largest learning rate that trains?
 
     Short runs use a constant rate after a short warm-up, starting at 0.001. The rate is doubled
@@ -119,7 +120,7 @@ def rate(examined: Examined) -> Finding:
     trains if its training loss over the last tenth is below the loss of word frequencies alone,
     which a model reaches by learning only its biases.
     """
-    tried: dict[float, Trial] = {}
+    tried: dict[float, RateTrial] = {}
     rate, largest = FIRST_RATE, 0.0
     while rate not in tried and len(tried) < examined.sizes.most_rates:
         tried[rate] = _try(examined, rate)
@@ -129,16 +130,16 @@ def rate(examined: Examined) -> Finding:
     steps = examined.sizes.rate_steps
     values = {"steps": steps, "largest": largest or None, "open": is_open}
     rows = [(rate, *trial) for rate, trial in sorted(tried.items())]
-    table = Table(("learning rate", "training loss", "how it ended"), rows)
+    table = AnswerTable(("learning rate", "training loss", "how it ended"), rows)
     if not largest:
         answer = f"none of {min(tried):g} to {max(tried):g} trains in {steps} updates"
-        return Finding(answer, values, table, board={"largest lr": "none"})
+        return Answer(answer, values, table, board={"largest lr": "none"})
     bound = ", the largest that was tried" if is_open else f"; {2 * largest:g} does not"
     answer = f"{largest:g}{bound} ({steps} updates, training loss below that of word frequencies)"
-    return Finding(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
+    return Answer(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
 
 
-def _try(examined: Examined, rate: float) -> Trial:
+def _try(examined: Examined, rate: float) -> RateTrial:
     steps = examined.sizes.rate_steps
     config = examined.config(
         "translation",
@@ -151,7 +152,7 @@ def _try(examined: Examined, rate: float) -> Trial:
     outcome = record.outcome
     if outcome.status != "finished":
         where = f" in {outcome.layer}" if outcome.layer else ""
-        return Trial(None, f"{outcome.status} at step {outcome.step}{where}")
+        return RateTrial(None, f"{outcome.status} at step {outcome.step}{where}")
     _, training = series(_metrics(config), "train/loss")[-1]  # over the last tenth of the run
     ended = TRAINS if training < record.floors["loss"] else "no better than word frequencies"
-    return Trial(training, ended)
+    return RateTrial(training, ended)

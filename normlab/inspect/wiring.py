@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.any_model.finding import AnswerTable
 from normlab.config.registry import Option, instantiate, option_settings
 from normlab.inspect.explain import Explanation, Section
-from normlab.inspect.question import Table
 from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
@@ -48,12 +48,12 @@ def wiring(option: Option) -> Explanation:
     return Explanation(option.name, sections, follows)
 
 
-def compared(found: Sequence[Explanation]) -> Section:
+def compared(explanations: Sequence[Explanation]) -> Section:
     """Return a table of the steps of each placement, one row per placement."""
-    columns = ("placement", *found[0].follows)
-    rows = [(each.name, *each.follows.values()) for each in found]
+    columns = ("placement", *explanations[0].follows)
+    rows = [(each.name, *each.follows.values()) for each in explanations]
     text = "The order of the steps, found by running a layer of attention and feed-forward."
-    return Section("Steps", text, table=Table(columns, rows))
+    return Section("Steps", text, table=AnswerTable(columns, rows))
 
 
 def layer(placement: Placement, norms: Norms) -> str:
@@ -86,8 +86,8 @@ def sublayer(
         branch_output.append(2 * y.roll(1, -1))
         return branch_output[-1]
 
-    def note(norm: Norm, given: tuple[Any, ...]) -> None:
-        before = any(torch.equal(given[0], each) for each in (x, *branch_output))
+    def note(norm: Norm, args: tuple[Any, ...]) -> None:
+        before = any(torch.equal(args[0], each) for each in (x, *branch_output))
         steps.extend(["norm"] if before else ["add", "norm"])
 
     handles = [

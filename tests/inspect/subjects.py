@@ -10,7 +10,7 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.inspect.model import Subject, subject_of_config
-from normlab.inspect.question import Finding
+from normlab.inspect.question import Answer
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
 from normlab.records.record import plain
@@ -78,7 +78,7 @@ def _state(about: Subject) -> list[object]:
     ]
 
 
-def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:
+def examined(about: Subject, ask: Callable[[Subject], Answer]) -> Answer:
     """Ask a question, and check what holds of all: plain values, one line, the model untouched."""
     tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
     state, random = _state(about), torch.get_rng_state()

@@ -11,7 +11,7 @@ from normlab.commands.norm import card as make_card
 from normlab.errors import UserError
 from normlab.inspect import card as cards
 from normlab.inspect import short_runs as runs
-from normlab.inspect.card import SCALES, examined, findings
+from normlab.inspect.card import SCALES, answers, examined
 from normlab.inspect.question import questions
 from normlab.records import code
 from normlab.reports import manifest
@@ -62,7 +62,7 @@ def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, 
 
     def largest(limit):
         def trial(_, value):
-            return runs.Trial(1.0, runs.TRAINS if value <= limit else "")
+            return runs.RateTrial(1.0, runs.TRAINS if value <= limit else "")
 
         monkeypatch.setattr(runs, "_try", trial)
         return runs.rate(subject)
@@ -123,7 +123,7 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "_trained_model", lambda _: None)
     asked = questions("model", names=["leak"])
-    ((_, found),) = findings(examined(["norm=bn"], tmp_path), asked)
+    ((_, found),) = answers(examined(["norm=bn"], tmp_path), asked)
     assert found["answer"].startswith("does not apply: the translation run diverged")
     assert found["cells"] == {}
 
@@ -197,7 +197,7 @@ def test_a_published_card_never_changes_unless_it_is_replaced(tmp_path, monkeypa
     results.mkdir()
     finding = card_of("rms", [2.0])["examinations"]["translation"]
     made: list[str] = []  # the questions that were asked
-    monkeypatch.setattr(cards, "findings", lambda *_: made.append("all") or [("cost", finding)])
+    monkeypatch.setattr(cards, "answers", lambda *_: made.append("all") or [("cost", finding)])
     for module in (code, runtime):
         monkeypatch.setattr(module, "checkout_state", lambda: (commit[0], False))
     words = ["norm=rms", "--folder", str(tmp_path / "cards"), "--publish", str(results)]

@@ -10,5 +10,5 @@ from normlab.inspect.question import questions
 
 def compute(name: str) -> list[CheckFinding]:
     """Run a check and return its evidence; for an unknown name, UserError lists all checks."""
-    (found,) = questions("claim", names=[name])
-    return found.ask()
+    (check,) = questions("claim", names=[name])
+    return check.ask()

@@ -26,10 +26,10 @@ def identity() -> list[CheckFinding]:
             design = torch.stack([normal[:, d], torch.ones(len(flat), dtype=torch.float64)], dim=1)
             best[:, d] = design @ torch.linalg.lstsq(design, flat[:, d : d + 1]).solution[:, 0]
         left[name] = movement(best - flat.mean(0), flat - flat.mean(0))
-    asked = "a learned scale and shift can undo the norm, so that nothing is lost"
+    statement = "a learned scale and shift can undo the norm, so that nothing is lost"
     return [
         piece(
-            f"{name}: {asked}",
+            f"{name}: {statement}",
             "they can, to rounding"
             if off < 1e-9
             else f"at best {percent(off)} of the input's spread is lost",

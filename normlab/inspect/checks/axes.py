@@ -16,23 +16,23 @@ def _first_group(name: str) -> Group:
 @question("axes.worked", of="claim")
 def worked() -> list[CheckFinding]:
     """What statistics do ln and two kinds of bn compute on the articles' example tensor?"""
-    wanted = {
+    expected = {
         "bn_sample": ("position 0, mean([1,2,3,4,-1,0,1,2])", 1.5, 2.25),
         "ln": ("sample 1, token 1, [1,2,3,4]", 2.5, 1.25),
         "bn": ("feature 0 over all six tokens", 4.0, 35 / 3),
     }
     pieces = []
-    for name, (what, mean, var) in wanted.items():
+    for name, (what, mean, var) in expected.items():
         group = _first_group(name)
         assert group.line is not None
         center, divisor = group.line
-        asked = f"{name}: {what} = {mean:g}, variance {var:.4g}"
+        statement = f"{name}: {what} = {mean:g}, variance {var:.4g}"
         answer = (
             f"by hand mean {group.mean:.4g}, variance {group.var:.4g}; the module subtracts "
             f"{center:.4g} and divides by {divisor:.4g}"
         )
         holds = close((group.mean, group.var, center), (mean, var, mean))
-        pieces.append(piece(asked, answer, holds=holds, mean=group.mean, var=group.var))
+        pieces.append(piece(statement, answer, holds=holds, mean=group.mean, var=group.var))
     return pieces
 
 
@@ -58,11 +58,11 @@ def positions() -> list[CheckFinding]:
         f"{table} of one (mean {means[1]:g})"
     )
     code = f"article 1's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
-    asked = "its worked example pools what its table says: one feature over the batch"
+    as_its_table = "its worked example pools what its table says: one feature over the batch"
     as_papers = "batch norm as the papers have it pools the same position of different samples"
     every = f"it pools {papers} values, {axes}: every position"
     return [
         piece(code, ran, holds=not error),
-        piece(asked, pooled, holds=example == table),
+        piece(as_its_table, pooled, holds=example == table),
         piece(as_papers, every, holds=same_position),
     ]

@@ -45,7 +45,9 @@ def alone() -> list[CheckFinding]:
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
     bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
     by_batch = trained_norm("bn", eval_stats="batch")
-    single, own = (movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch))
+    single, single_by_batch = (
+        movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch)
+    )
     far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
     refusal = "it takes them"
     try:
@@ -59,7 +61,7 @@ def alone() -> list[CheckFinding]:
     own_reading = "bn_position, the articles' own reading: it has no statistics for such positions"
     return [
         change_piece(f"bn with running statistics: {alone}", single),
-        change_piece(f"bn with the batch's own statistics: {alone}", own),
+        change_piece(f"bn with the batch's own statistics: {alone}", single_by_batch),
         change_piece(beyond, far, because=one_row),
         piece(own_reading, refusal, holds="num_positions" in refusal),
     ]
@@ -112,8 +114,8 @@ def gradients() -> list[CheckFinding]:
 
     def gradient(name: str, parts: int) -> Float[Tensor, "D D"]:
         weight = start.clone().requires_grad_()
-        for tokens, wanted in zip(x.chunk(parts), target.chunk(parts), strict=True):
-            (call(new_norm(name), tokens @ weight) * wanted).sum().backward()
+        for tokens, projection in zip(x.chunk(parts), target.chunk(parts), strict=True):
+            (call(new_norm(name), tokens @ weight) * projection).sum().backward()
         assert weight.grad is not None
         return weight.grad
 
@@ -121,9 +123,9 @@ def gradients() -> list[CheckFinding]:
     for name in ("bn", "ln"):
         for parts, how in ((2, "over two processes"), (4, "into four steps that accumulate it")):
             does = "changes" if name == "bn" else "keeps"
-            asked = f"{name}: dividing a batch {how} {does} the gradient"
+            statement = f"{name}: dividing a batch {how} {does} the gradient"
             moved = movement(gradient(name, parts), gradient(name, 1))
-            pieces.append(change_piece(asked, moved, expected=name == "bn"))
+            pieces.append(change_piece(statement, moved, expected=name == "bn"))
     return pieces
 
 
@@ -187,13 +189,13 @@ def computed_mates() -> list[CheckFinding]:
 
     pieces = []
     for name, (norm, expected) in norms.items():
-        found = changes_over_sets([of_norm(norm, set_) for set_ in others])
-        values, weights = (each[""] for each in found)
+        measured = changes_over_sets([of_norm(norm, set_) for set_ in others])
+        values, weights = (each[""] for each in measured)
         answer = "identical"
         if changes(values):
             answer = f"values change by {percent(values)}, attention by {percent(weights)}"
         verb = "change" if expected else "do not change"
-        asked = f"{name}: a sentence and its attention {verb} with the rest of the batch"
+        statement = f"{name}: a sentence and its attention {verb} with the rest of the batch"
         holds = changes(values) == expected
-        pieces.append(piece(asked, answer, holds=holds, values=values, attention=weights))
+        pieces.append(piece(statement, answer, holds=holds, values=values, attention=weights))
     return pieces

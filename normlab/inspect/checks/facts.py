@@ -58,8 +58,8 @@ def norms() -> list[CheckFinding]:
         f"{either} of {total} model classes do ({has['layer']} layer norm, {has['rms']} RMS norm); "
         f"batch norm is in {has['batch']}, and alone in {alone}"
     )
-    asked = "nearly all Transformers use layer norm or RMS norm"
-    return [piece(asked, answer, holds=either >= 0.9 * total, share=either / total)]
+    statement = "nearly all Transformers use layer norm or RMS norm"
+    return [piece(statement, answer, holds=either >= 0.9 * total, share=either / total)]
 
 
 @question("facts.vision_norms", of="claim")
@@ -71,20 +71,22 @@ def vision_norms() -> list[CheckFinding]:
         f"{has['batch']} of {len(rows)} families have batch norm, {has['layer']} layer norm, "
         f"{has['rms']} RMS norm and {has['group']} group norm; {sum(not row for row in rows)} none"
     )
-    asked = "more vision models have batch norm than any other norm"
+    statement = "more vision models have batch norm than any other norm"
     counts = {"batch": float(has["batch"]), "layer": float(has["layer"]), "of": float(len(rows))}
-    return [piece(asked, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
+    return [piece(statement, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
 
 
 @question("facts.placement", of="claim")
 def placement() -> list[CheckFinding]:
     """How many models of transformers normalize before their sub-layers?"""
     classes = surveyed()
-    found = Counter(row["order"] for row in classes.values())
+    orders = Counter(row["order"] for row in classes.values())
     answer = (
-        f"of {len(classes)} model classes, the blocks of {found['pre'] + found['both']} begin with "
-        f"a norm, those of {found['post']} only end with one"
+        f"of {len(classes)} model classes, the blocks of {orders['pre'] + orders['both']} begin "
+        f"with a norm, those of {orders['post']} only end with one"
     )
-    asked = "most Transformers have pre-norm"
-    holds = found["pre"] + found["both"] > len(classes) / 2
-    return [piece(asked, answer, holds=holds, pre=float(found["pre"]), post=float(found["post"]))]
+    statement = "most Transformers have pre-norm"
+    holds = orders["pre"] + orders["both"] > len(classes) / 2
+    return [
+        piece(statement, answer, holds=holds, pre=float(orders["pre"]), post=float(orders["post"]))
+    ]

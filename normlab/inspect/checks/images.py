@@ -29,14 +29,14 @@ def shift() -> list[CheckFinding]:
         before, after = (run(new_norm(name, CHANNELS, **values), each)[0] for each in (x, other))
         return movement(after, shifted(before))
 
-    found = {name: off(name) for name in SHIFTED}
+    movements = {name: off(name) for name in SHIFTED}
     by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
-    same = max(found.values()) < 1e-9
+    same = max(movements.values()) < 1e-9
     return [
         piece(
             "bn shifts its output with the image",
-            "it does" if found["bn"] < 1e-9 else "it does not",
-            holds=found["bn"] < 1e-9,
+            "it does" if movements["bn"] < 1e-9 else "it does not",
+            holds=movements["bn"] < 1e-9,
         ),
         piece(
             "bn does so, and ln does not",

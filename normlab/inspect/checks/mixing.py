@@ -24,10 +24,10 @@ def mixed(layer: Callable[[Block], Block]) -> set[str]:
     jacobian = torch.autograd.functional.jacobian(layer, x)
     assert isinstance(jacobian, Tensor)
     moved = jacobian.abs() > 1e-12
-    found = set()
+    axes = set()
     for to in moved.nonzero().tolist():
-        found |= {axis for axis, a, b in zip(AXES, to[:3], to[3:], strict=True) if a != b}
-    return found
+        axes |= {axis for axis, a, b in zip(AXES, to[:3], to[3:], strict=True) if a != b}
+    return axes
 
 
 @question("mixing.axes", of="claim")
@@ -38,7 +38,7 @@ def axes() -> list[CheckFinding]:
     def attention(x: Block) -> Block:
         return (x @ x.mT / math.sqrt(FEATURES)).softmax(-1) @ x
 
-    found = {
+    mixed_axes = {
         "projection": mixed(lambda x: x @ weight),
         "attention": mixed(attention),
         **{
@@ -46,7 +46,7 @@ def axes() -> list[CheckFinding]:
             for name in ("ln", "bn")
         },
     }
-    asked = {
+    statements = {
         "projection": (
             "the projections to queries, keys and values mix features alone",
             {"features"},
@@ -58,10 +58,10 @@ def axes() -> list[CheckFinding]:
     return [
         piece(
             text,
-            f"{name} mixes {', '.join(axis for axis in AXES if axis in found[name])}",
-            holds=found[name] == wanted,
+            f"{name} mixes {', '.join(axis for axis in AXES if axis in mixed_axes[name])}",
+            holds=mixed_axes[name] == expected,
         )
-        for name, (text, wanted) in asked.items()
+        for name, (text, expected) in statements.items()
     ]
 
 

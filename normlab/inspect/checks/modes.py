@@ -29,10 +29,10 @@ def mismatch() -> list[CheckFinding]:
         return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
 
     few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
-    asked = "bn: the same batch has another output in eval than in training"
+    statement = "bn: the same batch has another output in eval than in training"
     answer = f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096"
     return [
-        piece(asked, answer, holds=changes(few), few=few, many=many),
+        piece(statement, answer, holds=changes(few), few=few, many=many),
         change_piece("ln: the same batch has the same output in both", layer, expected=False),
     ]
 
@@ -42,14 +42,14 @@ def agreement() -> list[CheckFinding]:
     """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
     norm, x = new_norm("ln"), draw_tokens(8, 16)
     training = run(norm, x)
-    found = {
+    outputs = {
         "training and inference are the same": [run(copy.deepcopy(norm).eval(), x)],
         "a batch of one is the same as a batch of eight": [run(norm, each[None]) for each in x],
     }
     bits = {True: "equal bit by bit", False: "not equal"}
     return [
         piece(f"ln: {text}", bits[same := torch.equal(training, torch.cat(parts))], holds=same)
-        for text, parts in found.items()
+        for text, parts in outputs.items()
     ]
 
 
@@ -57,16 +57,20 @@ def agreement() -> list[CheckFinding]:
 def buffers() -> list[CheckFinding]:
     """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
     x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
-    kept, two = {}, {}
+    names, has_two = {}, {}
     for name in ("ln", "bn"):
         norm = new_norm(name)
-        kept[name] = ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
-        two[name] = not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
+        names[name] = ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
+        has_two[name] = not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
     return [
-        piece("ln keeps no buffers", kept["ln"] or "none", holds=not kept["ln"]),
-        piece("bn keeps running statistics", kept["bn"] or "none", holds=bool(kept["bn"])),
-        piece("ln has one mode", modes[two["ln"]], holds=not two["ln"]),
-        piece("bn switches between two modes", modes[two["bn"]], holds=two["bn"]),
+        piece("ln keeps no buffers", names["ln"] or "none", holds=not names["ln"]),
+        piece(
+            "bn keeps running statistics",
+            names["bn"] or "none",
+            holds=bool(names["bn"]),
+        ),
+        piece("ln has one mode", modes[has_two["ln"]], holds=not has_two["ln"]),
+        piece("bn switches between two modes", modes[has_two["bn"]], holds=has_two["bn"]),
     ]
 
 
@@ -82,7 +86,7 @@ def memory() -> list[CheckFinding]:
     one = size("bn")
     listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
     holds = len({each / count for count, each in sizes.items()}) == 1 and one < min(sizes.values())
-    asked = "bn_position: what it keeps grows in proportion to the longest sequence"
+    statement = "bn_position: what it keeps grows in proportion to the longest sequence"
     answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
     numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
-    return [piece(asked, answer, holds=holds, **numbers)]
+    return [piece(statement, answer, holds=holds, **numbers)]

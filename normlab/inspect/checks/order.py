@@ -17,7 +17,7 @@ def order_kept() -> list[CheckFinding]:
     generator = torch.Generator().manual_seed(SEED)
     weighted = new_norm("ln")
     weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
-    asked = (
+    cases = (
         ("ln keeps the order of a token's features", new_norm("ln"), False, True),
         ("bn keeps the order of a feature's samples", new_norm("bn"), True, True),
         ("ln does not keep the order of a feature's samples", new_norm("ln"), True, False),
@@ -25,11 +25,13 @@ def order_kept() -> list[CheckFinding]:
         ("ln keeps it with learned weights too (0.5 to 1.5 here)", weighted, False, True),
     )
     pieces = []
-    for text, norm, across, exactly in asked:
+    for text, norm, across, exactly in cases:
         before, after = (table.flatten(0, 1) for table in (x, run(norm, x)))
-        found = rank_correlation(*(before.T, after.T) if across else (before, after))
-        answer = f"rank correlation {found['rho']:.4g}, exact in {found['exact']:.0%}"
-        pieces.append(piece(text, answer, holds=(found["exact"] == 1) == exactly, **found))
+        correlation = rank_correlation(*(before.T, after.T) if across else (before, after))
+        answer = f"rank correlation {correlation['rho']:.4g}, exact in {correlation['exact']:.0%}"
+        pieces.append(
+            piece(text, answer, holds=(correlation["exact"] == 1) == exactly, **correlation)
+        )
     return pieces
 
 
@@ -41,7 +43,7 @@ def order_over_time() -> list[CheckFinding]:
     """
     x = draw(64, 16, 4)
     pieces = []
-    for name, asked in (
+    for name, statement in (
         ("ln", "ln keeps the order of a feature over time"),
         ("bn", "bn does not keep the order of a feature over time"),
     ):
@@ -49,7 +51,7 @@ def order_over_time() -> list[CheckFinding]:
         pairs, whole = pairs_in_order(before, after)
         answer = f"{pairs:.0%} of pairs of positions stay in order, {whole:.0%} of sentences do"
         holds = (whole == 1) == (name == "ln")
-        pieces.append(piece(asked, answer, holds=holds, pairs=pairs, whole=whole))
+        pieces.append(piece(statement, answer, holds=holds, pairs=pairs, whole=whole))
     return pieces
 
 

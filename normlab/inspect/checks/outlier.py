@@ -29,16 +29,20 @@ def softmax() -> list[CheckFinding]:
     """Does an outlier of 999 saturate the softmax, in the article's example as it stands?"""
     bare = attended(norm_of_sentence("none"))
     slope = float(bare.slope[0])
-    asked = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
+    statement = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
     answer = f"largest logit {bare.logit:,.0f}, slope {slope:.3g}"
-    return [piece(asked, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
+    return [piece(statement, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
 
 
 @question("outlier.words", of="claim")
 def words() -> list[CheckFinding]:
     """What does layer norm make of the three words of article 3?"""
     first, second, third = norm_of_sentence("ln")
-    asked = ("ln brings 10 20 999 -5", "ln stretches 0.1 0.2 0.1 0.1", "ln keeps 5 5 5 5 apart")
+    statements = (
+        "ln brings 10 20 999 -5",
+        "ln stretches 0.1 0.2 0.1 0.1",
+        "ln keeps 5 5 5 5 apart",
+    )
     stretched = float(second.square().mean().sqrt())
     without = run(make_norm("ln", 4, eps=0.0).double(), sentence()[None, 2:])
     answers = (
@@ -49,9 +53,11 @@ def words() -> list[CheckFinding]:
     )
     size = float(first.square().mean().sqrt())
     return [
-        piece(f"{asked[0]} to a mean of 0 and a variance of 1", answers[0], holds=_near_one(size)),
-        piece(f"{asked[1]} to a normal range", answers[1], holds=_near_one(stretched)),
-        piece(f"{asked[2]} from other words", answers[2], holds=bool(third.abs().max() > 0)),
+        piece(
+            f"{statements[0]} to a mean of 0 and a variance of 1", answers[0], holds=_near_one(size)
+        ),
+        piece(f"{statements[1]} to a normal range", answers[1], holds=_near_one(stretched)),
+        piece(f"{statements[2]} from other words", answers[2], holds=bool(third.abs().max() > 0)),
     ]
 
 
@@ -71,8 +77,8 @@ def value_range() -> list[CheckFinding]:
     within = True
     for width in WIDTHS:
         wild = torch.empty(1, 4096, width, dtype=torch.float64).cauchy_(generator=generator)
-        found = run(make_norm("ln", width).double(), wild).abs().max()
-        within = within and float(found) <= math.sqrt(width - 1)
+        most = run(make_norm("ln", width).double(), wild).abs().max()
+        within = within and float(most) <= math.sqrt(width - 1)
     first, last = WIDTHS[0], WIDTHS[-1]
     bound = (
         f"none of 4,096 tokens exceeds the root of the width minus 1, which is "
@@ -95,7 +101,7 @@ def votes() -> list[CheckFinding]:
     counts = {name: norm_of_sentence(name) @ norm_of_sentence(name).T for name in ("none", "ln")}
     bare, ln = counts["none"], counts["ln"]
     others = float(bare[1:, 1:].max())
-    asked = "without a norm the word of the 999 gives itself a million points, and others few"
+    statement = "without a norm the word of the 999 gives itself a million points, and others few"
     answer = (
         f"{float(bare[0, 0]):,.0f} points for itself; the others give each other and themselves "
         f"{others:.0f} at most"
@@ -104,7 +110,7 @@ def votes() -> list[CheckFinding]:
     even = f"no word gives more than {largest:.2f} points, the number of features"
     return [
         piece(
-            asked,
+            statement,
             answer,
             holds=9e5 < float(bare[0, 0]) < 1.1e6 and others < 1e3,
             votes=float(bare[0, 0]),
@@ -185,11 +191,11 @@ def width() -> list[CheckFinding]:
     tokens, 5 the third. Projections are drawn from N(0, 1 / width), so that they keep the size of a
     token. A row is saturated if its largest weight is above 0.99. Means are over 50 draws.
     """
-    found = {name: [projected(name, each) for each in WIDTHS] for name in ("none", "ln")}
+    by_norm = {name: [projected(name, each) for each in WIDTHS] for name in ("none", "ln")}
     widths = f"at widths {WIDTHS[0]} to {WIDTHS[-1]}, with random query and key projections"
-    saturated = {name: [float(each.saturated.mean()) for each in f] for name, f in found.items()}
-    slopes = [float(each.slope.mean()) for each in found["ln"]]
-    dead = [float(each.saturated[0]) for each in found["none"]]
+    saturated = {name: [float(each.saturated.mean()) for each in f] for name, f in by_norm.items()}
+    slopes = [float(each.slope.mean()) for each in by_norm["ln"]]
+    dead = [float(each.saturated[0]) for each in by_norm["none"]]
     least, most = min(saturated["none"]), max(saturated["none"])
     bare = f"{least:.0%} to {most:.0%} of rows saturate, of the 999's own {min(dead):.0%} or more"
     alive = (
@@ -199,14 +205,14 @@ def width() -> list[CheckFinding]:
     )
     numbers = {
         f"{name}_{key}_{size}": value
-        for name, sizes in found.items()
+        for name, sizes in by_norm.items()
         for size, each in zip(WIDTHS, sizes, strict=True)
         for key, value in (("slope", each.slope.mean()), ("saturated", each.saturated.mean()))
     }
     numbers = {name: float(value) for name, value in numbers.items()}
     without = f"without a norm half of the rows or more saturate {widths}"
     holds = not any(saturated["ln"]) and min(slopes) > _ALIVE
-    of = {name: {k: v for k, v in numbers.items() if k.startswith(name)} for name in found}
+    of = {name: {k: v for k, v in numbers.items() if k.startswith(name)} for name in by_norm}
     return [
         piece(without, bare, holds=least >= 0.5, **of["none"]),
         piece(f"ln keeps the gradient of the softmax {widths}", alive, holds=holds, **of["ln"]),

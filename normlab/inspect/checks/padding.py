@@ -35,14 +35,14 @@ def pollutes() -> list[CheckFinding]:
     ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
     move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
     left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
-    found = (
+    cases = (
         (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
         (f"bn: {move}", ours["include"], (1.5, 3.25)),
         (left_out, ours["exclude"], (3.0, 2.0)),
     )
     return [
-        piece(text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), wanted), mean=m, var=v)
-        for text, (m, v), wanted in found
+        piece(text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), expected), mean=m, var=v)
+        for text, (m, v), expected in cases
     ]
 
 
@@ -52,8 +52,8 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
     valid = (torch.arange(len(padded)) < len(FIVE))[None]
     run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
     assert isinstance(norm, BatchNorm) and norm.last_batch is not None
-    found = norm.last_batch()
-    return float(found.mean.flatten()[0]), float(found.var.flatten()[0])
+    batch = norm.last_batch()
+    return float(batch.mean.flatten()[0]), float(batch.var.flatten()[0])
 
 
 @question("padding.spares", of="claim")
@@ -104,7 +104,7 @@ def batch_of_three() -> list[CheckFinding]:
     by_position = run(new_norm("bn_position"), x, real)
     lonely = by_position[2, 3:].abs().max()
     ln, alone = run(new_norm("ln"), x, real), run(new_norm("ln"), x[2:], real[2:])
-    own = movement(ln[2:], alone)
+    apart = movement(ln[2:], alone)
     numbers = {"cells": float(cells), "padding": float(empty)}
     many = f"{empty} of {cells} cells are padding"
     return [
@@ -121,7 +121,7 @@ def batch_of_three() -> list[CheckFinding]:
             else f"fox and jumps keep values of up to {float(lonely):.2f}",
             holds=float(lonely) > 1e-6,
         ),
-        change_piece("ln: padding leaves the fox sentence as it is alone", own, expected=False),
+        change_piece("ln: padding leaves the fox sentence as it is alone", apart, expected=False),
     ]
 
 
@@ -174,8 +174,8 @@ def share() -> list[CheckFinding]:
         norm = new_norm("bn", padding="include")
         y = run(norm, x, real)[real]
         mean, var = (1 - p) * m, (1 - p) * v + p * (1 - p) * m.square()
-        wanted = (tokens[0] - mean) / (var + 1e-5).sqrt()
-        off = max(off, float((y - wanted).abs().max()))
+        expected = (tokens[0] - mean) / (var + 1e-5).sqrt()
+        off = max(off, float((y - expected).abs().max()))
         shown.append(f"{1 - p:.2g} m at {p:.0%}")
     answer = (
         f"the mean m becomes {', '.join(shown)} of padding, and the variance v becomes "
@@ -195,7 +195,7 @@ def zero() -> list[CheckFinding]:
         if learned:
             norm.bias.data.copy_(shift)
         largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
-        asked = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
+        statement = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
         answer = f"they become values of up to {largest:.2f}" if largest else "they do"
-        pieces.append(piece(asked, answer, holds=largest == 0, largest=largest))
+        pieces.append(piece(statement, answer, holds=largest == 0, largest=largest))
     return pieces

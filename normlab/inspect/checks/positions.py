@@ -49,9 +49,11 @@ def differ() -> list[CheckFinding]:
             f"the first word has {bits['1']:.1f} bits of entropy, the last {bits['last']:.1f}, any "
             f"word {bits['all']:.1f}"
         )
-        asked = f"{name}: words at the first position are distributed differently from all words"
+        statement = (
+            f"{name}: words at the first position are distributed differently from all words"
+        )
         numbers = {"first": bits["1"], "last": bits["last"], "all": bits["all"]}
-        pieces.append(piece(asked, answer, holds=bits["1"] < 0.9 * bits["all"], **numbers))
+        pieces.append(piece(statement, answer, holds=bits["1"] < 0.9 * bits["all"], **numbers))
     return pieces
 
 
@@ -67,6 +69,8 @@ def first_words() -> list[CheckFinding]:
             f"two first words are the same in {first:.1%} of pairs, any two words in {every:.1%}; "
             f"{share:.0%} of sentences begin with `{word}`"
         )
-        asked = f"{name}: first words of different sentences have less in common than any two words"
-        pieces.append(piece(asked, answer, holds=first < every, first=first, all=every))
+        statement = (
+            f"{name}: first words of different sentences have less in common than any two words"
+        )
+        pieces.append(piece(statement, answer, holds=first < every, first=first, all=every))
     return pieces

@@ -58,11 +58,11 @@ def variances_of_means(length: int, correlation: float) -> dict[int, float]:
     sums, number = values.sum(1), samples * length
     squares = np.square(values.reshape(number, WIDTH)).sum(0)
     sigma2 = float((squares / number - np.square(sums.sum(0) / number)).sum())
-    found = {}
+    variances = {}
     for size in sizes:
         member = np.zeros((sets, samples))
         np.put_along_axis(member, orders[:, :size], 1, axis=1)
         means = member @ sums / (size * length)
         finite = 1 - size / samples
-        found[size * length] = float(means.var(0, ddof=1).sum()) / finite / sigma2
-    return found
+        variances[size * length] = float(means.var(0, ddof=1).sum()) / finite / sigma2
+    return variances

@@ -15,7 +15,7 @@ PRODUCTS, WIDE = 8, 256
 
 
 @question("shape.kept", of="claim")
-def kept() -> list[CheckFinding]:
+def distribution() -> list[CheckFinding]:
     """Is a norm's output a standard normal distribution?
 
     Each feature of 4,096 tokens has an exponential distribution with a scale of its own.
@@ -87,19 +87,19 @@ def moments() -> list[CheckFinding]:
         means = (y.mean(axis) - want_mean).abs()
         return max(float(means.max()), float((y.var(axis, correction=0) - want_var).abs().max()))
 
-    found = {
+    gaps = {
         "bn: each feature has mean b and variance g squared": gap("bn", 0, each=True),
         "ln with one g and b for all features: each token has them": gap("ln", 1, each=False),
         "ln with a g and b for each feature: each token has their mean": gap("ln", 1, each=True),
     }
     return [
         piece(
-            asked,
+            statement,
             "it does" if off < 1e-3 else f"it does not: a mean or variance is off by {off:.2f}",
             holds=off < 1e-3,
             off=off,
         )
-        for asked, off in found.items()
+        for statement, off in gaps.items()
     ]
 
 
@@ -132,8 +132,8 @@ def growth() -> list[CheckFinding]:
         for _ in range(PRODUCTS):
             x = x @ drawn(WIDE)
         factor = float(x.norm() / start.norm()) ** (1 / PRODUCTS)
-        asked = f"with {name} a vector grows with each matrix product"
+        statement = f"with {name} a vector grows with each matrix product"
         pieces.append(
-            piece(asked, f"{factor:.2f} times a product", holds=factor > 1.05, factor=factor)
+            piece(statement, f"{factor:.2f} times a product", holds=factor > 1.05, factor=factor)
         )
     return pieces

@@ -20,14 +20,14 @@ from normlab.norms.make import make_norm
 SEED, WIDTH, LENGTH = 1, 64, 12
 
 
-def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> CheckFinding:
+def piece(statement: str, answer: str, *, holds: bool, **numbers: float) -> CheckFinding:
     """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise."""
-    return CheckFinding(asked, answer, "supports" if holds else "contradicts", numbers)
+    return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers)
 
 
-def close(found: Sequence[float], wanted: Sequence[float]) -> bool:
+def close(values: Sequence[float], expected: Sequence[float]) -> bool:
     """Return whether all values are within 1e-6 of the expected ones."""
-    return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
+    return all(abs(a - b) < 1e-6 for a, b in zip(values, expected, strict=True))
 
 
 def changes(share: float) -> bool:
@@ -36,11 +36,11 @@ def changes(share: float) -> bool:
 
 
 def change_piece(
-    asked: str, share: float, *, expected: bool = True, because: str = ""
+    statement: str, share: float, *, expected: bool = True, because: str = ""
 ) -> CheckFinding:
     """Return evidence on whether an output changes, given its relative change, `share`."""
     answer = f"changes by {percent(share)}" if changes(share) else "identical"
-    return piece(asked, answer + because, holds=changes(share) == expected, moved=share)
+    return piece(statement, answer + because, holds=changes(share) == expected, moved=share)
 
 
 def new_norm(name: str, width: int = WIDTH, **values: Any) -> Norm:
