@@ -17,9 +17,9 @@ from typing import Any
 class _Callable(ModuleType):
     """A callable module: `normlab.inspect` is both this package and the function `inspect`."""
 
-    def __call__(self, subject: Any, *given: Any, **options: Any) -> Any:
+    def __call__(self, subject: Any, *batches: Any, **options: Any) -> Any:
         home = "any_model.report" if hasattr(subject, "named_modules") else "inspect.model"
-        return import_module(f"normlab.{home}").inspect(subject, *given, **options)
+        return import_module(f"normlab.{home}").inspect(subject, *batches, **options)
 
 
 sys.modules[__name__].__class__ = _Callable
