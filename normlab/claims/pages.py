@@ -308,7 +308,7 @@ def _summary(entries: Sequence[JudgedClaim], words: _Language) -> str:
     return "\n".join(lines)
 
 
-_DATA = {
+CHINESE_DATA = {
     "AMD EPYC bf16": "AMD EPYC，bf16",
     "Brown": "Brown 语料",
     "Brown, 1,000 updates": "Brown 语料，1,000 次更新",
@@ -370,7 +370,7 @@ _DATA = {
 
 def data_in_chinese(name: str) -> str:
     """Return the Chinese name of a study's data, or `name` where it is a proper name."""
-    return _DATA.get(name, name)
+    return CHINESE_DATA.get(name, name)
 
 
 def grade_in_chinese(outcome: JudgedPart) -> str:

@@ -39,6 +39,8 @@ PAGE = CONFIG_DIR.parent / "docs" / "play" / "index.html"
 """The articles as a page to play with, in a checkout."""
 SENTENCES = "sentences.md"
 """What was found on each sentence, in the folder of published runs."""
+WHICH_NORM = "which_norm.md"
+"""Which norm when, in the folder of published runs."""
 
 
 def main(argv: list[str]) -> int:
@@ -140,8 +142,19 @@ def found(results: Path) -> str:
 
 
 def pages(results: Path) -> dict[Path, str]:
-    """Return both pages of all articles, which `normlab claims --write` writes after the ledger."""
-    return {PAGE: whole(results), results / SENTENCES: found(results)}
+    """Return what `normlab claims --write` writes after the ledger, by path.
+
+    These are the two pages of all articles and the page that says which norm when.
+    """
+    from normlab.documents.which_norm import load_situations
+    from normlab.documents.which_norm import page as page_of_advice
+
+    advice = page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
+    return {
+        PAGE: whole(results),
+        results / SENTENCES: found(results),
+        results / WHICH_NORM: advice,
+    }
 
 
 def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:

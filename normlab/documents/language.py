@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from normlab.claims.endpoint import Text
+from normlab.claims.pages import CHINESE_DATA
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,7 @@ CHINESE = Locale(
     ),
     play="逐句检验，附可以动手的例子：normlab documents --html",
     ends=("（", "）"),
-    data={
-        "Brown, 2,500 updates": "Brown，2,500 次更新",
-        "CIFAR-10, a quarter of its training pictures": "CIFAR-10，四分之一的训练图像",
-    },
+    data=CHINESE_DATA,
 )
 
 

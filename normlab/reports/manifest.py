@@ -27,6 +27,7 @@ _MADE = (
     "claims.json",
     "summary.md",
     "sentences.md",
+    "which_norm.md",
     "cards.md",
     "published.md",
 )

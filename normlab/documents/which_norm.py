@@ -1,0 +1,107 @@
+"""Which norm when: advice for a situation, withdrawn when a verdict that it rests on changes.
+
+`page` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
+
+when: {zh: ..., en: ...}     the situation
+advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict
+rests_on: {2.worse: supported, ...}
+also: [2.unstable, ...]      other parts that a reader should know, with whatever verdict they have
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from normlab.config.conversion import convert
+from normlab.config.registry import read_yaml
+from normlab.documents.evidence import PartItem, Results
+from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
+from normlab.errors import UserError
+from normlab.records.labels import in_markdown
+
+
+class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A situation, the advice for it, and the parts of claims that the advice rests on."""
+
+    when: Words
+    advice: Words
+    rests_on: dict[str, str]
+    also: tuple[str, ...] = ()
+
+    def changed(self, results: Results) -> list[str]:
+        """Return the parts whose verdicts are no longer those that the advice needs."""
+        return [
+            name
+            for name, verdict in self.rests_on.items()
+            if results.part(name)["verdict"] != verdict
+        ]
+
+
+class _Choices(Struct, frozen=True, forbid_unknown_fields=True):
+    situations: tuple[Situation, ...]
+
+
+def load_situations(path: Path) -> tuple[Situation, ...]:
+    """Return the situations of a file; UserError naming file and key if it is invalid."""
+    situations = convert(read_yaml(path), _Choices, path).situations
+    for number, situation in enumerate(situations):
+        key = f"{path}: situations[{number}].rests_on"
+        if not situation.rests_on:
+            raise UserError(f"{key}: is empty; name a part of a claim and its verdict")
+        for name, verdict in situation.rests_on.items():
+            if verdict not in ENGLISH.verdicts:
+                known = ", ".join(ENGLISH.verdicts)
+                raise UserError(f"{key}.{name}: {verdict!r} is no verdict; there are {known}")
+    return situations
+
+
+def page(situations: Sequence[Situation], results: Results) -> str:
+    """Return the page in Markdown; UserError if a part that it names does not exist."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("normlab.documents", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    shown = {
+        language.code: [_shown(situation, results, language) for situation in situations]
+        for language in (ENGLISH, CHINESE)
+    }
+    return environment.get_template("which_norm.md").render(shown)
+
+
+class _Shown(Struct, frozen=True):
+    """A situation in one language: its advice, or the parts for which it was withdrawn."""
+
+    when: str
+    advice: str
+    changed: list[str]
+    evidence: list[str]
+    also: list[str]
+
+
+def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
+    return _Shown(
+        in_markdown(situation.when.text(language)),
+        in_markdown(situation.advice.text(language)),
+        [_line(name, results, language) for name in situation.changed(results)],
+        [_line(name, results, language) for name in situation.rests_on],
+        [_line(name, results, language) for name in situation.also],
+    )
+
+
+def _line(name: str, results: Results, language: Locale) -> str:
+    """Return a part: its verdict, what it says, what was found, its grade and its place."""
+    part, item = results.part(name), PartItem(part=name)
+    statement = part["chinese"] if language is CHINESE else part["statement"]
+    value = item.value(results, language) if part["verdict"] != "not measured" else ""
+    grade = part["grades"][0 if language is CHINESE else 1] if part["grades"] else ""
+    verdict = f"*{language.verdicts[part['verdict']]}*"
+    place = f"[{item.place(results)}](claims.md#claim-{name.partition('.')[0]})"
+    facts = language.between.join(filter(None, [in_markdown(value), in_markdown(grade)]))
+    found = language.measurement.format(facts) if facts else ""
+    return f"{verdict} {language.about.format(place, in_markdown(statement))}{found}"

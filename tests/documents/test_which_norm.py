@@ -1,0 +1,70 @@
+"""The page that says which norm when, `results/which_norm.md`."""
+
+import pytest
+
+from normlab.config.folders import CONFIG_DIR
+from normlab.documents.evidence import Results
+from normlab.documents.which_norm import load_situations, page
+from normlab.errors import UserError
+
+RESULTS = CONFIG_DIR.parent / "results"
+SITUATION = """
+situations:
+  - when: {zh: 翻译, en: Translation}
+    advice: {zh: 用层归一化。, en: Layer norm.}
+    rests_on: {2.worse: supported}
+    also: [2.figure]
+"""
+
+
+def ledger(verdict):
+    """Return results in which claim 2 has two parts, the first of them with this verdict."""
+    part = {"chinese": "较差。", "statement": "It is worse.", "found": "2 [1, 3]", "grades": []}
+    worse = {**part, "name": "worse", "part": 1, "verdict": verdict}
+    figure = {**part, "name": "figure", "part": 2, "verdict": "not measured"}
+    results = Results(RESULTS)
+    results.claims = {2: {"parts": [worse, figure]}}
+    return results
+
+
+@pytest.fixture
+def situations(tmp_path):
+    path = tmp_path / "which_norm.yaml"
+    path.write_text(SITUATION, "utf-8")
+    return load_situations(path)
+
+
+def test_advice_stands_above_what_it_rests_on_in_both_languages(situations):
+    english, chinese = page(situations, ledger("supported")).split("## 中文")
+    assert "| Translation | Layer norm. |" in english and "| 翻译 | 用层归一化。 |" in chinese
+    assert "\n**Layer norm.**\n\nIt rests on:\n\n- *holds* [2.1](claims.md#claim-2): " in english
+    assert "It is worse. Measured: 2 [1, 3]." in english
+    assert "*not tested* [2.2](claims.md#claim-2): It is worse.\n" in english
+
+
+@pytest.mark.parametrize("verdict", ["undecided", "contradicted", "no difference"])
+def test_advice_is_withdrawn_if_a_verdict_changes_that_it_rests_on(situations, verdict):
+    english, chinese = page(situations, ledger(verdict)).split("## 中文")
+    assert "| Translation | No advice: verdicts have changed since it was written. |" in english
+    assert "Layer norm." not in english and "用层归一化" not in chinese
+
+
+def test_every_advice_that_is_published_follows_today():
+    situations = load_situations(CONFIG_DIR / "which_norm.yaml")
+    changed = [each.changed(Results(RESULTS)) for each in situations]
+    assert len(changed) > 10 and not any(changed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{2.worse: supported}", "{}", r"situations\[0\].rests_on: is empty; name a part"),
+        ("supported", "holds", r"rests_on.2.worse: 'holds' is no verdict; there are supported, "),
+        ("also:", "and:", "and"),
+    ],
+)
+def test_an_invalid_file_is_named_with_its_key(tmp_path, old, new, message):
+    path = tmp_path / "which_norm.yaml"
+    path.write_text(SITUATION.replace(old, new), "utf-8")
+    with pytest.raises(UserError, match=message):
+        load_situations(path)
