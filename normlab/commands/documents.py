@@ -141,19 +141,23 @@ def found(results: Path) -> str:
     return page_of_sentences(load_all(CONFIG_DIR / "document").values(), Results(results))
 
 
+def advice(results: Path) -> str:
+    """Return which norm when, as Markdown: advice that follows from today's verdicts."""
+    from normlab.documents.which_norm import load_situations
+    from normlab.documents.which_norm import page as page_of_advice
+
+    return page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
+
+
 def pages(results: Path) -> dict[Path, str]:
     """Return what `normlab claims --write` writes after the ledger, by path.
 
     These are the two pages of all articles and the page that says which norm when.
     """
-    from normlab.documents.which_norm import load_situations
-    from normlab.documents.which_norm import page as page_of_advice
-
-    advice = page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
     return {
         PAGE: whole(results),
         results / SENTENCES: found(results),
-        results / WHICH_NORM: advice,
+        results / WHICH_NORM: advice(results),
     }
 
 

@@ -294,9 +294,9 @@ def test_writing_the_ledger_writes_the_page_after_it(tmp_path, monkeypatch, caps
     page.write_text("old")
     monkeypatch.setattr(claims, "_RESULTS", tmp_path)
     monkeypatch.setattr(documents, "PAGE", page)
-    for made in ("whole", "found"):
+    for made in ("whole", "found", "advice"):
         monkeypatch.setattr(documents, made, lambda results: (results / "claims.json").read_text())
     claims._write({ledger: "new"}, tmp_path)
     written = capsys.readouterr().out
-    for path in (page, tmp_path / "sentences.md"):
+    for path in (page, tmp_path / "sentences.md", tmp_path / "which_norm.md"):
         assert path.read_text() == "new" and f"wrote {path}" in written
