@@ -103,5 +103,5 @@ def _line(name: str, results: Results, language: Locale) -> str:
     verdict = f"*{language.verdicts[part['verdict']]}*"
     place = f"[{item.place(results)}](claims.md#claim-{name.partition('.')[0]})"
     facts = language.between.join(filter(None, [in_markdown(value), in_markdown(grade)]))
-    found = language.measurement.format(facts) if facts else ""
-    return f"{verdict} {language.about.format(place, in_markdown(statement))}{found}"
+    measured = language.measurement.format(facts) if facts else ""
+    return f"{verdict} {language.about.format(place, in_markdown(statement))}{measured}"
