@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 HEADS = 2
 
@@ -51,6 +52,50 @@ class Timm(nn.Module):
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
         """Return the attention of `x` to what is valid."""
         return self.attention(x, valid[:, None, None])
+
+
+class Gated(nn.Module):
+    """The attention of the authors of gated attention, without rotation.
+
+    The gate's rows are in their projection of the queries, next to each head's. Here they are a
+    layer of their own, like the other parts of the projections of our attention.
+    """
+
+    def __init__(self, module: Any, dim: int, kind: str) -> None:
+        super().__init__()
+        vars(module)["torch"] = Wide()
+        settings = types.SimpleNamespace(
+            hidden_size=dim,
+            num_attention_heads=HEADS,
+            num_key_value_heads=HEADS,
+            head_dim=dim // HEADS,
+            max_position_embeddings=0,
+            rope_theta=1.0,
+            attention_dropout=0.0,
+            use_qk_norm=False,
+            qkv_bias=True,
+            headwise_attn_output_gate=kind == "headwise",
+            elementwise_attn_output_gate=kind == "elementwise",
+        )
+        vars(module)["Qwen3RotaryEmbedding"] = lambda config: None
+        self.attention = module.Qwen3Attention(settings, layer_idx=0).requires_grad_(False)
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.gate = nn.Linear(dim, HEADS if kind == "headwise" else dim)
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Return the attention of `x` to what is valid."""
+        tables = {}
+        for name in ("weight", "bias"):
+            query, key, value = self.qkv.get_parameter(name).chunk(3)
+            gate = self.gate.get_parameter(name).unflatten(0, (HEADS, -1))
+            query = torch.cat([query.unflatten(0, (HEADS, -1)), gate], 1).flatten(0, 1)
+            parts = {"q": query, "k": key, "v": value, "o": self.out.get_parameter(name)}
+            tables |= {f"{part}_proj.{name}": table for part, table in parts.items()}
+        hidden = torch.zeros(valid.shape, dtype=x.dtype).masked_fill(~valid, float("-inf"))
+        length, width = x.shape[1], x.shape[2] // HEADS
+        still = torch.ones(1, length, width, dtype=x.dtype), torch.zeros(1, length, width)
+        arguments = {"attention_mask": hidden[:, None, None], "position_embeddings": still}
+        return functional_call(self.attention, tables, (x,), arguments)[0]
 
 
 class Wide:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from scripts.parity_attention import HEADS, GainsByHead, HybridNorm, OneTable, Timm
+from scripts.parity_attention import HEADS, GainsByHead, Gated, HybridNorm, OneTable, Timm
 from scripts.parity_flax import SingleScale
 from scripts.parity_placements import GPAS, LAYERS, Siamese, keel
 
@@ -46,10 +46,10 @@ class Subject:
     `tables` map our parameters and statistics to theirs. `factors` are theirs over ours, by figure,
     where a constant is known to differ. The input of the step `outlier` is ten times as large.
     `around` is what ours stands in: a product with centred rows, as `linear` and `norm`, a
-    self-attention of two heads, or these heads alone, where `option` is one of `qk_norm`, or an
-    encoder layer, where it is a placement, or a placement's residuals around linear layers, where
-    `values` are the norm and the number of layers. `absent` are modules that their file imports and
-    what is held does not use.
+    self-attention of two heads, where `values` are its settings, or these heads alone, where
+    `option` is one of `qk_norm`, or an encoder layer, where it is a placement, or a placement's
+    residuals around linear layers, where `values` are the norm and the number of layers. `absent`
+    are modules that their file imports and what is held does not use.
     """
 
     repository: str
@@ -543,6 +543,39 @@ SUBJECTS: Mapping[str, Subject] = {
         around="attention",
         absent=("._fx", ".config", ".pos_embed_sincos"),
     ),
+    **{
+        f"gate_{kind}": Subject(
+            repository="qiuzh20+gated_attention",
+            commit="49645df",
+            path="modeling_qwen3.py",
+            build=lambda module, kind=kind: Gated(module, SHAPE[2], kind),
+            option="none",
+            values={"gate": kind},
+            names={
+                **_projections("qkv", "out"),
+                **{f"gate.{name}": f"gate.{name}" for name in ("weight", "bias")},
+            },
+            driver=_WITH_VALID,
+            padded=True,
+            around="attention",
+            absent=(
+                ".configuration_qwen3",
+                *(
+                    f"transformers{name}"
+                    for name in (
+                        *("", ".activations", ".cache_utils", ".generation", ".utils"),
+                        *(".modeling_attn_mask_utils", ".modeling_outputs"),
+                        *(
+                            ".modeling_rope_utils",
+                            ".modeling_utils",
+                            ".modeling_flash_attention_utils",
+                        ),
+                    )
+                ),
+            ),
+        )
+        for kind in ("headwise", "elementwise")
+    },
     "qk_rms": _hybrid("rms", "qk"),
     "qkv_rms": _hybrid("qkv", "qkv"),
     "qk_rms_heads": Subject(

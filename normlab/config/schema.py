@@ -154,7 +154,7 @@ class WrittenConfig(RunConfig):
 LATER: dict[str, Any] = {
     "rope": {"base": 10_000.0, "pairs": "halves", "local_base": None, "global_every": 6},
     **{"gated": False, "bias": True, "tied": True, "init": "xavier"},
-    **{"qk_eps": 1e-5, "score_cap": None, "logit_cap": None},
+    **{"qk_eps": 1e-5, "score_cap": None, "logit_cap": None, "attention_gate": "none"},
 }
 """Keys of `model` that are newer than many runs, with their defaults. They may be typed for any
 model whose class has them, and no config holds one that is at its default, so that older runs keep

@@ -14,12 +14,16 @@ before the output projection, and to its output. `model.qk_norm` selects a publi
     rms_full   RMS norm of all features of a token, before the split into heads (OLMo 2)
     qkv        rms on queries, keys and values (HybridNorm; Zhuo et al. 2025)
 
+`model.attention_gate` multiplies the heads' outputs by sigmoid(W x), where x is the sub-layer's
+input, before the output projection (Qiu et al. 2025, the gate after the softmax average): with
+`elementwise` each of the D values has a gate, as in Qwen3-Next, and with `headwise` each head.
+
 On a CPU attention is computed from separate operations: for short sentences in bf16 this takes a
 quarter of the time of torch's fused kernel. A GPU uses the fused kernel, unless scores are capped.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -29,9 +33,9 @@ from torch import Tensor, nn
 
 from normlab.dropout import Dropout
 from normlab.errors import UserError
-from normlab.models.base import QkNorm
+from normlab.models.base import AttentionGate, QkNorm
 from normlab.models.cache import LayerCache
-from normlab.models.layers import MakeLinear, soft_cap
+from normlab.models.layers import Linear, MakeLinear, soft_cap
 from normlab.models.rotary import Rotary
 from normlab.norms.base import Norm, learn
 from normlab.norms.layer import LayerNorm
@@ -124,7 +128,7 @@ class Attention(nn.Module):
 
     `sites` maps names to norms, called with a tensor and its tokens: `q`, `k` and `v` on the heads,
     `B H P K` (keys and values of a memory with the memory's tokens), `mix` on the concatenated
-    heads, `B P D`, before the output projection, and `out` after it.
+    heads, `B P D`, after their gate and before the output projection, and `out` after it.
     """
 
     sublayer: ClassVar[str] = "attention"
@@ -139,12 +143,16 @@ class Attention(nn.Module):
         linear: MakeLinear,
         sites: Mapping[Site, nn.Module | None],
         score_cap: float | None = None,
+        gate: AttentionGate = "none",
     ):
         super().__init__()
         if dim % num_heads:
             raise UserError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
         self.out_proj = linear(dim, dim, "out")
+        # Initialized like the queries, in whose projection published code has the gate's rows.
+        width = {"none": None, "headwise": num_heads, "elementwise": dim}[gate]
+        self.gate = None if width is None else linear(dim, width, "q")
         self.core = AttentionCore(dropout, score_cap)
         self.q_norm, self.k_norm, self.v_norm = sites.get("q"), sites.get("k"), sites.get("v")
         self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
@@ -164,10 +172,23 @@ class Attention(nn.Module):
         """Return the attention output with the heads concatenated."""
         return self.core(query, key, value, visible, causal).transpose(1, 2).flatten(2)
 
+    def gated(
+        self, mixed: Float[Tensor, "B P D"], x: Float[Tensor, "B P D"]
+    ) -> Float[Tensor, "B P D"]:
+        """Multiply the concatenated heads by their gates, given the sub-layer's input."""
+        if self.gate is None:
+            return mixed
+        heads, gates = (y.unflatten(-1, (self.num_heads, -1)) for y in (mixed, self.gate(x)))
+        return (heads * gates.sigmoid()).flatten(-2)
+
     def project_mix(self, mixed: Float[Tensor, "B P D"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Apply the output projection and the norms before and after it."""
         projected = self.out_proj(_at(self.mix_norm, mixed, tokens))
         return _at(self.out_norm, projected, tokens)
+
+    def readers(self, projection: Linear) -> Sequence[Linear]:
+        """Return the linear layers that read the sub-layer's input, the first one given."""
+        return [projection] if self.gate is None else [projection, self.gate]
 
 
 class SelfAttention(Attention):
@@ -212,7 +233,7 @@ class SelfAttention(Attention):
         elif causal:
             visible = None  # padding comes last, so no real position sees it
         mixed = self.mix(query, key, value, visible, causal)
-        return self.project_mix(mixed.view(x.shape), tokens)
+        return self.project_mix(self.gated(mixed.view(x.shape), x), tokens)
 
 
 class CrossAttention(Attention):
@@ -246,7 +267,8 @@ class CrossAttention(Attention):
             assert memory is not None and source is not None
             key, value, _ = self.project_memory(memory, source)
             visible = source.keys
-        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), tokens)
+        mixed = self.mix(query, key, value, visible).view(x.shape)
+        return self.project_mix(self.gated(mixed, x), tokens)
 
 
 class RMSNormByHead(RMSNorm):

@@ -24,6 +24,7 @@ from normlab.placements.pre import Pre
 Activation = Literal["relu", "gelu", "silu", "gelu_tanh"]
 Positions = Literal["sinusoidal", "learned", "rope", "none"]
 QkNorm = Literal["none", "l2", "cosine", "ln", "rms", "rms_heads", "rms_full", "qkv"]
+AttentionGate = Literal["none", "headwise", "elementwise"]
 Init = Literal["xavier", "normal"]
 
 
@@ -128,6 +129,8 @@ class StackArchitecture(ModelArchitecture):
             gives to some layers.
         score_cap: attention scores become `c tanh(score / c)` (Gemma 2); None for no cap.
         logit_cap: the same for the output layer's logits.
+        attention_gate: whether each head's output, or each value of it, is multiplied by a sigmoid
+            of the sub-layer's input (see `attention`).
         qk_norm: the norm on each head's queries and keys (see `attention`), with `qk_eps`.
         qk_length: the sequence length that sets the initial scale of `qk_norm=l2`.
         fixnorm: normalize token embeddings to unit length at input and output, and multiply the
@@ -152,6 +155,7 @@ class StackArchitecture(ModelArchitecture):
     qk_eps: float = 1e-5
     score_cap: float | None = None
     logit_cap: float | None = None
+    attention_gate: AttentionGate = "none"
 
     @property
     def hidden(self) -> int:

@@ -38,7 +38,7 @@ class Layer(nn.Module):
     """A Transformer layer: self-attention, optional cross-attention, then feed-forward.
 
     `W` is the width passed between layers: `D`, or `n D` if the placement keeps `n` residual
-    streams. `branches` pairs each residual with the first linear layer inside it.
+    streams. `branches` pairs each residual with the linear layers that read the branch's input.
     """
 
     def __init__(self, builder: StackBuilder, place: Place, *, cross: bool):
@@ -48,15 +48,17 @@ class Layer(nn.Module):
         self_residual, *between, last = builder.residuals(places)
         self.self_attention = builder.self_attention(places[0])
         self.self_residual = self_residual
-        self.branches = [(self_residual, self.self_attention.qkv_proj)]
+        attention = self.self_attention
+        self.branches = [(self_residual, attention.readers(attention.qkv_proj))]
         self.cross_attention = self.cross_residual = None
         if cross:
-            self.cross_attention = builder.cross_attention(places[1])
+            self.cross_attention = cross_attention = builder.cross_attention(places[1])
             (self.cross_residual,) = between
-            self.branches += [(self.cross_residual, self.cross_attention.q_proj)]
+            readers = cross_attention.readers(cross_attention.q_proj)
+            self.branches += [(self.cross_residual, readers)]
         self.feed_forward = builder.feed_forward(places[-1])
         self.ffn_residual = last
-        self.branches += [(last, self.feed_forward.fc1)]
+        self.branches += [(last, [self.feed_forward.fc1])]
         inner = [self.self_attention, *([self.cross_attention] if cross else []), self.feed_forward]
         for at, residual, sublayer in zip(
             places, [self_residual, *between, last], inner, strict=True
@@ -94,10 +96,10 @@ class Layer(nn.Module):
             linear.centered = any(norm.center_weights for norm in norms)
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms that feed only the first linear layer of their branch."""
+        """Return the norms that feed only linear layers, the first ones of their branch."""
         return [
-            Fold(residual, residual.branch_norm, into=(linear,))
-            for residual, linear in self.branches
+            Fold(residual, residual.branch_norm, into=linears)
+            for residual, linears in self.branches
             if residual.branch_norm is not None
         ]
 

@@ -149,6 +149,7 @@ class StackBuilder:
             "num_heads": heads,
             "dropout": sizes.attention_dropout,
             "score_cap": sizes.score_cap,
+            "gate": sizes.attention_gate,
             "linear": partial(self._linear, place),
             "sites": sites,
         }

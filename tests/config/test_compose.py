@@ -163,7 +163,7 @@ def test_changes_of_a_plain_form_reach_their_key_or_are_refused():
 def test_make_norm_takes_an_option_and_other_values():
     norm = make_norm("bn", 12, padding="include", momentum=1)
     assert isinstance(norm, BatchNorm) and norm.padding == "include" and norm.dim == 12
-    with pytest.raises(ValueError, match=r"no option 'batch' of .*; choose from ada, bn, "):
+    with pytest.raises(ValueError, match=r"no option 'batch' of .*; choose from ada, bhyt, bn, "):
         make_norm("batch", 12)
     with pytest.raises(ValueError, match=r"Did you mean bn"):
         make_norm("bnn", 12)

@@ -112,7 +112,10 @@ def test_the_two_pairings_are_the_same_up_to_the_order_of_rows_and_gains():
     torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("changes", [{}, {"qk_norm": "rms"}, {"positions": "none"}])
+GATES = [{"attention_gate": kind} for kind in ("headwise", "elementwise")]
+
+
+@pytest.mark.parametrize("changes", [{}, {"qk_norm": "rms"}, {"positions": "none"}, *GATES])
 @torch.no_grad()
 def test_a_step_equals_the_whole_pass(changes):
     model = block("rms", **changes)
@@ -180,6 +183,40 @@ def test_caps_bound_scores_and_logits():
     real = torch.ones(2, 5, dtype=torch.bool)
     found = describe_attention(query, key, visible, real, threshold=0.9, cap=3.0)
     assert_close(found["largest"], scores.tril().abs().amax())
+
+
+def set_gates(model, bias):
+    """Give every gate the value sigmoid(bias)."""
+    for name, parameter in model.named_parameters():
+        if ".gate." in name:
+            parameter.fill_(bias if name.endswith("bias") else 0.0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", GATES)
+def test_open_gates_change_nothing_and_closed_ones_hide_the_source(changes):
+    plain, model = seq2seq(), seq2seq(**changes)
+    model.load_state_dict(plain.state_dict(), strict=False)
+    source, other = (sentences([6, 3, 5], seed=seed)[0] for seed in (1, 3))
+    target = sentences([7] * 3, seed=2, first=BOS)[0]
+    set_gates(model, 50.0)
+    assert_close(logits(model, source, target), logits(plain, source, target))
+    assert not torch.allclose(logits(model, other, target), logits(model, source, target))
+    set_gates(model, -50.0)
+    assert_close(logits(model, other, target), logits(model, source, target))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", GATES)
+def test_gates_read_what_the_other_projections_read(changes):
+    model = seq2seq("bn", "pre", **changes)
+    source, target = sentences([6, 3, 5], seed=1)[0], sentences([7] * 3, seed=2, first=BOS)[0]
+    whole_pass = logits(model, source, target)
+    assert_close(stepped(model, source, target)[0], whole_pass)
+    assert {"decoder.layers.0.cross_residual.norm", "encoder.layers.1.self_residual.norm"} <= set(
+        fold(model)
+    )
+    assert_close(logits(model, source, target), whole_pass)
 
 
 # Placements ---------------------------------------------------------------------------------------

@@ -62,11 +62,11 @@ def _product(in_features, out_features, *roles):
     return Linear(in_features, out_features, gains=[1.0] * len(roles))
 
 
-def _attention(option):
-    """Return a self-attention with a norm on the heads of queries and keys."""
+def _attention(option, values):
+    """Return a self-attention with a norm on the heads of queries and keys, or with a gate."""
     sites = _sites(option)
     settings = {"num_heads": HEADS, "dropout": 0.0, "causal": False, "linear": _product}
-    return SelfAttention(SHAPE[2], sites=sites, **settings)
+    return SelfAttention(SHAPE[2], sites=sites, **settings, **values)
 
 
 def _layer(option):
@@ -101,7 +101,7 @@ def _ours(subject):
     if subject.around == "residuals":
         return Residuals(subject.option, **subject.values)
     if subject.around == "attention":
-        return _attention(subject.option)
+        return _attention(subject.option, subject.values)
     if subject.around == "heads":
         return _heads(subject.option, subject.values)
     if subject.around == "layer":
