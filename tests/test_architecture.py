@@ -34,7 +34,7 @@ FLOORS = (
 LONGEST_FILE = 400  # lines
 VAGUE = ("found", "own", "said", "given", "told", "there", "here", "seen", "kept")
 """Words that say nothing about what a local or an attribute holds, where a noun would."""
-VAGUE_ROOMS = ("any_model", "commands", "dropout", "notebook")
+VAGUE_ROOMS = ("any_model", "dropout", "notebook")
 """The rooms that still have such names; one leaves this list when its last name is a noun."""
 
 TORCHLESS = (

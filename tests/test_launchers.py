@@ -11,7 +11,7 @@ import yaml
 from msgspec.structs import replace
 
 from normlab.cli import main
-from normlab.commands.train import objective
+from normlab.commands._sweep import objective
 from normlab.config.compose import compose
 from normlab.records.record import Score
 from normlab.records.store import RunStore

@@ -115,13 +115,13 @@ def as_run(text: str) -> Path:
 
 def conditions(where: Iterable[str]) -> dict[str, str]:
     """Return the values of `--where KEY=VALUE` by key; UserError for any other form."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise UserError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def named_columns(arguments: argparse.Namespace) -> dict[str, str]:
@@ -158,10 +158,10 @@ def runs_of(place: Path) -> list[Path]:
 
     Raises UserError for a place without runs, with a damaged run, or with several experiments.
     """
-    found = ended_runs([place])
-    if len({record.fingerprint for record in found.values()}) > 1:
-        raise UserError(f"{place} has several experiments; name one, such as {next(iter(found))}")
-    return sorted(found, key=lambda folder: found[folder].seed)
+    records = ended_runs([place])
+    if len({record.fingerprint for record in records.values()}) > 1:
+        raise UserError(f"{place} has several experiments; name one, such as {next(iter(records))}")
+    return sorted(records, key=lambda folder: records[folder].seed)
 
 
 def one_run(place: Path) -> Path:
@@ -176,9 +176,9 @@ def none_below(places: Sequence[Path], which: str = "") -> str:
     """Return a message that there are no runs at or below these places, with similar paths."""
     text = f"no run{which} below {', '.join(map(str, places))}"
     near = [
-        str(found)
+        str(path)
         for place in places
-        if (found := nearest(place) or nearest(_RUNS / place)) not in (None, place)
+        if (path := nearest(place) or nearest(_RUNS / place)) not in (None, place)
     ]
     return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
 
@@ -216,5 +216,5 @@ def load(
 def say_stopped(folder: Path, record: RunRecord) -> None:
     """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
-        said = f"{ended.status} at step {ended.step:,}"
-        print_error(f"{folder}: {said}, so these are not the weights of a whole run")
+        end = f"{ended.status} at step {ended.step:,}"
+        print_error(f"{folder}: {end}, so these are not the weights of a whole run")

@@ -57,8 +57,8 @@ def print_table(
     room = shutil.get_terminal_size().columns
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     every: list[_Column] = []
-    for name, own in zip(columns, cells, strict=True):
-        texts = [one_line(text) for text in (name, *own)]
+    for name, column_cells in zip(columns, cells, strict=True):
+        texts = [one_line(text) for text in (name, *column_cells)]
         most = max(map(cell_len, texts))
         words = max((cell_len(word) for text in texts for word in text.split()), default=0)
         least = max(words, _LEAST if most > _PROSE else 0)
@@ -92,19 +92,19 @@ def print_lines(
     an ellipsis. A pipe or file gets all text.
     """
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
-    found: list[_Column] = []
-    for name, own in zip(columns, cells, strict=True):
-        texts = [one_line(text) for text in (name, *own)]
+    every: list[_Column] = []
+    for name, column_cells in zip(columns, cells, strict=True):
+        texts = [one_line(text) for text in (name, *column_cells)]
         most = max(map(cell_len, texts))
         least = most if name in (*numeric, *whole) else min(most, _FEWEST)
-        found.append(_Column(texts, name in numeric, least, most))
+        every.append(_Column(texts, name in numeric, least, most))
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    gaps = _GAP * (len(found) - 1)
-    most = [column.most for column in found]
-    widths = most if sum(most) + gaps <= room else _shares(found, room - gaps)
-    for number, row in enumerate(zip(*(column.texts for column in found), strict=True)):
+    gaps = _GAP * (len(every) - 1)
+    most = [column.most for column in every]
+    widths = most if sum(most) + gaps <= room else _shares(every, room - gaps)
+    for number, row in enumerate(zip(*(column.texts for column in every), strict=True)):
         parts: list[str] = []
-        for text, column, width in zip(row, found, widths, strict=True):
+        for text, column, width in zip(row, every, widths, strict=True):
             text = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}\u2026"
             blank = " " * (min(width, _PROSE) - cell_len(text))
             parts.append(blank + text if column.numeric else text + blank)
@@ -210,8 +210,8 @@ def crash(error: BaseException) -> str:
     ours = [call for call in calls if Path(call.filename).is_relative_to(_PACKAGE)]
     place = own_line(error) or next((f"{c.filename}, line {c.lineno}" for c in ours[::-1]), "")
     first = (str(error).splitlines() or [""])[0]
-    said = f"unexpected {type(error).__name__} in {place or 'normlab'}: {first}"
-    return "\n".join([said, *"".join(traceback.format_exception(error)).splitlines()])
+    summary = f"unexpected {type(error).__name__} in {place or 'normlab'}: {first}"
+    return "\n".join([summary, *"".join(traceback.format_exception(error)).splitlines()])
 
 
 @contextmanager

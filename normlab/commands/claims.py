@@ -2,6 +2,7 @@
 
 import json
 import re
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,43 @@ def main(argv: list[str]) -> int:
 
     Raises `UserError` for an unknown claim, an invalid claim file, or a missing ledger.
     """
+    arguments = _parser().parse_args(argv)
+    number, article = _which(" ".join(arguments.which))
+    results: Path = arguments.results
+    if not results.is_dir():
+        raise UserError(f"{results}: no such folder")
+    again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
+    damaged: list[str] = []
+    if arguments.compute or arguments.verify or arguments.write:
+        with at_work("judging the records of all claims"):
+            pages, damaged = _judged(results, compute=not arguments.verify)
+        if arguments.verify:
+            return _verify(pages, damaged, results, again)
+        if arguments.write:
+            _write(pages, results)
+        claims = json.loads(pages[results / _SAVED])
+    else:
+        claims = _read(results / _SAVED, again)
+    chosen = [
+        claim
+        for claim in claims
+        if number in (None, claim["id"]) and (article is None or article in claim["documents"])
+    ]
+    if not chosen:
+        known = f"claims are numbered 1 to {claims[-1]['id']}, articles 1 to 5"
+        raise UserError(f"no claim {' '.join(arguments.which)}; {known}")
+    if arguments.json:
+        print(json.dumps(chosen, ensure_ascii=False, indent=1))
+    elif number is not None:
+        _show(chosen[0])
+    elif not arguments.write:
+        _list(chosen)
+    for message in damaged:
+        print_error(message)
+    return 1 if damaged else 0
+
+
+def _parser() -> ArgumentParser:
     parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
     text = "show this claim with all its evidence, or list the claims of an article"
@@ -47,40 +85,7 @@ def main(argv: list[str]) -> int:
         what.add_argument(f"--{name}", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
     add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
-    asked = parser.parse_args(argv)
-    number, article = _which(" ".join(asked.which))
-    results: Path = asked.results
-    if not results.is_dir():
-        raise UserError(f"{results}: no such folder")
-    again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
-    damaged: list[str] = []
-    if asked.compute or asked.verify or asked.write:
-        with at_work("judging the records of all claims"):
-            pages, damaged = _judged(results, compute=not asked.verify)
-        if asked.verify:
-            return _verify(pages, damaged, results, again)
-        if asked.write:
-            _write(pages, results)
-        claims = json.loads(pages[results / _SAVED])
-    else:
-        claims = _read(results / _SAVED, again)
-    chosen = [
-        claim
-        for claim in claims
-        if number in (None, claim["id"]) and (article is None or article in claim["documents"])
-    ]
-    if not chosen:
-        known = f"claims are numbered 1 to {claims[-1]['id']}, articles 1 to 5"
-        raise UserError(f"no claim {' '.join(asked.which)}; {known}")
-    if asked.json:
-        print(json.dumps(chosen, ensure_ascii=False, indent=1))
-    elif number is not None:
-        _show(chosen[0])
-    elif not asked.write:
-        _list(chosen)
-    for message in damaged:
-        print_error(message)
-    return 1 if damaged else 0
+    return parser
 
 
 def _which(text: str) -> tuple[int | None, str | None]:

@@ -2,8 +2,9 @@
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len  # the width of text in columns; some characters take two
 
@@ -22,12 +23,15 @@ from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
 from normlab.reports.arrangement import Arrangement, arranged, by_recipe
 from normlab.reports.latex import latex
-from normlab.reports.notes import About
+from normlab.reports.notes import About, Note
 from normlab.reports.runs import by_setting, read_runs
 from normlab.reports.study_table import build, ended_in_brief
 from normlab.reports.sweep import point_name
 from normlab.reports.table import ScoreTable, markdown, pipes
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
+
+if TYPE_CHECKING:
+    from normlab.metrics.bleu import Bootstrap
 
 _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
@@ -58,6 +62,29 @@ def main(argv: list[str]) -> int:
 
     Raises `UserError` for a run, key or score that does not exist.
     """
+    arguments = _parser().parse_args(argv)
+    if arguments.samples is not None and arguments.samples < 1:
+        raise UserError(f"--samples {arguments.samples}: must be at least 1")
+    read, problems = read_runs(arguments.runs, ended=True)
+    selected = select(read, conditions(arguments.where), lambda run: run.record)
+    columns = named_columns(arguments)
+    chosen = {"baseline": arguments.baseline, "scores": [*columns]}
+    if not selected:
+        where = " ".join(f"--where {each}" for each in arguments.where)
+        which = f" that matches {where}" if where and read else ""
+        problems = problems or [none_below(arguments.runs, which)]
+    elif arguments.bootstrap:
+        show_bootstrap(arranged(selected, **chosen), arguments)
+    elif arguments.samples is not None:
+        show_samples(by_recipe(selected, **chosen), arguments)
+    else:
+        problems += _show_tables(by_recipe(selected, **chosen), columns, arguments)
+    for problem in problems:
+        print_error(problem)
+    return 1 if problems else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("compare", _EXAMPLES)
     add_compared(parser)
     add = parser.add_argument
@@ -69,40 +96,30 @@ def main(argv: list[str]) -> int:
     what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
     add("--markdown", action="store_true", help="print the table in Markdown")
     add_notes(parser)
-    arguments = parser.parse_args(argv)
-    if arguments.samples is not None and arguments.samples < 1:
-        raise UserError(f"--samples {arguments.samples}: must be at least 1")
-    read, problems = read_runs(arguments.runs, ended=True)
-    found = select(read, conditions(arguments.where), lambda run: run.record)
-    columns = named_columns(arguments)
-    chosen = {"baseline": arguments.baseline, "scores": [*columns]}
-    if not found:
-        where = " ".join(f"--where {each}" for each in arguments.where)
-        which = f" that matches {where}" if where and read else ""
-        problems = problems or [none_below(arguments.runs, which)]
-    elif arguments.bootstrap:
-        show_bootstrap(arranged(found, **chosen), arguments)
-    elif arguments.samples is not None:
-        show_samples(by_recipe(found, **chosen), arguments)
-    else:
-        tables = by_recipe(found, **chosen)
-        made = [replace(build(*runs, unplanned=True), names=columns) for runs in tables]
-        for number, (runs, table) in enumerate(zip(tables, made, strict=True), 1):
-            if number > 1:
-                print()
-            if arguments.latex:
-                said = {"baseline": runs.study.baseline, "marks": arguments.marks}
-                print(latex(table, **said, number=number), end="")
-            elif arguments.markdown:
-                print(markdown(table), end="")
-            else:
-                show_table(table, runs.study.baseline)
-            problems += [f"{row.label}: {row.problem}" for row in table.rows if row.problem]
-        if not arguments.latex and not arguments.markdown:
-            print_legend([note for table in made for note in table.notes], whole=arguments.notes)
-    for problem in problems:
-        print_error(problem)
-    return 1 if problems else 0
+    return parser
+
+
+def _show_tables(
+    tables: Sequence[Arrangement], columns: Mapping[str, str], arguments: argparse.Namespace
+) -> list[str]:
+    """Print the tables in the form that was asked for; return a line for each refused row.
+
+    `columns` are the headings of scores.
+    """
+    built = [replace(build(*runs, unplanned=True), names=columns) for runs in tables]
+    for number, (runs, table) in enumerate(zip(tables, built, strict=True), 1):
+        if number > 1:
+            print()
+        if arguments.latex:
+            options = {"baseline": runs.study.baseline, "marks": arguments.marks}
+            print(latex(table, **options, number=number), end="")
+        elif arguments.markdown:
+            print(markdown(table), end="")
+        else:
+            show_table(table, runs.study.baseline)
+    if not arguments.latex and not arguments.markdown:
+        print_legend([note for table in built for note in table.notes], whole=arguments.notes)
+    return [f"{row.label}: {row.problem}" for table in built for row in table.rows if row.problem]
 
 
 def show_table(table: ScoreTable, baseline: str) -> None:
@@ -146,22 +163,22 @@ def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -
     Raises `UserError` if no run has kept translations, or the test text cannot be read.
     """
     count, first = arguments.samples, tables[0].runs[0].folder
-    found = [side_by_side(each.runs, arguments.data_dir, count=count) for each in tables]
-    for each, samples in zip(tables, found, strict=True):
+    of_tables = [side_by_side(each.runs, arguments.data_dir, count=count) for each in tables]
+    for each, samples in zip(tables, of_tables, strict=True):
         if samples is not None:
             if len(tables) > 1 and each.study.description:
                 print_prose(f"{each.study.description}:")
             show_sentences(samples)
-    if not any(found):
+    if not any(of_tables):
         path = f"{first}/hypotheses.txt"
         cure = f"normlab eval {first} --outputs {path}"
         raise UserError(f"{path}: no such file, and no other run has one; to write it: {cure}")
 
 
-def show_sentences(found: SideBySide) -> None:
+def show_sentences(samples: SideBySide) -> None:
     """Print sentences with their translations; a long name of a row is on a line of its own."""
     room = shutil.get_terminal_size().columns
-    for number, texts in found.sentences.items():
+    for number, texts in samples.sentences.items():
         wide = min(max(cell_len(each.name) for each in texts), _WIDEST_NAME)
         print(f"sentence {number}")
         for each in texts:
@@ -171,12 +188,12 @@ def show_sentences(found: SideBySide) -> None:
                 print("\n".join(folded(name, room, first="  ", rest="    ")))
                 name = ""
             head = f"  {name}{' ' * (wide - cell_len(name))}  {chrf:>5}  "
-            said = one_line(each.text).strip() or "(nothing)"
-            print("\n".join(folded(said, room, first=head, rest=" " * len(head))))
+            translation = one_line(each.text).strip() or "(nothing)"
+            print("\n".join(folded(translation, room, first=head, rest=" " * len(head))))
         print()
-    shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
+    shown = f"{len(samples.sentences)} of the {samples.total:,} sentences of {samples.data}"
     print_prose(f"{shown}, drawn at random; the number is the chrF of each sentence")
-    for reason in found.left_out:
+    for reason in samples.left_out:
         print_prose(f"left out: {reason}")
 
 
@@ -188,10 +205,11 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     """
     if arguments.columns:
         raise UserError("--bootstrap always compares test/bleu; omit --columns")
-    sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
+    by_place = by_setting(runs.runs)
+    sides = {" ".join(place).strip(): runs_there for place, runs_there in by_place.items()}
     if len(sides) != 2:
-        there = f"got {len(sides)}: {', '.join(sides)}"
-        raise UserError(f"--bootstrap compares two experiments, but {there}; name two")
+        got = f"got {len(sides)}: {', '.join(sides)}"
+        raise UserError(f"--bootstrap compares two experiments, but {got}; name two")
     names, (first, second) = [*sides], sides.values()
     tests = bootstrap(first, second, arguments.data_dir, samples=_BOOTSTRAP)
     columns = ["seed", *names, "difference", "p"]
@@ -199,27 +217,35 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
         for seed, t in tests.items()
     ]
-    signature = [*tests.values()][-1].signature
-    notes = [
-        f"difference: {names[1]} minus the baseline {names[0]}",
-        f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})",
-        *(
-            n
-            for n in build(*runs, unplanned=True).notes
-            if n.about in (About.NOT_CLEAR, About.NOT_ALIKE)
-        ),
-    ]
-    if "all" in tests:
-        seeds = {int(seed): test for seed, test in tests.items() if seed != "all"}
-        baselines = {seed: test.baseline for seed, test in seeds.items()}
-        gap = paired_interval({seed: test.other for seed, test in seeds.items()}, baselines)
-        notes += [
-            "all: the counts of each sentence are summed over the seeds",
-            f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
-            "(t test); this is about other seeds, the bootstrap about other sentences",
-        ]
+    notes = _bootstrap_notes(tests, names, build(*runs, unplanned=True).notes)
     if arguments.markdown:
         print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
     else:
         print_table(columns, rows, numeric=columns)
         print_legend(notes, whole=arguments.notes)
+
+
+def _bootstrap_notes(
+    tests: "Mapping[str, Bootstrap]", names: Sequence[str], of_table: Sequence[Note]
+) -> list[str]:
+    """Return the notes on the tests by seed of two experiments: what they are, and what to doubt.
+
+    `of_table` are the notes on the experiments' table.
+    """
+    signature = [*tests.values()][-1].signature
+    notes = [
+        f"difference: {names[1]} minus the baseline {names[0]}",
+        f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})",
+        *(note for note in of_table if note.about in (About.NOT_CLEAR, About.NOT_ALIKE)),
+    ]
+    if "all" not in tests:
+        return notes
+    seeds = {int(seed): test for seed, test in tests.items() if seed != "all"}
+    baselines = {seed: test.baseline for seed, test in seeds.items()}
+    gap = paired_interval({seed: test.other for seed, test in seeds.items()}, baselines)
+    return [
+        *notes,
+        "all: the counts of each sentence are summed over the seeds",
+        f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
+        "(t test); this is about other seeds, the bootstrap about other sentences",
+    ]

@@ -47,7 +47,7 @@ same command shows them again, or resumes after Ctrl-C.
 """
 
 
-class Found(NamedTuple):
+class Measured(NamedTuple):
     """The measurements of a norm; NaN if its run diverged.
 
     `running` and `batch` are the loss on held-out sentences with running and with batch statistics
@@ -84,36 +84,28 @@ def main(argv: list[str]) -> int:
             _train(left, config["observe"]["processes"] or len(left))
         else:
             print("They have been trained before.")
-        found = [_measured(cell) for cell in cells]
+        results = [_measured(cell) for cell in cells]
     except KeyboardInterrupt:
         print(f"stopped, and saved; resume with: {again}", file=sys.stderr)
         raise
-    guess = _guess(found)
-    notes = (
-        Note(
-            "loss: nats per token on unseen sentences, with running statistics, as in evaluation, "
-            f"and with batch statistics, as in training; {guess} for guessing words",
-            f"loss: nats per token on unseen sentences; {guess} for guessing words",
-        ),
-        "moves: the change of a sentence's output when the rest of its batch changes",
-    )
     print()
-    print_table(_COLUMNS, rows(found), numeric=_COLUMNS[1:])
-    print_legend(notes, whole=arguments.notes)
+    print_table(_COLUMNS, rows(results), numeric=_COLUMNS[1:])
+    print_legend(_notes(results), whole=arguments.notes)
     print()
     other, then = ("deep lr=1e-3", "explain ln bn") if deep else ("steps=200", "demo deep")
-    said = [*sentences(found), f"{_CARE}{'' if extra else f': try `normlab demo {other}`'}."]
-    for text in said:
+    care = f"{_CARE}{'' if extra else f': try `normlab demo {other}`'}."
+    paragraphs = [*sentences(results), care]
+    for text in paragraphs:
         print_prose(text)
     page = Path(config["runs_dir"], "demo-deep.html" if deep else "demo.html")
     with atomic_write(page) as file:
-        file.write(_page(found, cells, said, again))
+        file.write(_page(results, cells, paragraphs, again))
     print(f"\nthe page with the curves: {page}\nnext: normlab {then}")
     return 0
 
 
 def _planned(
-    own: Sequence[str], extra: Sequence[str]
+    usual: Sequence[str], extra: Sequence[str]
 ) -> tuple[list[RunToStart], list[RunToStart], dict[str, Any]]:
     """Return all runs, those that have not ended, and the config of the first."""
     from normlab.config.compose import compose
@@ -123,17 +115,17 @@ def _planned(
 
     check_given_once(extra)
     extra = written_out(in_full(extra))
-    given = typed(extra)
-    if EXPERIMENT in given:
+    typed_values = typed(extra)
+    if EXPERIMENT in typed_values:
         raise UserError("the demo has its own settings: give key=value, or normlab train my.yaml")
     for key in ("norm", "task"):
-        if key in given:
-            said = f"{key}={given[key]}: the demo chooses the {key} itself"
-            raise UserError(f"{said}; normlab train {key}={given[key]} takes any")
-    own = [text for text in (*_SETTINGS, *own) if text.partition("=")[0] not in given]
+        if key in typed_values:
+            problem = f"{key}={typed_values[key]}: the demo chooses the {key} itself"
+            raise UserError(f"{problem}; normlab train {key}={typed_values[key]} takes any")
+    usual = [text for text in (*_SETTINGS, *usual) if text.partition("=")[0] not in typed_values]
     planned: dict[RunToStart, RunFolder] = {}
     for norm, name in _NORMS.items():
-        overrides = (f"norm={norm}", *own, *extra)
+        overrides = (f"norm={norm}", *usual, *extra)
         run = RunFolder(compose(overrides))
         planned[RunToStart(name, overrides, run.folder)] = run
     left = [cell for cell, run in planned.items() if run.finished(processes=1) is None]
@@ -159,23 +151,23 @@ def _train(cells: Sequence[RunToStart], at_a_time: int) -> None:
             raise UserError(f"{done.cell.name}: {done.last_line} ({done.cell.folder / LOG_FILE})")
 
 
-def _measured(cell: RunToStart) -> Found:
+def _measured(cell: RunToStart) -> Measured:
     """Return what was measured of a run that has ended; its model is examined only once."""
-    record, kept = read_record(cell.folder), cell.folder / "demo.json"
+    record, values = read_record(cell.folder), cell.folder / "demo.json"
     if not record.finished:
-        return Found(cell.name, record)
-    if not kept.is_file() or kept.stat().st_mtime < (cell.folder / RECORD_FILE).stat().st_mtime:
-        with at_work(f"examining {cell.name}"), atomic_write(kept) as file:
+        return Measured(cell.name, record)
+    if not values.is_file() or values.stat().st_mtime < (cell.folder / RECORD_FILE).stat().st_mtime:
+        with at_work(f"examining {cell.name}"), atomic_write(values) as file:
             json.dump(_examined(cell.folder), file)
-    return Found(cell.name, record, *json.loads(kept.read_bytes()))
+    return Measured(cell.name, record, *json.loads(values.read_bytes()))
 
 
 def _examined(folder: Path) -> list[float]:
     """Return the values of `Found` for a run's model, in order."""
     from normlab.inspect.model import inspect
 
-    found = inspect(folder, ("statistics", "batch_mates"))
-    loss, values = found["statistics"].values["loss"], found["batch_mates"].values["values"]
+    results = inspect(folder, ("statistics", "batch_mates"))
+    loss, values = results["statistics"].values["loss"], results["batch_mates"].values["values"]
     running, batch = loss.get("running", loss.get("eval")), loss.get("batch", loss.get("training"))
     return [running, batch, *(max(values[mode].values()) for mode in ("training", "eval"))]
 
@@ -183,29 +175,42 @@ def _examined(folder: Path) -> list[float]:
 # What is shown ------------------------------------------------------------------------------------
 
 
-def rows(found: Sequence[Found]) -> list[list[str]]:
+def rows(results: Sequence[Measured]) -> list[list[str]]:
     """Return the cells of the table: one row per norm, and the untrained baseline."""
     table: list[list[str]] = []
-    for each in found:
+    for each in results:
         cells = ["diverged", *"----"]
         if each.record.finished:
             scores = f"{each.bleu:.1f}", f"{each.running:.2f}", f"{each.batch:.2f}"
             cells = [*scores, _share(each.training), _share(each.evaluation)]
         table.append([each.name, *cells])
-    return [*table, ["copy the source", f"{found[0].record.floors['bleu']:.1f}", *"----"]]
+    return [*table, ["copy the source", f"{results[0].record.floors['bleu']:.1f}", *"----"]]
 
 
-def sentences(found: Sequence[Found]) -> list[str]:
+def _notes(results: Sequence[Measured]) -> list[str]:
+    """Return the notes on the table's columns."""
+    guess = _guess(results)
+    return [
+        Note(
+            "loss: nats per token on unseen sentences, with running statistics, as in evaluation, "
+            f"and with batch statistics, as in training; {guess} for guessing words",
+            f"loss: nats per token on unseen sentences; {guess} for guessing words",
+        ),
+        "moves: the change of a sentence's output when the rest of its batch changes",
+    ]
+
+
+def sentences(results: Sequence[Measured]) -> list[str]:
     """Return what the values say: who trains and how well, and what batch norm's batch does."""
     parts = [
         f"with {each.name} training diverged at step {each.record.outcome.step}"
-        for each in found
+        for each in results
         if not each.record.finished
     ]
-    ended = [each for each in found if each.record.finished]
+    ended = [each for each in results if each.record.finished]
     trained = [each for each in ended if at_baseline([each.record], "test/loss") is None]
     if stuck := [each for each in ended if each not in trained]:
-        guess = _guess(found)
+        guess = _guess(results)
         parts.append(
             f"with {_listed(stuck)} the loss is not clearly below that of guessing words ({guess})"
         )
@@ -218,36 +223,36 @@ def sentences(found: Sequence[Found]) -> list[str]:
         if most.bleu - trained[0].bleu >= _UNITS:
             bleu = f"{most.bleu:.1f}; {trained[0].name} {trained[0].bleu:.1f}"
             parts[-1] += f", but BLEU is highest with {most.name} ({bleu})"
-    said = "; ".join(parts)
-    return [f"{said[0].upper()}{said[1:]}.", *_of_batches(found)]
+    text = "; ".join(parts)
+    return [f"{text[0].upper()}{text[1:]}.", *_of_batches(results)]
 
 
-def _of_batches(found: Sequence[Found]) -> list[str]:
+def _of_batches(results: Sequence[Measured]) -> list[str]:
     """Return a sentence on what depends on the batch; none if batch norm diverged."""
-    bn = next(each for each in found if each.name == _NORMS["bn"])
+    bn = next(each for each in results if each.name == _NORMS["bn"])
     if not bn.record.finished:
         return []
     if bn.training < _MOVED:
         return ["Here no sentence's output changes with the rest of its batch."]
-    same = [each for each in found if each.training < _MOVED]
-    said = "In training, batch norm lets the other sentences of a batch change a sentence's output"
-    said += f" by {_share(bn.training)}" + (f" ({_listed(same)}: 0 %)" if same else "")
+    same = [each for each in results if each.training < _MOVED]
+    text = "In training, batch norm lets the other sentences of a batch change a sentence's output"
+    text += f" by {_share(bn.training)}" + (f" ({_listed(same)}: 0 %)" if same else "")
     if bn.evaluation >= _MOVED:
-        return [f"{said}, and in evaluation by {_share(bn.evaluation)}."]
+        return [f"{text}, and in evaluation by {_share(bn.evaluation)}."]
     gap = bn.running - bn.batch
     how = f"{abs(gap):.2f} {'higher' if gap > 0 else 'lower'}" if abs(gap) >= _NATS else "the same"
     used = "in evaluation it uses running statistics instead, which ends this"
     used += f", {'but' if gap >= _NATS else 'and'} its loss is {how}"
-    return [f"{said}; {used} ({bn.running:.2f} instead of {bn.batch:.2f})."]
+    return [f"{text}; {used} ({bn.running:.2f} instead of {bn.batch:.2f})."]
 
 
-def _guess(found: Sequence[Found]) -> str:
+def _guess(results: Sequence[Measured]) -> str:
     """Return the loss of guessing words by their frequency."""
-    return f"{found[0].record.floors['loss']:.2f}"
+    return f"{results[0].record.floors['loss']:.2f}"
 
 
-def _listed(found: Sequence[Found]) -> str:
-    *names, last = (each.name for each in found)
+def _listed(results: Sequence[Measured]) -> str:
+    *names, last = (each.name for each in results)
     return f"{', '.join(names)} and {last}" if names else last
 
 
@@ -256,7 +261,7 @@ def _share(value: float) -> str:
 
 
 def _page(
-    found: Sequence[Found], cells: Sequence[RunToStart], said: Sequence[str], again: str
+    results: Sequence[Measured], cells: Sequence[RunToStart], paragraphs: Sequence[str], again: str
 ) -> str:
     """Return the page: the sentences, the table, and the curves."""
     from normlab.reports.chart_data import data
@@ -266,10 +271,10 @@ def _page(
 
     runs = [
         Run(Key(each.name, "", each.record.seed), each.record, rows_of_run(cell.folder))
-        for each, cell in zip(found, cells, strict=True)
+        for each, cell in zip(results, cells, strict=True)
     ]
     panels, styles = KINDS["loss"].panels(runs), row_styles(runs)
-    config = found[0].record.config
+    config = results[0].record.config
     facts = {
         "text": "built-in German-English sentences",
         "layers": f"{config['model']['encoder_layers']} + {config['model']['decoder_layers']}",
@@ -277,7 +282,7 @@ def _page(
         "learning rate": f"{config['optim']['lr']:g}",
         "seed": str(config["seed"]),
     }
-    shown = {"rows": rows(found), "said": said, "guess": _guess(found), "command": again}
+    shown = {"rows": rows(results), "said": paragraphs, "guess": _guess(results), "command": again}
     drawn = {"panels": panels, "styles": [*styles.values()]}
     about = {"facts": [(name, [text]) for name, text in facts.items()]}
     return page("demo.html", data(panels, styles), **shown, **drawn, **about)

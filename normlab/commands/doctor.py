@@ -20,7 +20,7 @@ class Diagnosis(NamedTuple):
 
     name: str
     status: str
-    found: str
+    result: str
     advice: str = ""
 
 
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print(json.dumps([check._asdict() for check in checks], indent=1))
     for check in [] if arguments.json else checks:
-        print_prose(f"{check.status:<6}{check.name:<13} {check.found}", hang=20)
+        print_prose(f"{check.status:<6}{check.name:<13} {check.result}", hang=20)
         if check.advice:
             print_prose(f"-> {check.advice}", indent=" " * 20)
     return 0
@@ -52,18 +52,18 @@ def _speed(overrides: list[str], *, as_json: bool) -> int:
 
     config = to_dict(compose(overrides))
     with at_work("training some steps"):
-        found = measure(config)
+        speed = measure(config)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(speed, indent=1))
         return 0
-    rate = found["tokens_per_second"]
+    rate = speed["tokens_per_second"]
     print(
-        f"{rate['median']:,.0f} {found['unit']} per second of training "
+        f"{rate['median']:,.0f} {speed['unit']} per second of training "
         f"({rate['min']:,.0f} to {rate['max']:,.0f} in {rate['n']} measurements)\n"
-        f"{found['share_of_peak']:.0%} of this machine's peak of "
-        f"{found['peak_gflop_per_second']:,.0f} GFLOP/s, measured on its fastest matrix product\n"
-        f"{found['device']}, {found['threads']} thread(s), {found['precision']}; "
-        f"{found['params']:,} parameters, {found['memory_bytes'] / 2**30:.1f} GiB of memory"
+        f"{speed['share_of_peak']:.0%} of this machine's peak of "
+        f"{speed['peak_gflop_per_second']:,.0f} GFLOP/s, measured on its fastest matrix product\n"
+        f"{speed['device']}, {speed['threads']} thread(s), {speed['precision']}; "
+        f"{speed['params']:,} parameters, {speed['memory_bytes'] / 2**30:.1f} GiB of memory"
     )
     return 0
 
@@ -78,8 +78,8 @@ def run_checks() -> Iterator[Diagnosis]:
     environment = Runtime.start(device="auto", precision="auto", threads=None).environment()
     device = str(environment["device"])
     if torch.version.cuda is not None and not torch.cuda.is_available():
-        found = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
-        yield Diagnosis("device", "warn", found, "run nvidia-smi to see why, or use the CPU")
+        result = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
+        yield Diagnosis("device", "warn", result, "run nvidia-smi to see why, or use the CPU")
     else:
         yield Diagnosis("device", "ok", f"{device}, {torch.get_num_threads()} threads for a run")
     _, precision, instructions = arithmetic_of(environment)
@@ -101,8 +101,8 @@ def _wandb() -> Diagnosis:
     try:
         reach(login.host, _SECONDS)
     except OSError as error:
-        found = f"login in {login.source}; {login.host}: {error}"
+        result = f"login in {login.source}; {login.host}: {error}"
         return Diagnosis(
-            "wandb", "warn", found, "runs are kept offline; wandb sync uploads them later"
+            "wandb", "warn", result, "runs are kept offline; wandb sync uploads them later"
         )
     return Diagnosis("wandb", "ok", f"online at {login.host}, login in {login.source}")

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
             _play(arguments.results)
             return 0
         if arguments.form == "markdown" and not arguments.table and arguments.run is None:
-            print(found(arguments.results), end="")
+            print(sentences_page(arguments.results), end="")
             return 0
         if arguments.table or arguments.run is not None or arguments.form:
             raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
@@ -67,8 +67,8 @@ def main(argv: list[str]) -> int:
     article = articles[arguments.article]
     if arguments.run is not None:
         if arguments.table is None:
-            there = ", ".join(article.tables)
-            raise UserError(f"--run: name the table with --table, one of {there}")
+            tables = ", ".join(article.tables)
+            raise UserError(f"--run: name the table with --table, one of {tables}")
         return _run(article.table(arguments.table), arguments.run)
     names = [arguments.table] if arguments.table else list(article.tables)
     for name in names:
@@ -89,17 +89,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--table", metavar="ID", help="only this table")
     language = parser.add_mutually_exclusive_group()
     language.add_argument("--zh", dest="language", action="store_const", const="zh", help="Chinese")
-    said = "English (default)"
-    language.add_argument("--en", dest="language", action="store_const", const="en", help=said)
+    text = "English (default)"
+    language.add_argument("--en", dest="language", action="store_const", const="en", help=text)
     form = parser.add_mutually_exclusive_group()
     for name, title in (("latex", "LaTeX (booktabs)"), ("markdown", "Markdown"), ("html", "HTML")):
-        said = f"print {title}"
-        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=said)
+        text = f"print {title}"
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
     add(
         "--notes", action="store_true", help="what each verdict is about, and the numbers behind it"
     )
-    said = "make the runs of the table, as normlab study run does"
-    add("--run", nargs="*", metavar="key=value", help=said)
+    text = "make the runs of the table, as normlab study run does"
+    add("--run", nargs="*", metavar="key=value", help=text)
     add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
     parser.set_defaults(language="en")
     return parser
@@ -110,8 +110,8 @@ def _list(articles: Iterable[Article], language: Locale) -> None:
     for article in articles:
         print("\n".join(folded(f"{article.id}  {article.title.text(language)}", room(), hang=3)))
         for name, table in article.tables.items():
-            said = f"{name:<12} {table.section:<4} {table.title.text(language)}"
-            print("\n".join(f"   {line}" for line in folded(said, room() - 3, hang=18)))
+            row = f"{name:<12} {table.section:<4} {table.title.text(language)}"
+            print("\n".join(f"   {line}" for line in folded(row, room() - 3, hang=18)))
     print("\n".join(["", *folded(language.play, room())]))
 
 
@@ -121,10 +121,10 @@ def _play(results: Path) -> None:
         print(PAGE)
         webbrowser.open(PAGE.as_uri())
     else:
-        print(whole(results), end="")
+        print(play_page(results), end="")
 
 
-def whole(results: Path) -> str:
+def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
     from normlab.claims.claim import load_all as load_claims
     from normlab.documents.play import page as page_to_play
@@ -134,7 +134,7 @@ def whole(results: Path) -> str:
     return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
 
 
-def found(results: Path) -> str:
+def sentences_page(results: Path) -> str:
     """Return what was found on each sentence of all articles, and what is open, as Markdown."""
     from normlab.documents.coverage import page as page_of_sentences
 
@@ -155,8 +155,8 @@ def pages(results: Path) -> dict[Path, str]:
     These are the two pages of all articles and the page that says which norm when.
     """
     return {
-        PAGE: whole(results),
-        results / SENTENCES: found(results),
+        PAGE: play_page(results),
+        results / SENTENCES: sentences_page(results),
         results / WHICH_NORM: advice(results),
     }
 

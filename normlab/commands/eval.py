@@ -1,6 +1,7 @@
 """`normlab eval RUN [key=value ...]`: re-score finished runs with other settings."""
 
 import json
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from math import isclose
 from pathlib import Path
@@ -31,6 +32,35 @@ saves them.
 
 def main(argv: list[str]) -> int:
     """Load each run with the changes, score the split and print the scores."""
+    arguments = _parsed(argv)
+    folders = runs_of(arguments.run)
+    if arguments.outputs and len(folders) > 1:
+        raise UserError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
+    scores_of: dict[Path, Mapping[str, Score]] = {}
+    smoothing = 0.0
+    for folder in folders:
+        if arguments.kept:
+            scores_of[folder] = _of_kept_translations(folder, arguments.changes)
+            continue
+        run = load(folder, arguments.changes, weights=arguments.weights, fold=arguments.fold)
+        with at_work(f"scoring {folder}"):
+            more = {"outputs": arguments.outputs, "limit": arguments.limit}
+            scores_of[folder] = run.evaluate(arguments.split, **more)
+        smoothing = float(run.config["task"].get("label_smoothing") or 0.0)
+    if arguments.json:
+        plain = {str(folder): to_builtins(scores) for folder, scores in scores_of.items()}
+        print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
+    else:
+        notes = _show(scores_of, arguments.weights, arguments.limit, smoothing)
+        print_legend(notes, whole=arguments.notes)
+    differing = _unlike_the_record(scores_of) if arguments.kept else []
+    for text in differing:
+        print_error(text)
+    return 1 if differing else 0
+
+
+def _parsed(argv: list[str]) -> Namespace:
+    """Return the arguments; UserError for values that do not go together."""
     parser = command_parser("eval", _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
@@ -46,36 +76,17 @@ def main(argv: list[str]) -> int:
         raise UserError(f"--limit {arguments.limit}: must be at least 1")
     if arguments.limit is not None and arguments.outputs:
         raise UserError("--outputs needs the whole split; omit --limit")
-    folders = runs_of(arguments.run)
-    if arguments.outputs and len(folders) > 1:
-        raise UserError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
-    found: dict[Path, Mapping[str, Score]] = {}
-    smoothing = 0.0
-    for folder in folders:
-        if arguments.kept:
-            found[folder] = _of_kept_translations(folder, arguments.changes)
-            continue
-        run = load(folder, arguments.changes, weights=arguments.weights, fold=arguments.fold)
-        with at_work(f"scoring {folder}"):
-            more = {"outputs": arguments.outputs, "limit": arguments.limit}
-            found[folder] = run.evaluate(arguments.split, **more)
-        smoothing = float(run.config["task"].get("label_smoothing") or 0.0)
-    if arguments.json:
-        plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
-        print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
-    else:
-        notes = _show(found, arguments.weights, arguments.limit, smoothing)
-        print_legend(notes, whole=arguments.notes)
-    differing = [
+    return arguments
+
+
+def _unlike_the_record(scores_of: Mapping[Path, Mapping[str, Score]]) -> list[str]:
+    """Return a line for each score of kept translations that is not the record's."""
+    return [
         f"{folder}: {name} of the kept translations differs from the record"
-        for folder, scores in found.items()
+        for folder, scores in scores_of.items()
         for name, score in scores.items()
-        if arguments.kept
-        and not isclose(score.value, read_record(folder).scores[name].value, abs_tol=1e-9)
+        if not isclose(score.value, read_record(folder).scores[name].value, abs_tol=1e-9)
     ]
-    for text in differing:
-        print_error(text)
-    return 1 if differing else 0
 
 
 def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
@@ -92,7 +103,7 @@ def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, 
 
 
 def _show(
-    found: Mapping[Path, Mapping[str, Score]],
+    scores_of: Mapping[Path, Mapping[str, Score]],
     weights: str | None,
     limit: int | None,
     smoothing: float,
@@ -101,25 +112,25 @@ def _show(
 
     `smoothing` is the label smoothing that the loss includes. Returns the notes on the table.
     """
-    recorded = read_record(next(iter(found))).scores
+    recorded = read_record(next(iter(scores_of))).scores
     rows: list[list[str]] = []
     ways: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for scores in found.values() for name in scores):
-        split, _, own = name.partition("/")
-        scores = [each.get(name) for each in found.values()]
-        other = recorded.get(name if weights is None else f"{split}/{weights}/{own}")
+    for name in dict.fromkeys(name for scores in scores_of.values() for name in scores):
+        split, _, score_name = name.partition("/")
+        scores = [each.get(name) for each in scores_of.values()]
+        other = recorded.get(name if weights is None else f"{split}/{weights}/{score_name}")
         last = None if other is None else other.value
-        if len(found) > 1:
+        if len(scores_of) > 1:
             last = fmean(score.value for score in scores if score is not None)
         values = [*(None if score is None else score.value for score in scores), last]
         rows.append([name, *("-" if value is None else f"{value:.4g}" for value in values)])
         for way in {score.signature for score in scores if score and score.signature}:
             ways.setdefault(way, []).append(name)
-    columns = [*(folder.name for folder in found), "mean" if len(found) > 1 else "record"]
+    columns = [*(folder.name for folder in scores_of), "mean" if len(scores_of) > 1 else "record"]
     notes: list[str] = []
     if smoothing and any(row[0].endswith("/loss") for row in rows):
         notes.append(f"loss includes label smoothing {smoothing:g}; nll and perplexity do not")
-    if limit is not None and len(found) == 1:
+    if limit is not None and len(scores_of) == 1:
         notes.append(f"--limit {limit} scores part of the split; the record covers the whole split")
     notes += [Note(f"scored by: {', '.join(names)} {way}") for way, names in ways.items()]
     print_table(["score", *columns], rows, numeric=columns)

@@ -34,12 +34,12 @@ def main(argv: list[str]) -> int:
     )
     add("--layout", choices=["text", "images"], default="text", help="of the example that is shown")
     add("--table", choices=["marks"], help="work through the marks of a class instead")
-    asked = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     with at_work("computing the example"):
-        found = explain(*asked.names, layout=asked.layout, table=asked.table)
-    kind = "placement" if _placements(asked.names) else "norm"
-    then = f"train {kind}={found.names[-1]}" if found.names else "explain ln bn"
-    print(f"\n{found}\n\nNext: normlab {then}")
+        explained = explain(*arguments.names, layout=arguments.layout, table=arguments.table)
+    kind = "placement" if _placements(arguments.names) else "norm"
+    then = f"train {kind}={explained.names[-1]}" if explained.names else "explain ln bn"
+    print(f"\n{explained}\n\nNext: normlab {then}")
     return 0
 
 
@@ -75,20 +75,21 @@ def explain(
         check_option("norm", name)
     from normlab.config.registry import options
 
-    there = {option.name: option for option in options("norm")}
+    by_name = {option.name: option for option in options("norm")}
     if layout == "images" or table is not None:
         from normlab.inspect.images import in_images
         from normlab.inspect.marks import of_class
 
         draw = in_images if table is None else of_class
         chosen = list(dict.fromkeys(chosen or ["bn", "ln"]))
-        return Explained(chosen, [draw(there[name]) for name in chosen])
+        return Explained(chosen, [draw(by_name[name]) for name in chosen])
     from normlab.inspect.explain import compared, overview
     from normlab.inspect.explain import explain as explained  # loads torch
 
-    found = [explained(there[name]) for name in dict.fromkeys(chosen)]
-    last = compared(found) if found else overview([*there.values()])
-    return Explained(chosen, [*(section for each in found for section in each.sections), last])
+    explanations = [explained(by_name[name]) for name in dict.fromkeys(chosen)]
+    last = compared(explanations) if explanations else overview([*by_name.values()])
+    sections = [section for each in explanations for section in each.sections]
+    return Explained(chosen, [*sections, last])
 
 
 def _placements(names: Sequence[str]) -> bool:
@@ -102,7 +103,7 @@ def _explain_placements(names: Sequence[str]) -> Explained:
     from normlab.config.registry import options
     from normlab.inspect.wiring import compared, wiring
 
-    there = {option.name: option for option in options("placement")}
-    found = [wiring(there[name]) for name in dict.fromkeys(names)]
-    sections = [section for each in found for section in each.sections]
-    return Explained(names, [*sections, compared(found)])
+    by_name = {option.name: option for option in options("placement")}
+    wirings = [wiring(by_name[name]) for name in dict.fromkeys(names)]
+    sections = [section for each in wirings for section in each.sections]
+    return Explained(names, [*sections, compared(wirings)])

@@ -49,10 +49,10 @@ def main(argv: list[str]) -> int:
     from normlab.training.loaded import export
 
     run = one_run(arguments.run)
-    found = export(run, arguments.out or run / "export", fold=arguments.fold)
-    say_stopped(run, found.record)
-    folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""
-    print(f"wrote {found.file}: {folded}outputs agree to {found.apart:.1g}")
+    exported = export(run, arguments.out or run / "export", fold=arguments.fold)
+    say_stopped(run, exported.record)
+    folded = f"{len(exported.folded)} norms folded, " if arguments.fold else ""
+    print(f"wrote {exported.file}: {folded}outputs agree to {exported.apart:.1g}")
     return 0
 
 
@@ -69,19 +69,19 @@ def _workspace(arguments: argparse.Namespace) -> int:
     if login.source is None:
         raise UserError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
     sink = yaml.safe_load((CONFIG_DIR / "sink" / "wandb.yaml").read_text("utf-8"))
-    asked = conditions(arguments.where)
-    where = {key: [*map(yaml.safe_load, of.split(","))] for key, of in asked.items()}
+    filters = conditions(arguments.where)
+    where = {key: [*map(yaml.safe_load, of.split(","))] for key, of in filters.items()}
     try:
         reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
         if not entity:
             raise UserError(f"the login at {login.host} has no default entity: add --entity NAME")
         project = arguments.project or sink["project"]
-        made = workspace(entity=entity, project=project, name=arguments.name, where=where)
-        made.save()
+        saved = workspace(entity=entity, project=project, name=arguments.name, where=where)
+        saved.save()
     except OSError as error:
         raise UserError(f"{login.host} does not answer ({error}): nothing was saved") from None
     except Error as error:
         raise UserError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
-    print(made.url)
+    print(saved.url)
     return 0

@@ -58,6 +58,42 @@ seeds. The exit status is 1 if a finding is `broken`.
 
 def main(argv: list[str]) -> int:
     """Examine the model or data in the arguments, print the sheet and write `inspect.json`."""
+    parser = _parser()
+    arguments = parser.parse_intermixed_args(argv)
+    conventions = {k: x for k in _CONVENTIONS if (x := vars(arguments)[k]) is not None}
+    if conventions or any(map(vars(arguments).get, _FOREIGN)):
+        return _examine_foreign(parser, arguments, conventions)
+    if arguments.data and arguments.where:
+        parser.error("--where selects runs, which --data does not take")
+    if arguments.data:
+        return _describe_data(arguments.subject, as_json=arguments.json)
+
+    from normlab.records.files import atomic_write
+
+    with at_work("preparing"):
+        from normlab.inspect.model import subject_of_config, subject_of_run
+        from normlab.inspect.question import questions
+
+        chosen = questions("model", names=arguments.only)
+        runs, changes = _runs(arguments.subject, arguments.where)
+        # With other settings than the run's own, the sheet is not written to the run's folder.
+        folder = Path() if changes or len(runs) != 1 else next(iter(runs))
+    if len(runs) > 1:
+        content = _several(runs, changes, chosen, arguments)
+    else:
+        with at_work("preparing"):
+            subjects = [subject_of_run(run, changes) for run in runs]
+            (subject,) = subjects or [subject_of_config(changes)]
+        content = _one(subject, chosen, arguments)
+    text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    file = arguments.out or folder / SHEET_FILE
+    with atomic_write(file) as opened:
+        opened.write(text)
+    print(text if arguments.json else f"written to {file}\n", end="")
+    return int(_fails(content))
+
+
+def _parser() -> Parser:
     parser = command_parser("inspect", _EXAMPLES)
     add = parser.add_argument
     add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
@@ -83,38 +119,7 @@ def main(argv: list[str]) -> int:
     add("--causal", action="store_true", help="positions must not depend on later ones")
     add("--all", action="store_true", help="ask the slow questions too")
     add("--html", type=as_path, metavar="FILE", help="write a page")
-    arguments = parser.parse_intermixed_args(argv)
-    conventions = {k: x for k in _CONVENTIONS if (x := vars(arguments)[k]) is not None}
-    if conventions or any(map(vars(arguments).get, _FOREIGN)):
-        return _examine_foreign(parser, arguments, conventions)
-    if arguments.data and arguments.where:
-        parser.error("--where selects runs, which --data does not take")
-    if arguments.data:
-        return _describe_data(arguments.subject, as_json=arguments.json)
-
-    from normlab.records.files import atomic_write
-
-    with at_work("preparing"):
-        from normlab.inspect.model import subject_of_config, subject_of_run
-        from normlab.inspect.question import questions
-
-        asked = questions("model", names=arguments.only)
-        runs, changes = _runs(arguments.subject, arguments.where)
-        # With other settings than the run's own, the sheet is not written to the run's folder.
-        folder = Path() if changes or len(runs) != 1 else next(iter(runs))
-    if len(runs) > 1:
-        content = _several(runs, changes, asked, arguments)
-    else:
-        with at_work("preparing"):
-            found = [subject_of_run(run, changes) for run in runs]
-            (subject,) = found or [subject_of_config(changes)]
-        content = _one(subject, asked, arguments)
-    text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    file = arguments.out or folder / SHEET_FILE
-    with atomic_write(file) as opened:
-        opened.write(text)
-    print(text if arguments.json else f"written to {file}\n", end="")
-    return int(_fails(content))
+    return parser
 
 
 def _fails(content: dict[str, Any]) -> bool:
@@ -129,11 +134,11 @@ def _fails(content: dict[str, Any]) -> bool:
 
 def _mask(text: str) -> Any:
     """Return a mask's name or position, a kind, or a name with its kind."""
-    name, given, kind = text.partition("=")
-    if not name or (given and kind not in _KINDS):
+    name, equals, kind = text.partition("=")
+    if not name or (equals and kind not in _KINDS):
         raise ArgumentTypeError(f"{text}: give NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})")
     key = int(name) if name.isdigit() else name
-    return {key: kind} if given else key
+    return {key: kind} if equals else key
 
 
 def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
@@ -148,27 +153,27 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
             raise UserError("--where selects among runs; name their folder, such as runs")
         check_given_once(words)
         return {}, words
-    found = ended_runs([as_run(place) for place in places])
-    runs = dict(select([*found.items()], conditions(where), lambda item: item[1]))
+    records = ended_runs([as_run(place) for place in places])
+    runs = dict(select([*records.items()], conditions(where), lambda item: item[1]))
     if not runs:
         raise UserError(none_below([*map(Path, places)], f" with {' '.join(where)}"))
     return runs, [word for word in words if word not in places]
 
 
-def _one(subject: "Subject", asked: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
+def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
     """Ask the questions about one model, print the answers unless as JSON; return the sheet."""
     from normlab.inspect.model import answer, sheet
 
     findings: dict[str, Answer] = {}
-    for number, each in enumerate(asked):
-        with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
+    for number, each in enumerate(chosen):
+        with at_work(f"{each.name}, {number + 1} of {len(chosen)}"):
             findings[each.name] = answer(each, subject, by_name=bool(arguments.only))
     if not arguments.json:
         _print_summary(subject, findings)
-        for each in asked if arguments.only or arguments.details else ():
-            found = findings[each.name]
-            if not found.why_not:
-                show(f"{each.name}: {each.text}", found.answer, *found.table)
+        for each in chosen if arguments.only or arguments.details else ():
+            finding = findings[each.name]
+            if not finding.why_not:
+                show(f"{each.name}: {each.text}", finding.answer, *finding.table)
         if not arguments.only and not arguments.details:
             print_prose("tables: --details, or --only and the names of questions")
     return sheet(subject, findings)
@@ -179,16 +184,16 @@ def _print_summary(subject: "Subject", findings: "Mapping[str, Answer]") -> None
     from normlab.any_model.summary import conclusion, summary
 
     choices = subject.config["choices"]
-    named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
+    choices_text = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
     run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
-    print_prose(f"{named} seed={subject.seed}: {run or 'at initialization'}")
+    print_prose(f"{choices_text} seed={subject.seed}: {run or 'at initialization'}")
     print_prose(conclusion(findings))
     width = shutil.get_terminal_size().columns
     print("\n".join(summary(findings, width=width, in_colour=in_colour())))
 
 
 def _several(
-    runs: Runs, changes: list[str], asked: "Sequence[Question]", arguments: Namespace
+    runs: Runs, changes: list[str], chosen: "Sequence[Question]", arguments: Namespace
 ) -> dict[str, Any]:
     """Ask the questions about several runs, and print one row per experiment unless as JSON.
 
@@ -200,20 +205,20 @@ def _several(
         if not record.finished:
             end = f"{record.outcome.status} at step {record.outcome.step:,}"
             raise UserError(f"{folder}: {end}; leave it out, with --where status=finished")
-    content, columns = side_by_side(runs, changes, asked, at_work)
+    content, columns = side_by_side(runs, changes, chosen, at_work)
     if not arguments.json:
-        titles = [*dict.fromkeys(title for own in columns.values() for title in own)]
+        titles = [*dict.fromkeys(title for values in columns.values() for title in values)]
         rows: list[list[str]] = []
-        for row, own in content["rows"].items():
-            seeds = max((each["n"] for each in own.values()), default=1)
+        for row, values in content["rows"].items():
+            seeds = max((each["n"] for each in values.values()), default=1)
             name = f"{row} ({seeds} seeds)" if seeds > 1 else row
-            rows.append([name, *(averaged(own.get(title)) for title in titles)])
+            rows.append([name, *(averaged(values.get(title)) for title in titles)])
         notes: list[str] = []
-        if without := ", ".join(name for name, own in columns.items() if not own):
+        if without := ", ".join(name for name, values in columns.items() if not values):
             notes.append(Note(f"no number to compare, or it does not apply: {without}"))
         notes += [
             Note(f"{', '.join(columns[each.name])}: {each.text}")
-            for each in asked
+            for each in chosen
             if columns[each.name]
         ]
         print_table(["run", *titles], rows, numeric=titles, whole=["run"])
@@ -223,19 +228,7 @@ def _several(
 
 def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str, Any]) -> int:
     """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
-    if arguments.subject or arguments.where or arguments.data or arguments.out:
-        parser.error("--hf and --module take no RUN, key=value, --where, --data or --out")
-    one = bool(arguments.hf) != bool(arguments.module)
-    if not one or bool(arguments.module) != bool(arguments.inputs):
-        parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
-    if arguments.module and (arguments.text or arguments.trust_remote_code):
-        parser.error("--text and --trust-remote-code need --hf")
-    if conventions and not arguments.module:
-        parser.error(f"--{next(iter(conventions))} needs --module")
-    if arguments.rows is not None and arguments.rows == arguments.positions:
-        parser.error(f"--rows and --positions are both {arguments.rows}: give different axes")
-    if arguments.html and not arguments.html.absolute().parent.is_dir():
-        parser.error(f"--html {arguments.html}: there is no such folder")
+    _check_foreign(parser, arguments, conventions)
     with at_work("loading the model"):
         from normlab.any_model.load import load_hf, load_names
         from normlab.any_model.report import inspect
@@ -262,7 +255,24 @@ def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str
     if arguments.html:
         report.to_html(arguments.html)
         print("" if arguments.json else f"written to {arguments.html}\n", end="")
-    return int(any(found.verdict in FAILING for found in report.findings.values()))
+    return int(any(finding.verdict in FAILING for finding in report.findings.values()))
+
+
+def _check_foreign(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
+    """Exit with an error for arguments that do not go together."""
+    if arguments.subject or arguments.where or arguments.data or arguments.out:
+        parser.error("--hf and --module take no RUN, key=value, --where, --data or --out")
+    one = bool(arguments.hf) != bool(arguments.module)
+    if not one or bool(arguments.module) != bool(arguments.inputs):
+        parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
+    if arguments.module and (arguments.text or arguments.trust_remote_code):
+        parser.error("--text and --trust-remote-code need --hf")
+    if conventions and not arguments.module:
+        parser.error(f"--{next(iter(conventions))} needs --module")
+    if arguments.rows is not None and arguments.rows == arguments.positions:
+        parser.error(f"--rows and --positions are both {arguments.rows}: give different axes")
+    if arguments.html and not arguments.html.absolute().parent.is_dir():
+        parser.error(f"--html {arguments.html}: there is no such folder")
 
 
 def show(

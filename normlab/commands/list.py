@@ -21,7 +21,7 @@ from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
 _POOLS = re.compile(r"Pools over ([^.;]+)")
 _SILENT = 120.0  # seconds without progress after which a run counts as stopped
-_LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<said>.*))?")
+_LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?")
 
 _EXAMPLES = """examples:
   normlab list               every group and its options
@@ -52,18 +52,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
     parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     arguments = parser.parse_args(argv)
-    found = _listing(arguments.kind, arguments.runs_dir)
+    listing = _listing(arguments.kind, arguments.runs_dir)
     if arguments.json:
-        rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        rows = [dict(zip(listing.columns, row, strict=True)) for row in listing.rows]
         print(json.dumps(rows, indent=1))
     else:
-        texts = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in found.rows]
-        print_lines(found.columns, texts, numeric=["step"], whole=found.columns[:1])
-        for note in found.notes:
+        texts = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in listing.rows]
+        print_lines(listing.columns, texts, numeric=["step"], whole=listing.columns[:1])
+        for note in listing.notes:
             print_prose(note)
-    for problem in found.problems:
+    for problem in listing.problems:
         print_error(problem)
-    return 1 if found.problems else 0
+    return 1 if listing.problems else 0
 
 
 def _listing(kind: str | None, runs_dir: Path) -> Listing:
@@ -100,8 +100,8 @@ def _norms() -> Listing:
     """List the norms, sorted by what they pool over and then by name."""
     rows = []
     for option in registry.options("norm"):
-        found = _POOLS.search(option.details.replace("\n", " "))
-        rows.append([option.name, found[1] if found else "-", option.description])
+        pools = _POOLS.search(option.details.replace("\n", " "))
+        rows.append([option.name, pools[1] if pools else "-", option.description])
     rows.sort(key=lambda row: row[1])
     note = "`normlab explain NORM` shows one; `normlab norm card NORM` examines it."
     return Listing(["norm", "pools over", "what it is"], rows, [note])
@@ -113,8 +113,8 @@ def _studies() -> Listing:
     rows = []
     for option in registry.options("study"):
         study = load_study(option.name)
-        said = [f"{scale}: {study.cost_text(scale)}" for scale in study.scales]
-        rows.append([option.name, option.description, "; ".join(said)])
+        costs = [f"{scale}: {study.cost_text(scale)}" for scale in study.scales]
+        rows.append([option.name, option.description, "; ".join(costs)])
     note = (
         "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU; in full: "
     )
@@ -148,9 +148,9 @@ def _progress(folder: Path) -> list[str]:
     if time.time() - (folder / PROGRESS_FILE).stat().st_mtime > _SILENT:
         phase, left = f"stopped in {phase}", None
     step = " of ".join(f"{n:,.0f}" for n in (done, total) if n is not None)
-    seen = [] if loss is None else [f"loss {loss:.4g}"]
-    seen += [] if left is None else [f"{left / 60:,.0f} min left"]
-    return [phase, step, ", ".join(seen)]
+    progress = [] if loss is None else [f"loss {loss:.4g}"]
+    progress += [] if left is None else [f"{left / 60:,.0f} min left"]
+    return [phase, step, ", ".join(progress)]
 
 
 def _tags(record: RunRecord) -> str:
@@ -179,19 +179,20 @@ def keys() -> list[ConfigKey]:
 
     lines = _lines("config.yaml")
     for file in ("model/gpt2.yaml", "model/llama.yaml"):  # which explain the keys of every stack
-        lines |= {f"model.{name}": ("", said) for name, (_, said) in _lines(file).items() if said}
-    own, later = top_level_keys(), {f"model.{name}": type(of) for name, of in leaves(LATER)}
-    found = []
-    for name in dict.fromkeys([*own, *sorted({*RANGES, *later})]):
-        (default, said), limits = lines.get(name, ("", "")), range_of(name)
-        kind = own.get(name) or later.get(name)
+        comments = {name: comment for name, (_, comment) in _lines(file).items() if comment}
+        lines |= {f"model.{name}": ("", comment) for name, comment in comments.items()}
+    kinds, later = top_level_keys(), {f"model.{name}": type(of) for name, of in leaves(LATER)}
+    every = []
+    for name in dict.fromkeys([*kinds, *sorted({*RANGES, *later})]):
+        (default, comment), limits = lines.get(name, ("", "")), range_of(name)
+        kind = kinds.get(name) or later.get(name)
         allowed = "true, false" if kind is bool else ""
         if isinstance(kind, type) and issubclass(kind, Enum):
             allowed = ", ".join(member.name for member in kind)
         elif limits is not None:
             allowed = limits.allowed
-        found.append(ConfigKey(name, default, allowed, said))
-    return [*_short_keys({key.name: key for key in found}), *found]
+        every.append(ConfigKey(name, default, allowed, comment))
+    return [*_short_keys({key.name: key for key in every}), *every]
 
 
 def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
@@ -204,17 +205,17 @@ def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
     )
     for name in TRACKERS:
         yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
-        for own, (default, said) in _lines(f"sink/{name}.yaml").items():
-            if not own.startswith("_"):
-                yield ConfigKey(f"{name}.{own}", default, "", said)
+        for setting, (default, comment) in _lines(f"sink/{name}.yaml").items():
+            if not setting.startswith("_"):
+                yield ConfigKey(f"{name}.{setting}", default, "", comment)
 
 
 def _lines(file: str) -> dict[str, tuple[str, str]]:
     """Return the default and comment of each dotted key in a file of `configs/`."""
-    found, top = {}, ""
+    lines, top = {}, ""
     for line in (folders.CONFIG_DIR / file).read_text("utf-8").splitlines():
         if (key := _LINE.fullmatch(line)) is not None:
             top = top if key["indent"] else key["name"]
             name = f"{top}.{key['name']}" if key["indent"] else top
-            found[name] = key["value"] or "", key["said"] or ""
-    return found
+            lines[name] = key["value"] or "", key["comment"] or ""
+    return lines

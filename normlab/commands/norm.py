@@ -5,6 +5,8 @@ import keyword
 import os
 import re
 import shlex
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -102,9 +104,6 @@ def new(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     name = arguments.name
     folder = arguments.folder or (None if _at_checkout() else Path())
-
-    from normlab.reports.manifest import write_files
-
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, starting with a letter, no keyword"
         raise UserError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
@@ -116,10 +115,23 @@ def new(argv: list[str]) -> int:
             raise UserError(f"{os.path.relpath(path)} exists: choose another name")
     if folder is not None and find_spec(name) is not None:
         raise UserError(f"{name} is the name of another Python module: choose another name")
+    _write_files_of(name, files, folder)
+    _print_next(name, files, folder)
+    return 0
+
+
+def _write_files_of(name: str, files: Sequence[Path], folder: Path | None) -> None:
+    """Write the module and the config of a norm that divides by the root mean square."""
+    from normlab.reports.manifest import write_files
+
     title = "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
     module = f"normlab.norms.{name}" if folder is None else name
     texts = (text.format(name=name, title=title, module=module) for text in (_MODULE, _CONFIG))
     write_files(dict(zip(files, texts, strict=True)))
+
+
+def _print_next(name: str, files: Sequence[Path], folder: Path | None) -> None:
+    """Print what was written and the commands that come next."""
     include = "" if folder is None else f" include={shlex.quote(str(folder))}"
     commands = {
         f"norm check {name}{include}": "the norm contract, in seconds",
@@ -135,7 +147,6 @@ def new(argv: list[str]) -> int:
     print("\n".join(f"  normlab {text:<{width}}  {does}" for text, does in commands.items()))
     if folder is None:
         print("Before you commit it: python scripts/golden.py --new  (its reference losses)")
-    return 0
 
 
 def _at_checkout() -> bool:
@@ -168,24 +179,16 @@ def check(argv: list[str]) -> int:
         subject = BareNorm(partial(make_norm, name))
         kind = type(subject.new())
         print(f"norm {name}: {kind.__module__}.{kind.__name__}")
-        for question, found in examine(subject):
-            violated = violated or found.holds is False
-            said = f"  {question:<13}{_STATUS[found.holds]:<16}{found.why_not or found.answer}"
-            print_prose(said, hang=29)
+        for question, finding in examine(subject):
+            violated = violated or finding.holds is False
+            status = f"{_STATUS[finding.holds]:<16}"
+            print_prose(f"  {question:<13}{status}{finding.why_not or finding.answer}", hang=29)
     return int(violated)
 
 
 def card(argv: list[str]) -> int:
     """Answer the questions of a card, print each answer when it is ready, and write the page."""
-    parser = command_parser("norm card", _CARD, _ACTIONS["card"])
-    add = parser.add_argument
-    add("norm", nargs="*", metavar="NAME | key=value", help="the norm, its settings; scale=smoke")
-    add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
-    add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
-    add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
-    add("--replace", action="store_true", help="replace a published card of the same name")
-    arguments = parser.parse_intermixed_args(argv)
-
+    arguments = _card_parser().parse_intermixed_args(argv)
     from normlab.inspect.card import answers, examined
     from normlab.inspect.card import card as assemble
     from normlab.inspect.question import questions
@@ -193,7 +196,7 @@ def card(argv: list[str]) -> int:
     from normlab.reports.manifest import write_files
     from normlab.training.runtime import Runtime
 
-    asked = questions("card", "model", names=arguments.only)
+    chosen = questions("card", "model", names=arguments.only)
     overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]
     subject, results = examined(overrides, arguments.folder), arguments.publish
     if results is not None and (subject.scale != "small" or arguments.only):
@@ -204,24 +207,35 @@ def card(argv: list[str]) -> int:
     if former is not None and not arguments.replace:
         raise UserError(f"{former}: a published card never changes; give --replace to replace it")
     subject.check()
-    print_prose(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
-    found: dict[str, Any] = {}
-    for name, finding in answers(subject, asked):
+    print_prose(f"card of {subject.name}, scale={subject.scale}: {len(chosen)} questions")
+    by_question: dict[str, Any] = {}
+    for name, finding in answers(subject, chosen):
         print_prose(f"{name}: {finding['answer']}")
-        found[name] = finding
+        by_question[name] = finding
     environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()
-    made = assemble(subject, environment, found)
+    assembled = assemble(subject, environment, by_question)
     homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
     page = subject.folder / PAGE_FILE
-    compared = card_page(made, baselines_for(made, homes))
+    compared = card_page(assembled, baselines_for(assembled, homes))
     subject.folder.mkdir(parents=True, exist_ok=True)
-    write_files({subject.folder / CARD_FILE: _json(made), page: compared})
+    write_files({subject.folder / CARD_FILE: _json(assembled), page: compared})
     print(f"written to {page}")
     if results is not None:
-        _publish(subject, made, results)
+        _publish(subject, assembled, results)
         if former is not None:
             print(f"replaced: {former}")
     return 0
+
+
+def _card_parser() -> ArgumentParser:
+    parser = command_parser("norm card", _CARD, _ACTIONS["card"])
+    add = parser.add_argument
+    add("norm", nargs="*", metavar="NAME | key=value", help="the norm, its settings; scale=smoke")
+    add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
+    add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
+    add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
+    add("--replace", action="store_true", help="replace a published card of the same name")
+    return parser
 
 
 def _json(card: dict[str, Any]) -> str:

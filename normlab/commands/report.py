@@ -2,12 +2,14 @@
 
 import re
 import time
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import (
+    Parser,
     add_compared,
     as_path,
     command_parser,
@@ -19,6 +21,7 @@ from normlab.errors import UserError
 
 if TYPE_CHECKING:
     from normlab.reports.arrangement import Arrangement
+    from normlab.reports.latex import Marks
     from normlab.reports.page import TableSection
     from normlab.reports.runs import Run
     from normlab.reports.translations import SideBySide
@@ -47,68 +50,95 @@ def main(argv: list[str]) -> int:
 
     Raises UserError for places without runs, or a baseline or score that no run has.
     """
-    from normlab.records.files import atomic_write
-    from normlab.reports.arrangement import by_recipe
-    from normlab.reports.page import runs_page
-    from normlab.reports.runs import read_runs
+    arguments = _parser().parse_args(argv)
+    page = _Page(arguments)
+    try:
+        while arguments.watch:
+            begun = time.monotonic()
+            try:
+                page.write(reload=_EVERY)
+            except UserError as error:  # no run has the requested row or score yet
+                print_error(str(error))
+            time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
+    except KeyboardInterrupt:
+        print(f"\n{page.file} is no longer updated")
+    sections, whole = page.write()  # the last page does not reload
+    print(page.file)
+    if arguments.latex:
+        print(_write_latex(sections, arguments.out / "table.tex", arguments.marks))
+    if arguments.figures is not None:
+        _draw(sections, arguments.out, arguments.figures)
+    return 0 if whole else 1
 
+
+def _parser() -> Parser:
     parser = command_parser("report", _EXAMPLES)
     add_compared(parser)
     add = parser.add_argument
     add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
     add("--figures", choices=("svg", "pdf", "png"), help="also draw figures, next to the page")
-    arguments = parser.parse_args(argv)
-    columns = named_columns(arguments)
-    places, out, told = arguments.runs, arguments.out, set[str]()
+    return parser
 
-    def write(*, reload: int = 0) -> "tuple[list[TableSection], bool]":
-        """Write the page; return its tables, and whether all runs could be read."""
+
+class _Page:
+    """The page of the runs in the arguments; a problem of a run is printed once."""
+
+    def __init__(self, arguments: Namespace) -> None:
+        self.arguments = arguments
+        self.columns = named_columns(arguments)
+        self.file: Path = arguments.out / "report.html"
+        self._reported = set[str]()
+
+    def write(self, *, reload: int = 0) -> "tuple[list[TableSection], bool]":
+        """Write the page; return its tables, and whether all runs could be read.
+
+        In a browser the page reloads every `reload` seconds; 0: never.
+        """
+        from normlab.records.files import atomic_write
+        from normlab.reports.arrangement import by_recipe
+        from normlab.reports.page import runs_page
+        from normlab.reports.runs import read_runs
+
+        places, baseline = self.arguments.runs, self.arguments.baseline
         with at_work("reading runs"):
-            found, problems = read_runs(places)
-        unfinished = [run for run in found if run.record is None and not reload]
-        without = "its curves are shown, but not its scores"
-        for line in [*problems, *(f"{run.name}: {run.state}; {without}" for run in unfinished)]:
-            if line not in told:
-                print_error(line)
-            told.add(line)
-        if not found:
+            runs, problems = read_runs(places)
+        self._report(problems, [] if reload else runs)
+        if not runs:
             raise UserError(none_below(places, " that can be read"))
-        tables = by_recipe(found, baseline=arguments.baseline, scores=[*columns])
+        tables = by_recipe(runs, baseline=baseline, scores=[*self.columns])
         with at_work("making the page"):
-            sections = _sections(tables, columns, arguments.data_dir)
-            title = ", ".join(map(str, places)) if len(places) < 3 else f"{len(found)} runs"
-            page = runs_page(sections, out, heading=title, problems=problems, reload=reload)
-        out.mkdir(parents=True, exist_ok=True)
-        with atomic_write(out / "report.html") as file:
+            sections = _sections(tables, self.columns, self.arguments.data_dir)
+            title = ", ".join(map(str, places)) if len(places) < 3 else f"{len(runs)} runs"
+            about = {"heading": title, "problems": problems, "reload": reload}
+            page = runs_page(sections, self.file.parent, **about)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self.file) as file:
             file.write(page)
         return sections, not problems
 
-    try:
-        while arguments.watch:
-            begun = time.monotonic()
-            try:
-                write(reload=_EVERY)
-            except UserError as error:  # no run has the requested row or score yet
-                print_error(str(error))
-            time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
-    except KeyboardInterrupt:
-        print(f"\n{out / 'report.html'} is no longer updated")
-    sections, whole = write()  # the last page does not reload
-    print(out / "report.html")
-    if arguments.latex:
-        from normlab.reports.latex import latex
+    def _report(self, problems: Sequence[str], runs: "Sequence[Run]") -> None:
+        """Print problems, and the state of unfinished runs."""
+        without = "its curves are shown, but not its scores"
+        unfinished = [f"{run.name}: {run.state}; {without}" for run in runs if run.record is None]
+        for line in [*problems, *unfinished]:
+            if line not in self._reported:
+                print_error(line)
+            self._reported.add(line)
 
-        texts = [
-            latex(each.table, baseline=each.study.baseline, marks=arguments.marks, number=n)
-            for n, each in enumerate(sections, 1)
-        ]
-        with atomic_write(out / "table.tex") as file:
-            file.write("\n".join(texts))
-        print(out / "table.tex")
-    if arguments.figures is not None:
-        _draw(sections, out, arguments.figures)
-    return 0 if whole else 1
+
+def _write_latex(sections: "Sequence[TableSection]", file: Path, marks: "Marks") -> Path:
+    """Write the tables of a page in LaTeX; return the file."""
+    from normlab.records.files import atomic_write
+    from normlab.reports.latex import latex
+
+    texts = [
+        latex(each.table, baseline=each.study.baseline, marks=marks, number=n)
+        for n, each in enumerate(sections, 1)
+    ]
+    with atomic_write(file) as opened:
+        opened.write("\n".join(texts))
+    return file
 
 
 def _sections(
@@ -131,12 +161,12 @@ def _sections(
     if len(sections) == 1:
         return sections
     several = len({section.data_name for section in sections if section.records}) > 1
-    found: list[TableSection] = []
+    named_sections: list[TableSection] = []
     for each in sections:
         recipe = each.study.description
         data = each.data_name if several or not recipe else ""
-        found.append(replace(each, name=", ".join(filter(None, [data, recipe]))))
-    return found
+        named_sections.append(replace(each, name=", ".join(filter(None, [data, recipe]))))
+    return named_sections
 
 
 def _samples(runs: "Sequence[Run]", data_dir: Path | None) -> "SideBySide | str | None":

@@ -4,9 +4,10 @@
 """
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
-from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._arguments import Parser, as_path, command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.config.overrides import check_arguments, check_given_once
 from normlab.config.registry import option_settings
@@ -38,6 +39,37 @@ _RATES = {"norms": 1e-2, "all": 1e-4}
 
 def main(argv: list[str]) -> int:
     """Swap the norms of a model, adapt it, print the losses, and save it with `--out`."""
+    parser = _parser()
+    arguments = parser.parse_intermixed_args(argv)
+
+    from omegaconf import OmegaConf
+
+    check_given_once(arguments.settings)
+    check_arguments(arguments.settings)
+    options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.settings))
+    if arguments.fold:
+        if options or arguments.text or arguments.out:
+            parser.error("--fold takes only --hf, --untie and --trust-remote-code")
+        return _fold(arguments)
+    if arguments.untie:
+        parser.error("--untie needs --fold")
+    if not options.get("norm"):
+        parser.error("give norm=NAME, such as norm=dyt")
+    if arguments.text is None:
+        parser.error("give --text FILE: lines to train on")
+    arguments.lr = _RATES[arguments.train] if arguments.lr is None else arguments.lr
+    if arguments.steps < 1 or not 0 <= arguments.taper < arguments.steps or not arguments.lr > 0:
+        parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
+    if arguments.out and options["norm"] != "none":
+        parser.error("--out needs norm=none: no class of transformers can have another norm")
+    if arguments.out and arguments.out.exists():
+        parser.error(f"--out {arguments.out} exists: give a new folder")
+    if arguments.out and not arguments.out.absolute().parent.is_dir():
+        parser.error(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
+    return _swap(arguments, **options)
+
+
+def _parser() -> Parser:
     parser = command_parser("swap", _EXAMPLES)
     add = parser.add_argument
     add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
@@ -53,47 +85,21 @@ def main(argv: list[str]) -> int:
     add("--seed", type=int, default=0, help="for the order of the lines, and for masks")
     add("--out", type=as_path, metavar="FOLDER", help="a new folder for the adapted model")
     add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
-    given = parser.parse_intermixed_args(argv)
-
-    from omegaconf import OmegaConf
-
-    check_given_once(given.settings)
-    check_arguments(given.settings)
-    options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(given.settings))
-    if given.fold:
-        if options or given.text or given.out:
-            parser.error("--fold takes only --hf, --untie and --trust-remote-code")
-        return _fold(given)
-    if given.untie:
-        parser.error("--untie needs --fold")
-    if not options.get("norm"):
-        parser.error("give norm=NAME, such as norm=dyt")
-    if given.text is None:
-        parser.error("give --text FILE: lines to train on")
-    given.lr = _RATES[given.train] if given.lr is None else given.lr
-    if given.steps < 1 or not 0 <= given.taper < given.steps or not given.lr > 0:
-        parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
-    if given.out and options["norm"] != "none":
-        parser.error("--out needs norm=none: no class of transformers can have another norm")
-    if given.out and given.out.exists():
-        parser.error(f"--out {given.out} exists: give a new folder")
-    if given.out and not given.out.absolute().parent.is_dir():
-        parser.error(f"--out {given.out}: there is no folder {given.out.parent}")
-    return _swap(given, **options)
+    return parser
 
 
-def _fold(given: Namespace) -> int:
+def _fold(arguments: Namespace) -> int:
     with at_work("folding the norms"):
         from normlab.any_model.fold import fold_norms
         from normlab.any_model.load import load_hf
 
-        loaded = load_hf(given.hf, trust=given.trust_remote_code)
-        folded = fold_norms(loaded.model, loaded.batches, untie=given.untie)
+        loaded = load_hf(arguments.hf, trust=arguments.trust_remote_code)
+        folded = fold_norms(loaded.model, loaded.batches, untie=arguments.untie)
     print(folded)
     return 0
 
 
-def _swap(given: Namespace, norm: str, **options: Any) -> int:
+def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
     with at_work("loading the model"):
         from normlab.any_model.adapt import Language, adapt, save
         from normlab.any_model.load import read_lines
@@ -102,38 +108,42 @@ def _swap(given: Namespace, norm: str, **options: Any) -> int:
         check_name(norm)
         if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:
             raise UserError(f"norm={norm} has no setting {unknown[0]}")
-        lines = read_lines(given.text)
-        if len(lines) < _FEWEST:
-            raise UserError(f"--text {given.text} has {len(lines)} lines: give at least {_FEWEST}")
-        held_out = min(_HELD_OUT, len(lines) // 10)
-        learned = lines[:-held_out]
-        language = Language(given.hf, trust=given.trust_remote_code)
-    sizes = f"{len(learned):,} lines to train on, {held_out:,} held out"
-    print_prose(f"{language.kind}; {given.text}: {sizes}{language.note}")
+        learned, held_out = _split(arguments.text, read_lines(arguments.text))
+        language = Language(arguments.hf, trust=arguments.trust_remote_code)
+    sizes = f"{len(learned):,} lines to train on, {len(held_out):,} held out"
+    print_prose(f"{language.kind}; {arguments.text}: {sizes}{language.note}")
     with at_work("fitting the norms"):
-        original, held = language.model, [*language.batches(lines[-held_out:], given.seed)]
+        original, held = language.model, [*language.batches(held_out, arguments.seed)]
         losses = {"original": language.loss(original, held)}
-        calibration = language.batches(learned, given.seed)
-        swapped = swap(original, norm, sites=given.sites, calibrate=calibration, **options)
+        calibration = language.batches(learned, arguments.seed)
+        swapped = swap(original, norm, sites=arguments.sites, calibrate=calibration, **options)
         losses["fitted"] = language.loss(model := swapped.model, held)
-        if given.out:
-            save(model, language, held[0], given.out, keep=False)
+        if arguments.out:
+            save(model, language, held[0], arguments.out, keep=False)
     print(f"\n{swapped}\n")
     with at_work("adapting"):
         trained = adapt(
             model,
             original,
-            language.shuffled(learned, given.seed),
-            steps=given.steps,
-            lr=given.lr,
-            everything=given.train == "all",
-            taper=given.taper,
+            language.shuffled(learned, arguments.seed),
+            steps=arguments.steps,
+            lr=arguments.lr,
+            everything=arguments.train == "all",
+            taper=arguments.taper,
         )
-        losses[f"adapted in {given.steps:,} steps"] = language.loss(model, held)
+        losses[f"adapted in {arguments.steps:,} steps"] = language.loss(model, held)
     columns = ("norms", "held-out loss")
     print_table(columns, [(k, f"{v:.4f}") for k, v in losses.items()], numeric=columns[1:])
     print_prose(f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} weights trained")
-    if given.out:
-        apart = save(model, language, held[0], given.out, keep=True)
-        print_prose(f"saved in {given.out}; loaded again, its logits differ by {apart:.1g}")
+    if arguments.out:
+        apart = save(model, language, held[0], arguments.out, keep=True)
+        print_prose(f"saved in {arguments.out}; loaded again, its logits differ by {apart:.1g}")
     return 0
+
+
+def _split(text: Path, lines: list[str]) -> tuple[list[str], list[str]]:
+    """Return the lines to train on and those held out; UserError if `text` has too few."""
+    if len(lines) < _FEWEST:
+        raise UserError(f"--text {text} has {len(lines)} lines: give at least {_FEWEST}")
+    held_out = min(_HELD_OUT, len(lines) // 10)
+    return lines[:-held_out], lines[-held_out:]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from normlab.cli import main as cli
 from normlab.commands import demo
-from normlab.commands.demo import Found, rows, sentences
+from normlab.commands.demo import Measured, rows, sentences
 from normlab.records.record import Outcome
 from tests.html_text import Text
 from tests.reports.tables import made
@@ -28,10 +28,10 @@ def found(name, running=1.0, *, batch=None, training=0.0, evaluation=0.0, bleu=5
     norm = {"layer norm": "ln", "no norm": "none", "batch norm": "bn"}[name]
     if running is None:
         lost = replace(made(norm, 1), floors=FLOORS, outcome=Outcome("diverged", 50))
-        return Found(name, lost)
+        return Measured(name, lost)
     record = replace(made(norm, 1, {"test/bleu": bleu, "test/loss": running}), floors=FLOORS)
     batch = running if batch is None else batch
-    return Found(name, record, running, batch, training, evaluation)
+    return Measured(name, record, running, batch, training, evaluation)
 
 
 LN, NONE = found("layer norm", 1.4), found("no norm", 1.5)

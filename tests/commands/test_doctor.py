@@ -26,7 +26,7 @@ def test_every_check_has_a_status_in_json_and_in_a_table(capsys):
     assert doctor.main(["--json"]) == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert list(checks) == ["device", "precision", "wandb"]
-    assert checks["wandb"]["found"] == "mode auto is offline: no login"
+    assert checks["wandb"]["result"] == "mode auto is offline: no login"
     doctor.main([])
     text = capsys.readouterr().out
     assert "-> to send runs: wandb login" in " ".join(text.split())
@@ -36,12 +36,12 @@ def test_what_auto_becomes_here_is_said(monkeypatch):
     monkeypatch.setattr(machine, "gpu", lambda: None)
     monkeypatch.setattr(machine, "processor_features", lambda: frozenset({"avx2", "fma"}))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    found = {check.name: check.found for check in run_checks()}
-    assert "precision=auto is fp32 (AVX2)" in found["precision"]
+    results = {check.name: check.result for check in run_checks()}
+    assert "precision=auto is fp32 (AVX2)" in results["precision"]
 
 
 def test_a_login_without_its_server_is_a_warning(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     check = next(check for check in run_checks() if check.name == "wandb")
-    assert check.status == "warn" and "refused" in check.found and "wandb sync" in check.advice
-    assert "aaaa" not in check.found + check.advice
+    assert check.status == "warn" and "refused" in check.result and "wandb sync" in check.advice
+    assert "aaaa" not in check.result + check.advice

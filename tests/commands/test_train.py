@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
-from normlab.commands.train import each_run_once
+from normlab.commands._sweep import each_run_once
 from normlab.studies.process_pool import RunToStart
 from tests.commands.conftest import FINISHED as SAME
 from tests.tiny_runs import QUICK, Ended, tiny

@@ -12,7 +12,7 @@ import yaml
 
 from normlab.cli import main
 from normlab.commands import claims, documents
-from normlab.commands.documents import PAGE, whole
+from normlab.commands.documents import PAGE, play_page
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import PIECES, load_all
 from normlab.documents.language import LANGUAGES
@@ -74,7 +74,7 @@ def by_norm(name, x, real=None):
 
 
 def test_the_committed_page_is_what_is_generated_and_small():
-    assert PAGE.read_text("utf-8") == whole(ROOT / "results"), "run: python scripts/blocks.py"
+    assert PAGE.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
     assert PAGE.stat().st_size < 250_000
 
 
@@ -294,7 +294,7 @@ def test_writing_the_ledger_writes_the_page_after_it(tmp_path, monkeypatch, caps
     page.write_text("old")
     monkeypatch.setattr(claims, "_RESULTS", tmp_path)
     monkeypatch.setattr(documents, "PAGE", page)
-    for made in ("whole", "found", "advice"):
+    for made in ("play_page", "sentences_page", "advice"):
         monkeypatch.setattr(documents, made, lambda results: (results / "claims.json").read_text())
     claims._write({ledger: "new"}, tmp_path)
     written = capsys.readouterr().out

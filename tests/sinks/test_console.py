@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console as RichConsole
 
-from normlab.commands.train import summary
+from normlab.commands._run import summary
 from normlab.metrics.spread import flat, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score

@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
-from normlab.commands.train import short_names
+from normlab.commands._sweep import short_names
 from normlab.records.store import PROGRESS_FILE
 from normlab.studies.process_pool import EndedRun, RunToStart
 from normlab.studies.show import RunsDisplay

@@ -1,0 +1,212 @@
+"""The runs that Hydra starts for one `normlab train`: one, a grid, a search, jobs of a cluster."""
+
+import math
+import shutil
+import sys
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normlab.commands._run import train_and_say, train_once
+from normlab.commands._terminal import crash
+from normlab.config.schema import RunConfig
+from normlab.errors import UserError
+from normlab.records.files import atomic_write
+from normlab.records.store import RECORD_FILE, read_record
+from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunQueue, RunToStart, run_all
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from normlab.records.record import RunRecord
+
+
+class HydraRuns:
+    """The runs of one command: `execute` takes each config from Hydra, `finish` ends the command.
+
+    Hydra's basic launcher only lists the runs of a grid; they are known then, and start together
+    in `finish`. A search runs one after the other, and another launcher's jobs run elsewhere.
+
+    Args:
+        values: the settings and flags of Hydra that were typed.
+        again: the command that resumes.
+    """
+
+    def __init__(self, values: Mapping[str, str], again: str) -> None:
+        runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
+        # Below `runs_dir`, where every process of a sweep can reach it; for this sweep only.
+        self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
+        self.is_search = values.get("hydra/sweeper", "basic") != "basic"
+        self.again = again
+        self._status: int | None = None  # of the only run
+        self._cells: list[RunToStart] = []
+        self._ended: set[Path] = set()  # folders of runs that had ended before
+        self._configs: dict[Path, Mapping[str, Any]] = {}
+        self._processes: int | None = None
+
+    def execute(self, config: "DictConfig") -> float | None:
+        """Train a run, or note it for `finish`; return the objective of a search."""
+        from hydra.core.hydra_config import HydraConfig
+        from hydra.types import RunMode
+
+        from normlab.config.compose import from_hydra
+
+        runtime = HydraConfig.get()
+        overrides = tuple(runtime.overrides.task)
+        if runtime.mode != RunMode.MULTIRUN:
+            self._status = train_once(from_hydra(config), again=self.again)
+            return None
+        is_grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
+        direction = None if is_grid else runtime.sweeper.get("direction")
+        if not runtime.launcher["_target_"].endswith("BasicLauncher"):
+            note = self.folder / f"{runtime.job.num:06}" if is_grid else None
+            record = _train_elsewhere(config, overrides, note)
+            return None if record is None else objective(record, config, direction)
+        cell = self._noted(config, overrides)
+        if is_grid:
+            return None
+        (done,) = run_all(RunQueue([cell]), 1)
+        if done.status:
+            raise UserError(f"{done.cell.name}: {done.last_line} ({cell.folder / LOG_FILE})")
+        return objective(read_record(cell.folder), config, direction)
+
+    def _noted(self, config: "DictConfig", overrides: tuple[str, ...]) -> RunToStart:
+        """Return a run after adding it to the runs of the sweep."""
+        from normlab.config.compose import from_hydra
+        from normlab.training.run_folder import RunFolder
+
+        folder = self.folder / str(len(self._cells))
+        with suppress(Exception):  # an invalid config fails later, with its own message
+            run = RunFolder(from_hydra(config))
+            folder = run.folder
+            self._configs[folder] = run.config
+            if run.finished(processes=1) is not None:
+                self._ended.add(folder)
+        if not self._cells:
+            self._processes = config.observe.processes
+        self._cells.append(RunToStart(" ".join(overrides), overrides, folder))
+        return self._cells[-1]
+
+    def finish(self) -> int:
+        """Run a grid, or print what a search or the jobs of a cluster left; return the status."""
+        if self._status is not None:
+            return self._status
+        if self.is_search:
+            result = self.folder / "optimization_results.yaml"  # which Optuna's sweeper writes
+            print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
+            return 0
+        if self._cells:
+            cells = _in_groups(self._cells, self._configs)
+            return _run_grid(cells, self._ended, self._processes, self.again)
+        notes = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("[0-9]*"))]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if notes:
+            print(f"{len(notes)} runs failed\n" + "".join(f"  failed: {n}" for n in notes), end="")
+        return 1 if notes else 0
+
+
+def _in_groups(
+    cells: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
+) -> list[RunToStart]:
+    """Return the cells with their W&B group and job type, if they are sent to W&B.
+
+    A cell whose config is invalid, or that chose both itself, stays as it is.
+    """
+    sent = [
+        (cell, configs[cell.folder])
+        for cell in cells
+        if "wandb" in configs.get(cell.folder, {}).get("observe", {}).get("sink", {})
+    ]
+    if not sent:
+        return cells
+    from normlab.config.overrides import quoted
+    from normlab.training.wandb import groups
+
+    group_names = groups([(config, cell.overrides) for cell, config in sent])
+    more: dict[RunToStart, list[str]] = {}
+    for (cell, config), group in zip(sent, group_names, strict=True):
+        sink, values = "observe.sink.wandb", {"group": quoted(group), "job_type": "sweep"}
+        chosen = config["observe"]["sink"]["wandb"]
+        more[cell] = [f"{sink}.{k}={v}" for k, v in values.items() if chosen[k] is None]
+    return [cell._replace(overrides=(*cell.overrides, *more.get(cell, ()))) for cell in cells]
+
+
+def _run_grid(cells: list[RunToStart], before: set[Path], processes: int | None, again: str) -> int:
+    """Run what has not ended, and compare all runs; `again` is the command that resumes."""
+    from normlab.commands.compare import main as compare
+    from normlab.studies.show import run_all_shown
+
+    names = short_names([cell.overrides for cell in cells])
+    renamed = (cell._replace(name=name) for cell, name in zip(cells, names, strict=True))
+    cells = each_run_once(renamed)
+    left = [cell for cell in cells if cell.folder not in before]
+    if len(left) < len(cells):
+        print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
+    ended = run_all_shown(RunQueue(left), processes, again=again) if left else []
+    failed = {done.cell.folder for done in ended if done.failed}  # whose record is not of this run
+    folders = [cell.folder for cell in cells if cell.folder not in failed]
+    if ended_folders := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
+        print()
+        compare(ended_folders)
+    return 1 if any(done.status for done in ended) else 0
+
+
+def each_run_once(cells: Iterable[RunToStart]) -> list[RunToStart]:
+    """Return the cells without those that are the same run as an earlier one, and say so."""
+    first: dict[Path, RunToStart] = {}
+    for cell in cells:
+        if (twin := first.setdefault(cell.folder, cell)) is not cell:
+            same = "given twice" if cell.name == twin.name else f"the same run as {twin.name}"
+            print(f"{cell.name} is {same}, so it is trained once")
+    return [*first.values()]
+
+
+def _train_elsewhere(
+    config: "DictConfig", overrides: Sequence[str], note: Path | None
+) -> "RunRecord | None":
+    """Train a run inside a job of another launcher; return its record.
+
+    If `note` is given, an error is written to that file and None is returned, since Hydra would
+    name only the first failed run. A run that was asked to stop ends the process without a result,
+    so that the sweep waits for a scheduler that requeues it.
+    """
+    from normlab.config.compose import from_hydra
+
+    try:
+        record = train_and_say(from_hydra(config))
+    except Exception as error:
+        if note is None:
+            raise
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(note) as file:
+            problem = str(error) if isinstance(error, UserError) else crash(error)
+            file.write("\n    ".join([" ".join(overrides), *problem.splitlines()]) + "\n")
+        return None
+    if record.outcome.status == "interrupted":
+        sys.exit(INTERRUPTED)
+    return record
+
+
+def objective(record: "RunRecord", config: "DictConfig", direction: object) -> float:
+    """Return the objective for a sweeper such as Optuna: the tested `valid/<select_by>`.
+
+    A diverged run gets the worst value. Raises UserError if the sweeper seeks the worst score.
+    """
+    name, sought = f"valid/{config.validate.select_by}", getattr(direction, "name", direction)
+    score = record.scores.get(name)
+    if record.outcome.status == "diverged" or score is None:
+        return -math.inf if sought == "maximize" else math.inf
+    better = "maximize" if score.higher_is_better else "minimize"
+    if sought not in (None, better):
+        wrong = f"hydra.sweeper.direction={sought} would seek the worst {name}"
+        raise UserError(f"{wrong}: give hydra.sweeper.direction={better}")
+    return score.value
+
+
+def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
+    """Name each run by the overrides that are not common to all runs."""
+    common = set(runs[0]).intersection(*runs[1:]) if len(runs) > 1 else set[str]()
+    names = (" ".join(text for text in overrides if text not in common) for overrides in runs)
+    return [name or "all defaults" for name in names]
