@@ -23,8 +23,8 @@ from normlab.training.evaluate import Evaluator
 from normlab.training.optimizer import build_optimizer, group_settings, own_keys
 from normlab.training.runtime import Runtime
 from normlab.training.schedule import Schedule
-from normlab.training.sinks import Sink, SinkGroup
-from normlab.training.trainer import Trainer
+from normlab.training.sinks import Sink
+from normlab.training.trainer import RunParts
 
 _GRAPHS = 64
 """Graphs of the code of blocks: for encoder and decoder, source and target with or without padding,
@@ -71,33 +71,27 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
     )
 
 
-def build_trainer(
+def build_parts(
     config: Mapping[str, Any],
     task: Task,
     model: nn.Module,
     runtime: Runtime,
-    *,
     checkpoints: Checkpoints,
-    sinks: SinkGroup | None = None,
-    norms: ModelNorms | None = None,
-    stamp: Mapping[str, Any] | None = None,
-) -> Trainer:
-    """Build the trainer of a plain config; `stamp` is written into its checkpoints."""
+) -> RunParts:
+    """Build what else a plain config trains a model with; nothing is logged."""
     nodes = config["observe"]["probe"].items()
     probes = {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes}
-    return Trainer(
-        config,
-        task,
-        model,
-        runtime,
+    return RunParts(
+        config=config,
+        task=task,
+        model=model,
+        runtime=runtime,
         optimizer=build_optimizer(config, model),
         schedule=instantiate(config["schedule"], "schedule", Schedule),
         evaluator=build_evaluator(config, task, runtime),
-        norms=norms or ModelNorms(model),
+        norms=ModelNorms(model, freeze_statistics=config["freeze_statistics"]),
         probes=ProbeGroup(probes),
-        sinks=sinks or SinkGroup({}),
         checkpoints=checkpoints,
-        stamp=stamp or {},
     )
 
 

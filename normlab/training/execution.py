@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -35,8 +36,8 @@ from normlab.tasks.base import Task
 from normlab.training import data
 from normlab.training.build import (
     build_model,
+    build_parts,
     build_task,
-    build_trainer,
     calibrate_model,
     check_nodes,
     check_scores,
@@ -151,7 +152,7 @@ class _Execution:
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
-        self.milestones = norms.milestones(config["budget"]["steps"])
+        self.milestones = norms.milestones(config["budget"]["steps"])  # may raise, before data
         self.data = json.loads(json.dumps(task.describe()))
         if files := data.file_checksums(config):
             self.data["files"] = files
@@ -174,16 +175,9 @@ class _Execution:
         self.codes = followed_by(self.codes, current)
         if config["observe"]["fast"]:
             make_fast(model)
-        trainer = build_trainer(
-            config,
-            task,
-            model,
-            runtime,
-            norms=norms,
-            sinks=self.sinks,
-            checkpoints=self.checkpoints,
-            stamp={"codes": [code._asdict() for code in self.codes], **stamp},
-        )
+        parts = build_parts(config, task, model, runtime, self.checkpoints)
+        stamp["codes"] = [code._asdict() for code in self.codes]
+        trainer = Trainer(replace(parts, sinks=self.sinks, stamp=stamp))
         if state is not None:
             with reading(self.checkpoints.last):
                 trainer.resume(state)

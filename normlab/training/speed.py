@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from normlab.tasks.base import Task
-from normlab.training.build import build_model, build_task, build_trainer, make_fast
+from normlab.training.build import build_model, build_parts, build_task, make_fast
 from normlab.training.checkpoint import Checkpoints
 from normlab.training.runtime import Runtime
 from normlab.training.trainer import Trainer
@@ -103,7 +103,7 @@ def start(
         "observe": {**config["observe"], "checkpoint_every": _NEVER, "targets": {}},
     }
     checkpoints = Checkpoints(Path(gettempdir()), writes=False)
-    trainer = build_trainer(endless, task, model, runtime, checkpoints=checkpoints)
+    trainer = Trainer(build_parts(endless, task, model, runtime, checkpoints))
     trainer.start()
     trainer.step()
     return Steps(name, config, trainer)

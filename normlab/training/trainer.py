@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -50,33 +50,36 @@ DEBUG_STEPS = 3
 """The maximum number of steps of a run with `observe.debug`."""
 
 
-class Trainer:
-    """Trains one model on one task; `fit` runs the whole training.
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """What a run trains with, built from its config.
 
-    `config` is the run's config; `stamp` holds plain values that are written into each checkpoint
-    (the code and the data of the run).
+    `stamp` has plain values that are written into each checkpoint (the run's code and data).
     """
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        task: Task,
-        model: nn.Module,
-        runtime: Runtime,
-        *,
-        optimizer: torch.optim.Optimizer,
-        schedule: Schedule,
-        evaluator: Evaluator,
-        norms: ModelNorms,
-        probes: ProbeGroup,
-        sinks: SinkGroup,
-        checkpoints: Checkpoints,
-        stamp: Mapping[str, Any],
-    ):
-        self.config, self.task, self.model, self.runtime = config, task, model, runtime
-        self.optimizer, self.schedule, self.evaluator = optimizer, schedule, evaluator
-        self.probes, self.sinks, self.checkpoints = probes, sinks, checkpoints
-        self.norms, self.stamp = norms, stamp
+    config: Mapping[str, Any]
+    task: Task
+    model: nn.Module
+    runtime: Runtime
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    evaluator: Evaluator
+    norms: ModelNorms
+    probes: ProbeGroup
+    checkpoints: Checkpoints
+    sinks: SinkGroup = field(default_factory=partial(SinkGroup, {}))
+    stamp: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Trainer:
+    """Trains one model on one task; `fit` runs the whole training."""
+
+    def __init__(self, run: RunParts):
+        config, task, runtime = run.config, run.task, run.runtime
+        self.config, self.task, self.model, self.runtime = config, task, run.model, runtime
+        self.optimizer, self.schedule, self.evaluator = run.optimizer, run.schedule, run.evaluator
+        self.probes, self.sinks, self.checkpoints = run.probes, run.sinks, run.checkpoints
+        self.norms, self.stamp = run.norms, run.stamp
         observe, self.validate = config["observe"], config["validate"]
         self.budget, self.log_every = Budget(**config["budget"]), observe["log_every"]
         if observe["debug"]:
@@ -88,7 +91,7 @@ class Trainer:
             ahead=config["accumulate"] if runtime.device.type == "cuda" else 0,
             device=runtime.device,
         )
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.parameters = [p for p in run.model.parameters() if p.requires_grad]
         self.progress, self.validations = Progress(), Validations()
         self.divergence = Divergence(config["divergence_factor"], runtime.device)
         self._epoch_ended = False

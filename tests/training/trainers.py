@@ -11,8 +11,7 @@ import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.distributed import process_group
-from normlab.training.build import build_model, build_task, calibrate_model
-from normlab.training.build import build_trainer as assembled
+from normlab.training.build import build_model, build_parts, build_task, calibrate_model
 from normlab.training.checkpoint import Checkpoints
 from normlab.training.runtime import Runtime
 from normlab.training.trainer import Trainer
@@ -37,13 +36,9 @@ def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
     calibrate_model(config, model, task, runtime)
     validate = {**config["validate"], "best": False, "test": "last", "average": 0}
     observe = {**config["observe"], "probe": {}, "targets": {}}
-    trainer = assembled(
-        {**config, "validate": validate, "observe": observe},
-        task,
-        model,
-        runtime,
-        checkpoints=Checkpoints(folder / "checkpoints", writes=process_group.is_main()),
-    )
+    checkpoints = Checkpoints(folder / "checkpoints", writes=process_group.is_main())
+    config = {**config, "validate": validate, "observe": observe}
+    trainer = Trainer(build_parts(config, task, model, runtime, checkpoints))
     trainer.start()
     return trainer
 
