@@ -42,8 +42,6 @@ _FLAGS = {
     *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion", "-i", "--info"),
 }
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a shell, even in quotes
-_WHILE_COMPOSING = re.compile(r"In '.*': \w+ raised while composing config:")
-_UNKNOWN = re.compile(r"Key '(.*)' (?:is )?not in '(?:Run|Written)Config'")
 _BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
 
 
@@ -201,6 +199,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 if hint.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     hint += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
                 raise UserError(f"{text!r:.80} cannot be read: {hint}") from None
+            if {"/", "@"} & {*key} and key[0] not in "+~" and not _is_group(key):
+                raise UserError(_no_such_key(key))
             if value.startswith("[") and key not in _SEVERAL and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise UserError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
@@ -240,6 +240,10 @@ def run_groups() -> list[str]:
     """Return the groups a run chooses from: all except `claim` and `study`, plus `norm@` keys."""
     kinds = [group for group in groups() if group not in ("claim", "document", "study")]
     return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
+
+
+def _is_group(key: str) -> bool:
+    return key.startswith("hydra/") or key in run_groups()
 
 
 def settings_of_experiments(arguments: Sequence[str], choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,27 +319,26 @@ def no_option(group: str, option: str) -> str:
 
 def error_line(error: Exception) -> str:
     """Return a Hydra or OmegaConf error as one line, with the key and the allowed values."""
+    from omegaconf import errors
+
     if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
         group, _, option = missing.removesuffix(".yaml").rpartition("/")
         return no_option(group, option)
-    text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if _WHILE_COMPOSING.fullmatch(lines[0]) and lines[1:]:
-        del lines[0]
-    if unknown := _UNKNOWN.fullmatch(lines[0]):
-        lines[0] = f"Could not override '{unknown[1]}'"
-    if lines[0].startswith("Could not override"):
-        key = lines[0].split("'")[1]
-        if key.startswith("optim.groups"):
-            return f"{key} must be added with a plus sign: give +{key}=VALUE"
+    causes = (error, error.__cause__, error.__context__)  # Hydra puts OmegaConf's in its own
+    cause = next((e for e in causes if isinstance(e, errors.OmegaConfBaseException)), None)
+    if cause is None or not (key := cause.full_key):
+        return "; ".join(filter(None, map(str.strip, str(error).splitlines())))
+    if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
+        if key == "optim.groups":
+            return f"{key} must be added with a plus sign, such as +{key}.gains.weight_decay=0"
         return _no_such_key(key)
-    override = lines[0].removeprefix("Error merging override ")
-    if override != lines[0] and (allowed_range := range_of(override.partition("=")[0])):
-        return f"{override} must be {allowed_range.allowed}"
-    noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
-    problem = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
-    keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
-    return f"{keys[0]}: {problem}" if keys and keys[0] not in problem else problem
+    problem = str(cause).splitlines()[0]  # further lines name the key and types of OmegaConf
+    if isinstance(cause, errors.MissingMandatoryValue):
+        return f"{key} must be given, as {key}=VALUE"
+    if isinstance(cause, errors.ValidationError):
+        limits = range_of(key)
+        return f"{key}={cause.value} must be {limits.allowed}" if limits else f"{key}: {problem}"
+    return problem if key in problem else f"{key}: {problem}"
 
 
 def start_file(name: str, runs: Path) -> Path:

@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.cli import main as cli
-from normlab.commands import train
+from normlab.commands import _run
 from normlab.config.compose import compose
 from normlab.config.overrides import check_arguments, check_given_once, error_line
 from normlab.records.record import Outcome
@@ -26,7 +26,10 @@ from tests.sinks.runs import record
         ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
         ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),
         ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm takes one option"),
-        ("optim.groups.norm.weight_decay=0", "give +optim.groups.norm.weight_decay=VALUE"),
+        ("optim.groups.norm.weight_decay=0", "such as +optim.groups.gains.weight_decay=0"),
+        ("norm@enc=ln", "norm@enc does not exist"),
+        ("precision=fp16", "precision: Invalid value 'fp16', expected one of [auto, fp32"),
+        ("~norm", "norm must be given, as norm=VALUE"),
     ],
 )
 def test_a_wrong_override_gets_a_suggestion(override, said):
@@ -85,7 +88,7 @@ def test_the_command_that_resumes_is_printed_by_the_first_rank(rank, monkeypatch
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
     stopped = record(outcome=Outcome("interrupted", 3))
-    monkeypatch.setattr(train, "train_and_say", lambda config: stopped)
+    monkeypatch.setattr(_run, "train_and_say", lambda config: stopped)
     assert cli(["train", "experiment=gpt_bn", "norm=batchnorm"]) == 130
     typed = "experiment=gpt_bn norm=batchnorm"
     said = capsys.readouterr().err.count(f"to resume: normlab train {typed}\n")

@@ -20,7 +20,7 @@ from hydra._internal.utils import get_args_parser
 import normlab
 import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
-from normlab.commands import names
+from normlab.commands import _run, _sweep, names
 from normlab.commands import train as training
 from normlab.config.compose import to_dict
 from normlab.config.overrides import written_out
@@ -114,11 +114,12 @@ def begun(monkeypatch):
         return [[runs[0], runs[-1]] for runs in all_runs(*arguments)]
 
     monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
-    monkeypatch.setattr(training, "train_and_say", begin)
-    monkeypatch.setattr(training, "_sweep", sweep)
-    monkeypatch.setattr(training, "RunQueue", list)
-    monkeypatch.setattr(training, "run_all", trial)
-    monkeypatch.setattr(training, "read_record", lambda folder: record())
+    monkeypatch.setattr(_run, "train_and_say", begin)
+    monkeypatch.setattr(_sweep, "train_and_say", begin)
+    monkeypatch.setattr(_sweep, "_run_grid", sweep)
+    monkeypatch.setattr(_sweep, "RunQueue", list)
+    monkeypatch.setattr(_sweep, "run_all", trial)
+    monkeypatch.setattr(_sweep, "read_record", lambda folder: record())
     return runs
 
 
