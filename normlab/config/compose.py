@@ -117,7 +117,7 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
             del composed["hydra"]
         return settle(composed, choices, overrides_of_task)
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(error_line(error)) from None
+        raise UserError(error_line(error, overrides)) from None
 
 
 @contextmanager

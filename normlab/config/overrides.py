@@ -317,8 +317,12 @@ def no_option(group: str, option: str) -> str:
     return f"{suggestion}.{near}{of_your_own()}"
 
 
-def error_line(error: Exception) -> str:
-    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values."""
+def error_line(error: Exception, arguments: Sequence[str] = ()) -> str:
+    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
+
+    Of a missing key such as `task.source.size`, OmegaConf may name only the node that is missing,
+    `task.source`; the key that was typed is among the `arguments`.
+    """
     from omegaconf import errors
 
     if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
@@ -329,8 +333,9 @@ def error_line(error: Exception) -> str:
     if cause is None or not (key := cause.full_key):
         return "; ".join(filter(None, map(str.strip, str(error).splitlines())))
     if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
-        if key == "optim.groups":
-            return f"{key} must be added with a plus sign, such as +{key}.gains.weight_decay=0"
+        key = next((name for name in typed(arguments) if name.startswith(f"{key}.")), key)
+        if key.startswith("optim.groups"):
+            return f"{key} must be added with a plus sign: give +{key}=VALUE"
         return _no_such_key(key)
     problem = str(cause).splitlines()[0]  # further lines name the key and types of OmegaConf
     if isinstance(cause, errors.MissingMandatoryValue):

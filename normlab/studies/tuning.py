@@ -1,10 +1,10 @@
 """The trials of a tuning: each value's result, the choice, and its entry in the study's file."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -104,26 +104,51 @@ def sign_of(score: str) -> int:
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with only these rates of a scale changed.
 
-    None removes a row's rates. Raises UserError if the scale is written in braces.
+    None removes a row's rates. Raises UserError if the scale is written in braces. The places come
+    from YAML's parser, and all other text stays as it is: a writer of YAML would break lines anew.
     """
     wanted, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = wanted["scales"][scale].pop("rates", None) or {}
     after = {name: list(of) for name, of in {**before, **rates}.items() if of is not None}
     if after:
         wanted["scales"][scale]["rates"] = after
-    part = re.search(rf"^  {re.escape(scale)}: *(#.*)?\n(    .*\n)*", text, re.MULTILINE)
-    if part is None:
+    size = _entries(_entries(yaml.compose(text))["scales"].value)[scale].value
+    if size.flow_style:
         raise UserError(f"scales.{scale}: write one key per line")
-    # Replace the former rates, or else insert before `tuning`, or else at the end.
-    places = r"^    rates:( *#.*)?.*\n(?:      .*\n)*", r"^()(?=    tuning:)", r"()\Z"
-    old = next(m for each in places if (m := re.search(each, part[0], re.MULTILINE)))
-    lines = [f"    rates:{old[1] or ''}\n"] if after else []
+    lines, entries = text.splitlines(keepends=True), _entries(size)
+    comment = ""
+    if (old := entries.get("rates")) is not None:  # replace them
+        start, stop = old.key.start_mark.line, _end(old.value)
+        if not old.value.flow_style:
+            comment = lines[start][old.key.end_mark.column + 1 :].rstrip()
+    else:  # insert before `tuning`, or at the end
+        start = entries["tuning"].key.start_mark.line if "tuning" in entries else _end(size)
+        stop = start
+    new = [f"    rates:{comment}\n"] if after else []
     for name, values in after.items():
-        lines.append(f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
-    edited = part[0][: old.start()] + "".join(lines) + part[0][old.end() :]
-    changed = text[: part.start()] + edited + text[part.end() :]
+        new.append(f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
+    changed = "".join([*lines[:start], *new, *lines[stop:]])
     assert yaml.safe_load(changed) == wanted, "only the rates of one scale change"
     return changed
+
+
+class _Entry(NamedTuple):
+    """The nodes of an entry of a YAML mapping, which know their places in the text."""
+
+    key: Any
+    value: Any
+
+
+def _entries(mapping: Any) -> dict[str, _Entry]:
+    return {key.value: _Entry(key, value) for key, value in mapping.value}
+
+
+def _end(node: Any) -> int:
+    """Return the line after a node; a block ends with its last entry, not at the next word."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(node, yaml.MappingNode) else last)
+    return node.end_mark.line + (node.end_mark.column > 0)
 
 
 def _scalar(text: str) -> str:

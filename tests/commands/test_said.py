@@ -26,7 +26,7 @@ from tests.sinks.runs import record
         ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
         ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),
         ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm takes one option"),
-        ("optim.groups.norm.weight_decay=0", "such as +optim.groups.gains.weight_decay=0"),
+        ("optim.groups.norm.weight_decay=0", "give +optim.groups.norm.weight_decay=VALUE"),
         ("norm@enc=ln", "norm@enc does not exist"),
         ("precision=fp16", "precision: Invalid value 'fp16', expected one of [auto, fp32"),
         ("~norm", "norm must be given, as norm=VALUE"),

@@ -209,6 +209,8 @@ def test_rates_go_into_the_text_of_a_study_and_nothing_else_changes():
     assert yaml.safe_load(twice)["scales"]["smoke"]["rates"]["bn, so @ a=1"] == ["optim.lr=1"]
     changed = with_rates(twice, "smoke", {"ln": ["optim.lr=2"]})
     assert yaml.safe_load(changed)["scales"]["smoke"]["rates"]["ln"] == ["optim.lr=2"]
+    axes = "axes:\n  smoke:\n    few: []\n"  # another part of the file has a key of this name
+    assert with_rates(axes + RATES, "smoke", {"ln": ["optim.lr=1e-3"]}) == axes + once
     with pytest.raises(ValueError, match=r"scales.small: write one key per line"):
         with_rates("scales:\n  small: {seeds: [1]}\n", "small", {})
 
