@@ -15,7 +15,7 @@ PACKAGE = ROOT / "normlab"
 # Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
-    ("errors", "openmp"),
+    ("errors", "formats", "openmp"),
     ("config", "progress", "dropout"),
     ("distributed",),
     ("norms", "records"),
@@ -39,7 +39,7 @@ VAGUE_ROOMS = ("any_model", "dropout", "notebook")
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("documents", "errors", "notebook", "training.run_folder", "progress"),
+    *("documents", "errors", "formats", "notebook", "training.run_folder", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
 CHECKED = ("metrics.spread", "records.packed", "reports.trials")

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from normlab.claims.sample import Count
+from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
 from normlab.metrics.spread import (
     Interval,
     binomial,
@@ -39,8 +40,6 @@ CONSTANT = "the difference is the same in every seed, so there is no spread to j
 OPEN = "the counts do not decide"
 SEEN = "written after these runs were seen, so only new ones can decide it"
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
-_POWERS = 1e6
-_MOST_DECIMALS = 6
 
 
 ERROR = 0.05
@@ -242,7 +241,7 @@ def corrected_for_look(
     if (estimate := decision.estimate) is None:
         return decision
     if estimate.smallest is not None:
-        shown = ("a factor " if ratio else "") + figures(value(estimate.smallest))[0]
+        shown = ("a factor " if ratio else "") + aligned(value(estimate.smallest))[0]
         decision = with_power(decision, f"these seeds would have shown {shown} (80 % power)")
     mean, low, high = map(value, (estimate.mean, estimate.low, estimate.high))
     text = interval_text(mean, low, high, bounds=bounds)
@@ -261,32 +260,20 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
 
     Decimals are added until neither end rounds to a value in `bounds` that it does not equal.
     """
-    texts = figures(mean, low, high)
-    decimals = len(texts[0].partition(".")[2])
-    while decimals < _MOST_DECIMALS and any(
-        end != bound and round(end, decimals) == round(bound, decimals)
-        for end in (low, high)
-        for bound in bounds
+    texts, decimals = aligned(mean, low, high), decimals_of(mean, low, high)
+    has_powers = any("e" in text for text in texts)
+    while (
+        not has_powers
+        and decimals < MOST_DECIMALS
+        and any(
+            end != bound and round(end, decimals) == round(bound, decimals)
+            for end in (low, high)
+            for bound in bounds
+        )
     ):
         decimals += 1
-        texts = _rounded((mean, low, high), decimals)
+        texts = with_decimals((mean, low, high), decimals)
     return f"{texts[0]} [{texts[1]}, {texts[2]}]"
-
-
-def figures(*values: float) -> list[str]:
-    """Format numbers with the decimals that the largest one needs to show three digits.
-
-    Where one is a million or more, each has three digits and a power of ten.
-    """
-    finite = [abs(value) for value in values if math.isfinite(value) and value]
-    if finite and max(finite) >= _POWERS:
-        return [f"{value:.3g}" for value in values]
-    needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
-    return _rounded(values, min(_MOST_DECIMALS, max(0, needed)))
-
-
-def _rounded(values: Sequence[float], decimals: int) -> list[str]:
-    return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 
 def p_text(p: float | None) -> str:

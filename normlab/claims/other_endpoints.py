@@ -10,12 +10,12 @@ from normlab.claims.decision import (
     FEWEST,
     Decision,
     decide,
-    figures,
     undecided_by_seen,
     with_power,
 )
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting, Text
 from normlab.claims.evidence import BENCH, EvidenceStore, Place
+from normlab.formats import aligned
 
 
 class Published(Endpoint, frozen=True):
@@ -116,7 +116,7 @@ class Timing(Endpoint, frozen=True):
         first, second = named[self.faster], named[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]
-        medians = figures(first.milliseconds["median"], second.milliseconds["median"])
+        medians = aligned(first.milliseconds["median"], second.milliseconds["median"])
         machine = timings.environment
         basis = Basis(
             n=len(saved),

@@ -13,11 +13,12 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, field
 
 from normlab.claims import decision
-from normlab.claims.decision import Analysis, Decision, corrected_for_look, decide, figures, stuck
+from normlab.claims.decision import Analysis, Decision, corrected_for_look, decide, stuck
 from normlab.claims.endpoint import Chosen, StudyEndpoint
 from normlab.claims.evidence import Where
 from normlab.claims.sample import Count, Sample, keys
 from normlab.config.conversion import WrongField
+from normlab.formats import aligned
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
@@ -66,7 +67,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
         sides = [[values[seed] for seed in seeds] for values in map(sample.values, sample.cells)]
         mean = geometric_mean if self.ratio else fmean
-        means = figures(*map(mean, sides))
+        means = aligned(*map(mean, sides))
         pairs = [f"{a} against {b}" for a, b in zip(means[::2], means[1::2], strict=True)]
         places = [keys(self.inside), keys(self.outside)] if self.inside else []
         return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
@@ -193,7 +194,7 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
     def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
         sides = map(sample.values, sample.cells)
         deviations = [stdev(values[seed] for seed in seeds) for values in sides]
-        return "standard deviations {} against {}".format(*figures(*deviations))
+        return "standard deviations {} against {}".format(*aligned(*deviations))
 
     def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
         m, equality = self.margin, says == "equality"
@@ -235,7 +236,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         above_bound = [value - bound for value in values]
         decided = decide(above_bound, margin=m, equality=equality, error=look.share)
         if (above := decided.estimate) is None:
-            return replace(decided, detail=f"mean {figures(fmean(values))[0]}")
+            return replace(decided, detail=f"mean {aligned(fmean(values))[0]}")
         mean, low, high = (bound + value for value in (above.mean, above.low, above.high))
         decided = replace(decided, estimate=replace(above, mean=mean, low=low, high=high))
         return corrected_for_look(decided, look, bounds=(bound - m, bound, bound + m))

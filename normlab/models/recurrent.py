@@ -26,12 +26,12 @@ from normlab.models.base import (
 from normlab.models.cache import PrefixDecoding
 from normlab.models.layers import Embedding, OutputLayer
 from normlab.models.recurrent_layers import (
-    Cell,
     CellNorms,
     CellShape,
     Gru,
     Lstm,
     LstmShape,
+    RecurrentCell,
     Rnn,
     State,
     steps,
@@ -47,7 +47,7 @@ Read = Literal["pixels", "rows", "permuted"]
 class RecurrentArchitecture(CellShape, ModelArchitecture):
     """Sizes and options of a recurrent network; `CellShape` has the options of its layers.
 
-    To add a kind of layer, subclass `Cell`, then subclass this class, set `cell` and add a field
+    To add a kind of layer, subclass `RecurrentCell`, then subclass this class, set `cell` and add a field
     for each extra option of the layer. The embedding is as wide as a layer.
 
     Attributes:
@@ -63,7 +63,7 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
 
     takes: ClassVar[tuple[type[Spec], ...]] = (Text, Image)
     own_norms: ClassVar[str | None] = "a recurrent network has its norms inside its layers"
-    cell: ClassVar[type[Cell]]
+    cell: ClassVar[type[RecurrentCell]]
     num_layers: int
     initial_noise: float
     read: Read
@@ -146,9 +146,9 @@ class Recurrent(Stack):
         self.noise = Noise(sizes.initial_noise) if sizes.initial_noise else None
 
     @property
-    def cells(self) -> list[Cell]:
-        """The layers, typed as `Cell`."""
-        return [layer for layer in self.layers if isinstance(layer, Cell)]
+    def cells(self) -> list[RecurrentCell]:
+        """The layers, typed as `RecurrentCell`."""
+        return [layer for layer in self.layers if isinstance(layer, RecurrentCell)]
 
     @property
     def incremental(self) -> bool:

@@ -130,7 +130,7 @@ class CellNorms:
         return whole and "position" in norm.pools
 
 
-class Cell(nn.Module, ABC):
+class RecurrentCell(nn.Module, ABC):
     """Base class of recurrent layers; a subclass defines one time step.
 
     The weight matrices have `blocks` blocks of `dim` rows each, with the candidate last; `states`
@@ -223,7 +223,7 @@ class Cell(nn.Module, ABC):
                 nn.init.eye_(block)
 
 
-class Rnn(Cell):
+class Rnn(RecurrentCell):
     """The plain recurrent layer (Elman 1990): `h = tanh(N_h(W_h h) + N_x(W_x x) + b)`."""
 
     blocks: ClassVar[int] = 1
@@ -242,7 +242,7 @@ class Rnn(Cell):
         return (torch.tanh(u + self.hidden_norm(product, tokens)),)
 
 
-class Lstm(Cell):
+class Lstm(RecurrentCell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
     With batch norm this implements equations 6 to 8 of Cooijmans et al. 2017; with layer norm,
@@ -290,7 +290,7 @@ class _Candidate(nn.Module):
         self.bias = nn.Parameter(torch.zeros(shape.dim))
 
 
-class Gru(Cell):
+class Gru(RecurrentCell):
     """A gated recurrent unit (Cho et al. 2014); the reset gate follows the product, as in torch."""
 
     blocks: ClassVar[int] = 3

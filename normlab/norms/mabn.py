@@ -17,7 +17,7 @@ Rows = Float[Tensor, "G D"]
 _CLIP = 5.0  # the correction of MABN and Unified Norm lies between 1/5 and 5
 
 
-class Entry(NamedTuple):
+class WindowEntry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
     `slot` is true at its row in the windows, `stored` the mean square that goes there, and `square`
@@ -61,7 +61,7 @@ class MovingAverageBatchNorm(GradientNorm):
     gradient_moments: Tensor = field(init=False)
     slot: Bool[Tensor, "K 1"] = field(init=False)  # of the next batch
     full: Bool[Tensor, ""] = field(init=False)
-    last: Entry = field(init=False)  # the entry of the latest batch
+    last: WindowEntry = field(init=False)  # the entry of the latest batch
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +90,7 @@ class MovingAverageBatchNorm(GradientNorm):
         """Return the normalized values, given the correction `r` of each group."""
         return z * r
 
-    def entry(self, newest: Rows) -> Entry:
+    def entry(self, newest: Rows) -> WindowEntry:
         """Return the entry of the next batch, given its mean square."""
         slot, full = self.slot, self.full
         if during(self, "warmup"):
@@ -98,9 +98,9 @@ class MovingAverageBatchNorm(GradientNorm):
         windows = Window(self.squares).with_newest(newest, slot)
         square = torch.where(full, self.average(windows).to(newest), newest)
         if (outlier := self.outliers(windows)) is None:
-            return Entry(slot, full, None, newest, square)
+            return WindowEntry(slot, full, None, newest, square)
         stored = torch.where(outlier, self.running_square, newest)
-        return Entry(slot, full, outlier, stored, torch.where(outlier, newest, square))
+        return WindowEntry(slot, full, outlier, stored, torch.where(outlier, newest, square))
 
     def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
         """Return the mean square of each window."""
@@ -110,7 +110,7 @@ class MovingAverageBatchNorm(GradientNorm):
         """Return, for each ghost batch, whether the windows leave it out; None for none."""
         return None
 
-    def correction(self, entry: Entry) -> Rows:
+    def correction(self, entry: WindowEntry) -> Rows:
         """Return `r`, which is 1 for an outlier."""
         if during(self, "correction"):
             return torch.ones_like(entry.square)
@@ -129,7 +129,7 @@ class MovingAverageBatchNorm(GradientNorm):
         super().set_extra_state(state)
         turn(self)
 
-    def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
+    def multiple(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
         """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
 
         It is the mean of the window once that is full, as of the forward pass; else the moment.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from normlab.formats import duration
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
@@ -79,15 +80,6 @@ def _printable(value: Any) -> Any:
 def _colours(theme: Theme) -> str:
     variables = [f"--{name}: {getattr(theme, name)};" for name in ("paper", "ink", "quiet", "grid")]
     return " ".join([*variables, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
-
-
-def duration(seconds: float) -> str:
-    """Format a duration with at most two units."""
-    whole = round(seconds)
-    for size, unit, smaller, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // smaller} {rest}"
-    return f"{whole} s"
 
 
 def _marked(pattern: str, by: str, text: str) -> "Markup":

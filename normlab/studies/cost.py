@@ -11,11 +11,11 @@ from statistics import median
 from typing import NamedTuple
 
 from normlab.config.machine import settled_device
+from normlab.formats import duration
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.queue import Job
 from normlab.studies.study_runs import StudyRun
-from normlab.training.console import duration
 
 COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
 OTHER_DEVICE = "*"

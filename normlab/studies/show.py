@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from normlab.formats import duration, number
 from normlab.progress import Stage
 from normlab.records.store import read_progress
 from normlab.studies.process_pool import (
@@ -22,7 +23,6 @@ from normlab.studies.process_pool import (
     machine_shares,
     run_all,
 )
-from normlab.training.console import duration, figure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,7 +91,7 @@ class RunsDisplay(ProgressDisplay):
         if (now := self._progress.get(cell)) is None:
             return "starting", ""
         stage = Stage(**{key: now[key] for key in Stage._fields})
-        return str(stage), "" if stage.loss is None else figure(stage.loss)
+        return str(stage), "" if stage.loss is None else number(stage.loss)
 
     @property
     def left(self) -> float | None:

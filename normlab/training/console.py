@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
+from normlab.formats import duration, number
 from normlab.metrics.spread import failing
 from normlab.progress import TRAINING, Stage
 from normlab.records.record import MAIN_SCORES, RunRecord, Score
@@ -64,7 +65,7 @@ class Console(Sink):
 
     def stage(self, stage: Stage) -> None:
         self._pace.see(stage)
-        self._loss = "" if stage.loss is None else f"loss {figure(stage.loss)}"
+        self._loss = "" if stage.loss is None else f"loss {number(stage.loss)}"
         if self._rich:
             self._draw(stage)
             return
@@ -78,14 +79,14 @@ class Console(Sink):
         step, unit, total = int(row["step"]), self._run.unit, self._run.config["budget"]["steps"]
         values = {name: score.value for name, score in scores.items()}
         if SPEED in row:
-            self._speed = f"{figure(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
+            self._speed = f"{number(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
         if self._rich and not values:  # the bar shows the rest
             return
         main = {name: x for name, x in values.items() if name.split("/")[-1] in MAIN_SCORES}
         shown = dict(islice(_by_rank(main or values), _HEADLINES))  # a line of 80 columns
         if LOSS in row:
             shown[LOSS] = row[LOSS]
-        texts = [f"{name} {figure(value)}" for name, value in shown.items()]
+        texts = [f"{name} {number(value)}" for name, value in shown.items()]
         place = f"step {step}" if total is None else f"step {step}/{total}"
         self.note(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
 
@@ -154,11 +155,11 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     tested = {name: value for name, value in values.items() if name.startswith("test/")}
     for name, value in islice(_by_rank(tested or values), _HEADLINES):  # validations are above
         floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
-        known = [] if floor is None else [f"untrained baseline {figure(floor)}"]
+        known = [] if floor is None else [f"untrained baseline {number(floor)}"]
         if name.endswith("/loss") and record.label_smoothing:
             known.append(f"smoothing {record.label_smoothing:g}")  # fits 80 columns
         more = f"  ({', '.join(known)})" if known else ""
-        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), more))
+        lines.append(Text.assemble(f"  {name:<24}", (f"{number(value):>10}", "bold"), more))
     if record.config.get("observe", {}).get("debug"):  # nothing is kept
         return lines
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
@@ -178,21 +179,3 @@ def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     for name in dict.fromkeys([*known, *sorted(values)]):
         if math.isfinite(values[name]):
             yield name, values[name]
-
-
-def figure(value: float | int) -> str:
-    """Format a number for people: four significant digits, or a whole number from 1,000 on."""
-    if not math.isfinite(value):
-        return str(float(value))
-    whole = abs(value) >= 1000 or value == int(value)
-    return f"{value:,.0f}" if whole else f"{value:.4g}"
-
-
-def duration(seconds: float | int) -> str:
-    """Format a time as `42s`, `3m 05s` or `2h 07m`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"

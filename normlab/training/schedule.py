@@ -63,7 +63,7 @@ class Cosine(Constant):
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * progress)) / 2
 
 
-class Linear(Constant):
+class LinearDecay(Constant):
     """Rise linearly for `warmup` updates, then follow a line from lr at step 1 to 0 after `total`.
 
     BERT's `optimization.py` (Devlin et al. 2019): the line begins at the first update, so the rate

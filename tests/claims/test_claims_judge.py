@@ -11,10 +11,10 @@ from normlab.claims.decision import (
     corrected_for_look,
     counts,
     decide,
-    figures,
     interval_text,
     sequential,
 )
+from normlab.formats import aligned
 from normlab.metrics.spread import t_interval
 
 SPREAD = (-0.2, -0.1, 0.0, 0.1, 0.2)  # its 95 % interval is +-0.196, its 90 % one +-0.151
@@ -150,5 +150,5 @@ def test_an_end_is_not_written_like_a_bound_that_it_is_not():
 
 
 def test_a_huge_factor_has_three_digits_and_a_power_of_ten():
-    assert figures(1.07, 1.55e17) == ["1.07", "1.55e+17"]
-    assert figures(0.126, 12.34, 999_999.0) == ["0", "12", "999999"]
+    assert aligned(1.07, 1.55e17) == ["1.07", "1.55e+17"]
+    assert aligned(0.126, 12.34, 999_999.0) == ["0", "12", "999999"]

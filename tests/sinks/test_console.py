@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console as RichConsole
 
 from normlab.commands._run import summary
+from normlab.formats import duration, number
 from normlab.metrics.spread import flat, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.training import sinks as files
-from normlab.training.console import Console, duration, figure
+from normlab.training.console import Console
 from tests.sinks.runs import RUN_ID, info, record, scores
 
 
@@ -74,7 +75,12 @@ def test_the_last_page_is_of_twelve_lines_with_scores_place_and_commands(tmp_pat
     text = show(tmp_path, terminal=terminal, end=end, width=80)
     page = text[text.index("diverged at step 70") :].rstrip().splitlines()
     assert len(page) <= 12
-    parts = ("loss is nan in encoder.3", "23.46  (untrained baseline 0.25)", "123,456", "1m 15s")
+    parts = (
+        "loss is nan in encoder.3",
+        "23.46  (untrained baseline 0.25)",
+        "123,456",
+        "1 min 15 s",
+    )
     for part in (*parts, "normlab report", "normlab inspect"):
         assert any(part in line for line in page)
     assert any(line.startswith("record: ") for line in page)
@@ -113,7 +119,7 @@ def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
     sink.stage(Stage("training", 70, 100))
     sink.log({"step": 70})  # 10 steps in 20 s, 30 to go
     assert out.getvalue().splitlines()[::3] == [
-        *(f"{RUN_ID}, resumed at step 50", "step 70/100  left 1m 00s")
+        *(f"{RUN_ID}, resumed at step 50", "step 70/100  left 1 min 0 s")
     ]
 
 
@@ -153,8 +159,8 @@ def test_a_pipe_is_never_silent_for_long(tmp_path, monkeypatch):
 
 def test_figures_and_durations():
     figures = (3.0, 0.00051234, 1234.6, -1.5, math.nan, math.inf, 0.0)
-    assert [*map(figure, figures)] == ["3", "0.0005123", "1,235", "-1.5", "nan", "inf", "0"]
-    assert [*map(duration, (0.4, 59.4, 59.6, 7620))] == ["0s", "59s", "1m 00s", "2h 07m"]
+    assert [*map(number, figures)] == ["3", "0.0005123", "1,235", "-1.5", "nan", "inf", "0"]
+    assert [*map(duration, (0.4, 59.4, 59.6, 7620))] == ["0 s", "59 s", "1 min 0 s", "2 h 7 min"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""How numbers and durations are written for people, the same in the terminal and on pages."""
+
+import math
+from collections.abc import Sequence
+
+MOST_DECIMALS = 6
+_POWERS = 10**6
+"""From here on a number has three digits and a power of ten."""
+
+
+def duration(seconds: float) -> str:
+    """Format a duration with at most two units: `42 s`, `3 min 5 s`, `2 h 7 min`."""
+    whole = round(seconds)
+    for size, unit, smaller, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {rest}"
+    return f"{whole} s"
+
+
+def number(value: float) -> str:
+    """Format a number with four significant digits, or as a whole number from 1,000 on."""
+    if not math.isfinite(value):
+        return str(float(value))
+    whole = abs(value) >= 1000 or value == int(value)
+    return f"{value:,.0f}" if whole else f"{value:.4g}"
+
+
+def aligned(*values: float) -> list[str]:
+    """Format numbers with the decimals that the largest one needs to show three digits.
+
+    Where one is a million or more, each has three digits and a power of ten.
+    """
+    finite = [abs(value) for value in values if math.isfinite(value) and value]
+    if finite and max(finite) >= _POWERS:
+        return [f"{value:.3g}" for value in values]
+    return with_decimals(values, decimals_of(*values))
+
+
+def decimals_of(*values: float) -> int:
+    """Return the decimals that the largest of some numbers needs to show three digits."""
+    finite = [abs(value) for value in values if math.isfinite(value) and value]
+    needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
+    return min(MOST_DECIMALS, max(0, needed))
+
+
+def with_decimals(values: Sequence[float], decimals: int) -> list[str]:
+    """Format numbers with as many decimals; an infinite one as `inf`."""
+    return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
