@@ -47,8 +47,8 @@ Read = Literal["pixels", "rows", "permuted"]
 class RecurrentArchitecture(CellShape, ModelArchitecture):
     """Sizes and options of a recurrent network; `CellShape` has the options of its layers.
 
-    To add a kind of layer, subclass `RecurrentCell`, then subclass this class, set `cell` and add a field
-    for each extra option of the layer. The embedding is as wide as a layer.
+    To add a kind of layer, subclass `RecurrentCell`, then subclass this class, set `cell` and add
+    a field for each extra option of the layer. The embedding is as wide as a layer.
 
     Attributes:
         num_layers: number of stacked layers.
