@@ -43,8 +43,8 @@ def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
     assert lines[:2] == [RUN_ID, "model=tiny scale=smoke"]
     del lines[0]
     assert lines[1] == "step 10/100  train/loss 4.5  1,234 tok/s"
-    assert re.fullmatch(r"step 50/100  train/loss 3.25  2,346 tok/s  left \d+s", lines[2])
-    assert re.fullmatch(r"step 50/100  valid/loss 3.1  valid/bleu 12.34  left \d+s", lines[3])
+    assert re.fullmatch(r"step 50/100  train/loss 3.25  2,346 tok/s  left \d+ s", lines[2])
+    assert re.fullmatch(r"step 50/100  valid/loss 3.1  valid/bleu 12.34  left \d+ s", lines[3])
     assert lines[4:] == ["[early] stop"]
 
 
