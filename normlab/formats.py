@@ -8,7 +8,7 @@ _POWERS = 10**6
 """From here on a number has three digits and a power of ten."""
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | int) -> str:
     """Format a duration with at most two units: `42 s`, `3 min 5 s`, `2 h 7 min`."""
     whole = round(seconds)
     for size, unit, smaller, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def number(value: float) -> str:
+def number(value: float | int) -> str:
     """Format a number with four significant digits, or as a whole number from 1,000 on."""
     if not math.isfinite(value):
         return str(float(value))
@@ -25,7 +25,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if whole else f"{value:.4g}"
 
 
-def aligned(*values: float) -> list[str]:
+def aligned(*values: float | int) -> list[str]:
     """Format numbers with the decimals that the largest one needs to show three digits.
 
     Where one is a million or more, each has three digits and a power of ten.
@@ -36,7 +36,7 @@ def aligned(*values: float) -> list[str]:
     return with_decimals(values, decimals_of(*values))
 
 
-def decimals_of(*values: float) -> int:
+def decimals_of(*values: float | int) -> int:
     """Return the decimals that the largest of some numbers needs to show three digits."""
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     needed = 2 - math.floor(math.log10(max(finite))) if finite else 0

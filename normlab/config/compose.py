@@ -182,7 +182,8 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     of_files = settings_of_experiments(overrides, config.choices)
     _settle_short(config, short, overrides, of_files)
-    settle_recipe(config, config.choices, of_files | typed(overrides))
+    typed_values = typed(overrides)
+    settle_recipe(config, config.choices, of_files | typed_values)
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
@@ -193,7 +194,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     _drop(config.model, LATER)
     for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
         _drop(node, {"one_plus": False})
-    _settle_batch_size(config, of_files, typed(overrides))
+    _settle_batch_size(config, of_files, typed_values)
     if isinstance(folder := config.start_from, str):
         path = start_file(folder, Path(config.runs_dir))
         config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}

@@ -37,7 +37,12 @@ def folders(first: Path | None = None) -> list[Path]:
     The user's own are also appended to `sys.path`, so that the classes of their options can be
     imported. Raises UserError for a folder that does not exist.
     """
-    return [*dict.fromkeys([first or CONFIG_DIR, *_own_folders(os.environ.get(PATH, ""))])]
+    return [*_folders(first or CONFIG_DIR, os.environ.get(PATH, ""))]
+
+
+@lru_cache(maxsize=8)
+def _folders(first: Path, listed: str) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys([first, *_own_folders(listed)]))
 
 
 @lru_cache(maxsize=8)

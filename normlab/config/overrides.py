@@ -93,8 +93,12 @@ def _by_key(settings: Sequence[str]) -> dict[str, str]:
 
 def typed(arguments: Sequence[str]) -> dict[str, str]:
     """Return each key's last value from `key=value` arguments, unquoted; flags are skipped."""
+    return dict(_typed_pairs(arguments))
+
+
+def _typed_pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
     pairs = [text.partition("=") for text in arguments if not text.startswith("-")]
-    return {key: value.strip("'\"") for key, equals, value in pairs if equals}
+    return [(key, value.strip("'\"")) for key, equals, value in pairs if equals]
 
 
 def _setting(key: str, value: str) -> str:
@@ -226,11 +230,10 @@ def first_run(arguments: Sequence[str]) -> list[str]:
 def check_given_once(arguments: Sequence[str]) -> None:
     """Raise UserError for a key typed with two values, since Hydra silently takes the last."""
     values: dict[str, str] = {}
-    for text in arguments:
-        for name, value in typed([text]).items():
-            key = SHORT.get(name, name)
-            if key not in _SEVERAL and values.setdefault(key, value) != value:
-                raise UserError(f"{key}={values[key]} and {key}={value} are both given; keep one")
+    for name, value in _typed_pairs(arguments):
+        key = SHORT.get(name, name)
+        if key not in _SEVERAL and values.setdefault(key, value) != value:
+            raise UserError(f"{key}={values[key]} and {key}={value} are both given; keep one")
 
 
 # Errors ------------------------------------------------------------------------------------------

@@ -132,8 +132,24 @@ def paths(group: str, first: Path | None = None) -> dict[str, Path]:
     by_name: dict[str, Path] = {}
     for path in (path for root in folders(first) for path in (root / group).glob("*.yaml")):
         if (other := by_name.setdefault(path.stem, path)) != path:
-            raise UserError(f"{group}={path.stem} is in {other} and in {path}: rename one of them")
+            raise UserError(_twice(group, other, path))
     return dict(sorted(by_name.items()))
+
+
+def path_of(group: str, name: str) -> Path | None:
+    """Return the file of an option, or None, without listing the group.
+
+    Raises UserError for an option in two folders.
+    """
+    files = [root / group / f"{name}.yaml" for root in folders()]
+    files = [file for file in files if file.stem == name and file.is_file()]  # no path in a name
+    if len(files) > 1:
+        raise UserError(_twice(group, *files))
+    return files[0] if files else None
+
+
+def _twice(group: str, one: Path, other: Path, *_: Path) -> str:
+    return f"{group}={one.stem} is in {one} and in {other}: rename one of them"
 
 
 def option_names(group: str) -> list[str]:
@@ -166,8 +182,9 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     """Return the content of an option's file; UserError with the key if there is none."""
-    if (path := (known := paths(group)).get(str(name))) is None:
-        problem = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(known)}"
+    if (path := path_of(group, str(name))) is None:
+        known = ", ".join(option_names(group))
+        problem = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {known}"
         raise UserError(f"{problem}. If it is your own, set {PATH} to the folder that has it")
     return _settings(path, group)
 

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from normlab.config.folders import CONFIG_DIR, source_of
 from normlab.config.machine import settled_precision
-from normlab.config.registry import OPTION, TARGET, option_settings, paths, sha256
+from normlab.config.registry import OPTION, TARGET, option_settings, path_of, sha256
 from normlab.config.schema import NORM_KEYS, leaves
 from normlab.errors import UserError
 from normlab.records.code import (
@@ -55,15 +55,15 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     edited = uncommitted_files()
     digests: dict[str, str] = {}
     for group, name in sorted((str(group), str(name)) for group, name in chosen):
-        path = paths(group).get(name)
+        path = path_of(group, name)
         if path is not None and (edited or not path.is_relative_to(CONFIG_DIR)):
-            digests[name if group == "norm" else f"{group}/{name}"] = _files(group, name, edited)
+            files = _files(group, name, edited, is_own=not path.is_relative_to(CONFIG_DIR))
+            digests[name if group == "norm" else f"{group}/{name}"] = files
     return {name: files for name, files in digests.items() if files}
 
 
-def _files(group: str, name: str, edited: Collection[Path]) -> str:
+def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> str:
     """Return the files of an option's classes that are not normlab's, or are edited."""
-    is_own = not paths(group)[name].is_relative_to(CONFIG_DIR)
     classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
     files: dict[Path, None] = {}
     for one in classes:
