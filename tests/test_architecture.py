@@ -163,6 +163,10 @@ def test_one_file_lists_the_places_of_norms():
     assert having('"encoder_norm"', '"hidden_norm"') == ["config.schema"]
 
 
+def test_a_module_is_no_function():
+    assert having("].__class__ = ") == ["inspect"]
+
+
 def test_tables_pages_and_claims_pair_runs_in_one_place():
     assert having("why_not_paired(") == ["records.pairs"]
     assert having("Pairing.of(") == ["claims.sample", "reports.comparison", "reports.others"]

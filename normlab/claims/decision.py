@@ -168,16 +168,16 @@ def constant(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _ROUNDING
 
 
-def contains(values: Sequence[float], wanted: float, look: Analysis) -> Decision:
+def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:
     """Judge whether the interval of the values at a look contains the wanted value."""
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
     interval = t_interval(values, confidence=1 - look.share)
     # Containing the value is no reason to stop early, so only the last look can support it.
     verdict = "supported" if look == LOOKS[-1] else "undecided"
-    if not interval.low <= wanted <= interval.high:
+    if not interval.low <= value <= interval.high:
         verdict = "contradicted"
-    return tested(verdict, p_value(interval, against=wanted), interval, look.share)
+    return tested(verdict, p_value(interval, against=value), interval, look.share)
 
 
 def less_often(side: Count, reference: Count, *, error: float) -> Decision:

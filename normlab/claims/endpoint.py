@@ -264,9 +264,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         seeds = target - have
         # Use new seeds: completing a partly run seed could pair runs from two machines.
         records = runs.made.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
-        made = {record.seed for record, _ in records.values()}
+        known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
-        new = list(islice((seed for seed in after if seed not in made), seeds))
+        new = list(islice((seed for seed in after if seed not in known_seeds), seeds))
         chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
         cost = f"{runs_left:.0f} runs, about {hours_left:.1f} h; data: {scale.data}"

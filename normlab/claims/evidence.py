@@ -184,9 +184,9 @@ class EvidenceStore:
         runs.damaged += [message for _, message in store.damaged]
         return runs
 
-    def add(self, place: Place, made: RecordAt) -> None:
+    def add(self, place: Place, record_at: RecordAt) -> None:
         """Add a run to a study and scale, unless it is there already."""
-        self.made.setdefault(place, {}).setdefault(made.record.run_id, made)
+        self.made.setdefault(place, {}).setdefault(record_at.record.run_id, record_at)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
         """Return a study's plan at a scale; raises `UserError` for an unknown study or scale."""

@@ -144,8 +144,8 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 def sample_of(runs: EvidenceStore, selection: Selection) -> Sample:
     """Sample the runs of a study; `UserError` if a run is on both sides."""
-    made = runs.made.get((selection.study, selection.scale), {})
-    records = [record for record, _ in made.values()]
+    records_at = runs.made.get((selection.study, selection.scale), {})
+    records = [record for record, _ in records_at.values()]
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, Point], RunRecord]] = {}
     sides_of_runs: dict[str, str] = {}
@@ -240,8 +240,8 @@ def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int
 def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
     """Return why a side's runs at a point have different configs; None if all have the same."""
     differing = varying([run.parts for run in runs])
-    named = ", ".join(key for key in differing if not key.endswith(".option"))
-    problem = f"{label} fits runs that differ in {named}; the claim must say which"
+    keys = ", ".join(key for key in differing if not key.endswith(".option"))
+    problem = f"{label} fits runs that differ in {keys}; the claim must say which"
     return problem if differing else None
 
 

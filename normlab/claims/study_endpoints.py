@@ -266,9 +266,9 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
-            for key, wanted in self.data.items():
-                if written(value := lookup(run, key)) != written(wanted):
-                    return f"other data: {key}={value}, the document's is {key}={wanted}"
+            for key, of_document in self.data.items():
+                if written(value := lookup(run, key)) != written(of_document):
+                    return f"other data: {key}={value}, the document's is {key}={of_document}"
         return None
 
     def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:

@@ -143,7 +143,7 @@ def in_full(settings: Sequence[str]) -> list[str]:
 def _with_trackers(arguments: Sequence[str]) -> list[str]:
     """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings."""
     words: list[str] = []
-    wanted: dict[str, bool] = {}
+    trackers: dict[str, bool] = {}
     settings: list[str] = []
     for text in arguments:
         key, _, value = text.partition("=")
@@ -156,20 +156,20 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
                 has = f"{name} has {', '.join(options)}" if options else f"give {name}=true"
                 near = did_you_mean(setting, options, before=f"{name}.")
                 raise UserError(f"{key} does not exist: {has}.{near}")
-            wanted.setdefault(name, True)
+            trackers.setdefault(name, True)
             settings.append(text)
         elif value in ("true", "false"):
-            wanted[name] = value == "true"
+            trackers[name] = value == "true"
         else:
             raise UserError(f"{text}: give {name}=true or {name}=false")
-    if not wanted:
+    if not trackers:
         return words
     sinks = _by_key(words).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
-    names = dict.fromkeys([*re.findall(r"\w+", sinks), *wanted])
+    names = dict.fromkeys([*re.findall(r"\w+", sinks), *trackers])
     return [
         *(text for text in words if not text.startswith("sink=")),
-        *(f"observe.sink.{text}" for text in settings if wanted[text.partition(".")[0]]),
-        f"sink=[{','.join(name for name in names if wanted.get(name, True))}]",
+        *(f"observe.sink.{text}" for text in settings if trackers[text.partition(".")[0]]),
+        f"sink=[{','.join(name for name in names if trackers.get(name, True))}]",
     ]
 
 

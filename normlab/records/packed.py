@@ -87,8 +87,8 @@ class Pack:
     @cached_property
     def addresses(self) -> dict[Key, Path]:
         """The addresses of the runs that have a record."""
-        made = (key for key, record in self.records.items() if record is not None)
-        return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in made}
+        keys = (key for key, record in self.records.items() if record is not None)
+        return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in keys}
 
     def _content(self, name: str, of: Callable[[str, bytes, _Line], _T]) -> dict[Key, _T]:
         """Return what `of` makes of the origin, text and content of each line of a file."""
@@ -158,10 +158,10 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     if (address := address_of(place)) is None:
         return None
     runs = pack(address.folder)
-    named = [key for key in runs.addresses if address.name in (key.name, key.row)]
-    keys = [key for key in named if address.seed in (None, key.seed)]
+    of_name = [key for key in runs.addresses if address.name in (key.name, key.row)]
+    keys = [key for key in of_name if address.seed in (None, key.seed)]
     if not keys:
-        available = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
+        available = [f"seed{key.seed}" for key in of_name] or [key.name for key in runs.records]
         raise UserError(f"{place}: no such run; available: {', '.join(dict.fromkeys(available))}")
     return runs, keys
 

@@ -108,8 +108,8 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
     kinds = arithmetic_of(a.environment), arithmetic_of(b.environment)
     if kinds[0] != kinds[1]:
         # If both configs name a precision and these differ, the comparison is about precision.
-        named = {record.config.get("precision", "auto") for record in (a, b)}
-        compared = not precision or (len(named) == 2 and "auto" not in named)
+        precisions = {record.config.get("precision", "auto") for record in (a, b)}
+        compared = not precision or (len(precisions) == 2 and "auto" not in precisions)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):
             return f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
     if may_differ is not None and (keys := settings(a.parts, b.parts, may_differ)):

@@ -62,8 +62,8 @@ class RunStore:
         self.open: list[Path] = []
 
     def run_dir(self, config: Mapping[str, Any]) -> Path:
-        named = self.root / (config["observe"].get("name") or "")
-        return named / run_label(config) / f"seed{config['seed']}"
+        folder = self.root / (config["observe"].get("name") or "")
+        return folder / run_label(config) / f"seed{config['seed']}"
 
     def write(self, record: RunRecord, run_dir: Path) -> Path:
         """Write a record atomically; raises `OSError` naming the file."""

@@ -39,8 +39,10 @@ class TimedRuns(NamedTuple):
 
     @property
     def machines(self) -> list[str]:
-        named = (record.environment.get("device", "an unknown machine") for record in self.records)
-        return [f"{self.whose} on {device}" for device in named]
+        devices = (
+            record.environment.get("device", "an unknown machine") for record in self.records
+        )
+        return [f"{self.whose} on {device}" for device in devices]
 
 
 def timed(device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord]) -> TimedRuns:

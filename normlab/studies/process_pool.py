@@ -122,9 +122,9 @@ def machine_shares(processes: int | None) -> list[MachineShare]:
 
 def visible_gpus() -> list[str]:
     """Return the ids of the NVIDIA GPUs that this process may use."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        ids = (part.strip() for part in named.split(","))
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None:
+        ids = (part.strip() for part in listed.split(","))
         return [*takewhile(_GPU.match, ids)]  # as CUDA reads it: up to the first that is none
     return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
 

@@ -141,9 +141,9 @@ class Queue(RunQueue):
 
 def jobs_of(words: Sequence[str]) -> list[Job]:
     """Return a job for each named study; an override that begins with `STUDY:` is for it alone."""
-    named = [word for word in words if "=" not in word]
-    words_of: dict[str, list[str]] = {name: [] for name in named}
-    if not named or len(words_of) < len(named):
+    studies = [word for word in words if "=" not in word]
+    words_of: dict[str, list[str]] = {name: [] for name in studies}
+    if not studies or len(words_of) < len(studies):
         raise UserError("name each study once, such as normlab study run translation_norms")
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
@@ -151,10 +151,10 @@ def jobs_of(words: Sequence[str]) -> list[Job]:
             raise UserError(
                 f"{override}: {study} is not among the named studies: {' '.join(words_of)}"
             )
-        for name in [study] if colon else named:
+        for name in [study] if colon else studies:
             words_of[name].append(override.removeprefix(f"{study}:") if colon else override)
     jobs: list[Job] = []
-    for name in named:
+    for name in studies:
         study, (selection, extra) = load_study(name), taken_out(words_of[name])
         scale = selection.get("scale", SMOKE)
         seeds = read_seeds(selection["seeds"]) if "seeds" in selection else None

@@ -103,13 +103,13 @@ def composed(run: Planned) -> dict[str, Any]:
 
 def check_data(study: Study, scale: str, runs: Iterable[StudyRun]) -> None:
     """Prepare the runs' data, each data set once; if any is missing, raise UserError naming it."""
-    asked: dict[str, StudyRun] = {}
+    by_data: dict[str, StudyRun] = {}
     for run in runs:
         task = run.config["task"]
         of = [run.config["choices"]["task"], run.config.get("data_dir")]
         of += [task.get(name) for name in ("corpus", "source")]
-        asked.setdefault(json.dumps(of, sort_keys=True, default=str), run)
-    for run in asked.values():
+        by_data.setdefault(json.dumps(of, sort_keys=True, default=str), run)
+    for run in by_data.values():
         if (problem := data_problem(run)) is not None:
             other = study.scales.get(SMOKE)
             raise UserError(

@@ -228,8 +228,8 @@ class _Execution:
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
         """Test the weights if the run has finished, and return the record."""
         lost = outcome.status == "diverged"
-        wanted = self.config["observe"]["targets"]
-        targets = self.task.targets if wanted is None else wanted
+        chosen = self.config["observe"]["targets"]
+        targets = self.task.targets if chosen is None else chosen
         validations = trainer.validations
         scores = self._valid_scores(validations)
         scores |= validations.reached(targets, lost=lost) | validations.converged(lost=lost)

@@ -99,13 +99,13 @@ def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
         score: [x for x in values if f"valid/steps_to/{score}_{x:g}" not in record.scores]
         for score, values in (observe["targets"] or {}).items()
     }
-    asked = [f"{score}: {values}" for score, values in targets.items() if values]
+    of_scores = [f"{score}: {values}" for score, values in targets.items() if values]
     examples = observe["test_seen"]
     before = (record.config.get("observe") or {}).get("test_seen")
     answered = {
         **repeats,
         "observe.test_seen": examples if examples != before else 0,
-        "observe.targets": f"{{{', '.join(asked)}}}" if asked else None,
+        "observe.targets": f"{{{', '.join(of_scores)}}}" if of_scores else None,
     }
     return [f"{key}={value}" for key, value in answered.items() if value]
 

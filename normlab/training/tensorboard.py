@@ -76,9 +76,9 @@ class TensorBoard(Sink):
 
 def hyperparameters(config: Mapping[str, Any]) -> dict[str, str | int | float]:
     """Return the experiment's keys that have one value, its options by group, and the seed."""
-    named = {key.removesuffix(".option"): json.loads(part) for key, part in parts(config).items()}
-    named |= {"norm": norm_label(config["choices"]), "seed": config["seed"]}
-    return {key: value for key, value in named.items() if isinstance(value, str | int | float)}
+    options = {key.removesuffix(".option"): json.loads(part) for key, part in parts(config).items()}
+    options |= {"norm": norm_label(config["choices"]), "seed": config["seed"]}
+    return {key: value for key, value in options.items() if isinstance(value, str | int | float)}
 
 
 def _is_headline(name: str) -> bool:
