@@ -39,9 +39,8 @@ class TimedRuns(NamedTuple):
 
     @property
     def machines(self) -> list[str]:
-        devices = (
-            record.environment.get("device", "an unknown machine") for record in self.records
-        )
+        environments = (record.environment for record in self.records)
+        devices = (machine.get("device", "an unknown machine") for machine in environments)
         return [f"{self.whose} on {device}" for device in devices]
 
 

@@ -98,9 +98,8 @@ def build_parts(
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
     """Raise UserError, before training, if a run needs a score that its task does not have."""
     available, targets = task.score_names(), config["observe"]["targets"]
-    target_keys = [
-        ("observe.targets", name) for name in (task.targets if targets is None else targets)
-    ]
+    targets = task.targets if targets is None else targets
+    target_keys = [("observe.targets", name) for name in targets]
     for key, name in [("validate.select_by", config["validate"]["select_by"]), *target_keys]:
         if available and name not in available:
             known = ", ".join(sorted(available))

@@ -1,5 +1,7 @@
 """The config folder as a registry, and from a node to an object: which values are refused."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -106,6 +108,16 @@ def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(optio
 def test_the_class_of_an_options_own_file_must_fit_its_place(target, message):
     with pytest.raises(ValueError, match=rf"norm: '{target}' {message}"):
         instantiate({"_target_": target}, "norm", Norm, dim=4)
+
+
+def test_an_option_is_looked_up_without_listing_its_group(monkeypatch):
+    monkeypatch.setattr(Path, "glob", None)
+    assert option_settings("norm", "bn", "norm")["eps"] == 1e-5
+
+
+def test_the_name_of_an_option_is_no_path():
+    with pytest.raises(ValueError, match=r"norm.option='../optim/adam' does not exist here"):
+        option_settings("norm", "../optim/adam", "norm")
 
 
 def test_an_optimizer_of_torch_takes_its_own_values():
