@@ -91,7 +91,7 @@ def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):
 
 @pytest.mark.parametrize("option", ["nothing", "../norm/bn", None])
 def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(option):
-    said = r"norm\.option=.* does not exist here: there are ada, bn,"
+    said = r"norm\.option=.* does not exist here: there are ada, bhyt, bn,"
     with pytest.raises(ValueError, match=said):
         instantiate({"option": option}, "norm", Norm, dim=4)
 
