@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
-    from normlab.inspect.model import inspect as inspect
+    from normlab.inspection.model import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records
@@ -28,7 +28,7 @@ _HOMES = {
     "compose": "config.compose",
     "explain": "commands.explain",
     "fold_norms": "any_model.fold",
-    "inspect": "inspect",
+    "inspect": "inspection",
     "load_records": "notebook",
     "load_run": "training.loaded",
     "make_norm": "norms.make",
@@ -42,8 +42,7 @@ wait_passively()
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
-    home = import_module(f"normlab.{_HOMES[name]}")
-    return home if _HOMES[name] == name else getattr(home, name)  # a package that can be called
+    return getattr(import_module(f"normlab.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,7 @@ FLOORS = (
     ("studies",),
     ("reports",),
     ("claims", "notebook"),
-    ("inspect", "documents"),
+    ("inspection", "documents"),
     ("commands",),
     ("cli", ""),
     ("__main__",),
@@ -164,7 +164,7 @@ def test_one_file_lists_the_places_of_norms():
 
 
 def test_a_module_is_no_function():
-    assert having("].__class__ = ") == ["inspect"]
+    assert having("].__class__ = ") == []
 
 
 def test_tables_pages_and_claims_pair_runs_in_one_place():
@@ -251,7 +251,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
             "from normlab import make_norm; make_norm('bn', 4)",
             {"normlab.models", "normlab.training"},
         ),
-        ("import normlab.inspect.explain", {"normlab.models", "normlab.training"}),
+        ("import normlab.inspection.explain", {"normlab.models", "normlab.training"}),
         ("from normlab.cli import main; main(['claims', '7'])", {"hydra", "normlab.claims"}),
         ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy"}),
     ],

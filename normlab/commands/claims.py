@@ -120,7 +120,7 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
     claims = load_all(CONFIG_DIR / "claim")
     computed = read_computed(results / _COMPUTED)
     if compute:
-        from normlab.inspect.checks import compute as computed_now
+        from normlab.inspection.checks import compute as computed_now
 
         parts = [part for claim in claims for part in claim.parts]
         endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]

@@ -128,7 +128,7 @@ def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
     from normlab.claims.claim import load_all as load_claims
     from normlab.documents.play import page as page_to_play
-    from normlab.inspect.pieces import pieces
+    from normlab.inspection.pieces import pieces
 
     articles = load_all(CONFIG_DIR / "document").values()
     return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())

@@ -13,7 +13,7 @@ from normlab.config.overrides import check_option, norm_name
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
-    from normlab.inspect.explain import Section
+    from normlab.inspection.explain import Section
 
 _EXAMPLES = """examples:
   normlab explain           all norms on one screen
@@ -77,14 +77,14 @@ def explain(
 
     by_name = {option.name: option for option in options("norm")}
     if layout == "images" or table is not None:
-        from normlab.inspect.images import in_images
-        from normlab.inspect.marks import of_class
+        from normlab.inspection.images import in_images
+        from normlab.inspection.marks import of_class
 
         draw = in_images if table is None else of_class
         chosen = list(dict.fromkeys(chosen or ["bn", "ln"]))
         return Explained(chosen, [draw(by_name[name]) for name in chosen])
-    from normlab.inspect.explain import compared, overview
-    from normlab.inspect.explain import explain as explained  # loads torch
+    from normlab.inspection.explain import compared, overview
+    from normlab.inspection.explain import explain as explained  # loads torch
 
     explanations = [explained(by_name[name]) for name in dict.fromkeys(chosen)]
     last = compared(explanations) if explanations else overview([*by_name.values()])
@@ -101,7 +101,7 @@ def _explain_placements(names: Sequence[str]) -> Explained:
     for name in names:
         check_option("placement", name)
     from normlab.config.registry import options
-    from normlab.inspect.wiring import compared, wiring
+    from normlab.inspection.wiring import compared, wiring
 
     by_name = {option.name: option for option in options("placement")}
     wirings = [wiring(by_name[name]) for name in dict.fromkeys(names)]

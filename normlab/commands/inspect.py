@@ -32,8 +32,8 @@ from normlab.reports.notes import Note
 from normlab.reports.table import averaged
 
 if TYPE_CHECKING:
-    from normlab.inspect.model import Subject
-    from normlab.inspect.question import Answer, Question
+    from normlab.inspection.model import Subject
+    from normlab.inspection.question import Answer, Question
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
@@ -71,8 +71,8 @@ def main(argv: list[str]) -> int:
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
-        from normlab.inspect.model import subject_of_config, subject_of_run
-        from normlab.inspect.question import questions
+        from normlab.inspection.model import subject_of_config, subject_of_run
+        from normlab.inspection.question import questions
 
         chosen = questions("model", names=arguments.only)
         runs, changes = _runs(arguments.subject, arguments.where)
@@ -162,7 +162,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
 def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
     """Ask the questions about one model, print the answers unless as JSON; return the sheet."""
-    from normlab.inspect.model import answer, sheet
+    from normlab.inspection.model import answer, sheet
 
     findings: dict[str, Answer] = {}
     for number, each in enumerate(chosen):
@@ -199,7 +199,7 @@ def _several(
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
-    from normlab.inspect.model import side_by_side
+    from normlab.inspection.model import side_by_side
 
     for folder, record in runs.items():
         if not record.finished:

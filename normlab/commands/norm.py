@@ -20,7 +20,7 @@ from normlab.config.registry import paths
 from normlab.errors import UserError
 
 if TYPE_CHECKING:
-    from normlab.inspect.card import Examined
+    from normlab.inspection.card import Examined
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
@@ -170,8 +170,8 @@ def check(argv: list[str]) -> int:
     for name in names:  # before torch is loaded
         check_option("norm", name)
     with at_work("loading"):
-        from normlab.inspect.contract import examine
-        from normlab.inspect.subject import BareNorm
+        from normlab.inspection.contract import examine
+        from normlab.inspection.subject import BareNorm
         from normlab.norms.make import make_norm
 
     violated = False
@@ -189,9 +189,9 @@ def check(argv: list[str]) -> int:
 def card(argv: list[str]) -> int:
     """Answer the questions of a card, print each answer when it is ready, and write the page."""
     arguments = _card_parser().parse_intermixed_args(argv)
-    from normlab.inspect.card import answers, examined
-    from normlab.inspect.card import card as assemble
-    from normlab.inspect.question import questions
+    from normlab.inspection.card import answers, examined
+    from normlab.inspection.card import card as assemble
+    from normlab.inspection.question import questions
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.reports.manifest import write_files
     from normlab.training.runtime import Runtime
@@ -267,7 +267,7 @@ def _code(commit: str | None, dirty: bool | None) -> str:
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and regenerate the board and the pages."""
     from normlab.config.compose import to_dict
-    from normlab.inspect.card import TASKS
+    from normlab.inspection.card import TASKS
     from normlab.records.packed import Key, write_pack
     from normlab.records.store import RECORD_FILE, RunStore, read_record
     from normlab.reports.cards import CARD_FILE, FOLDER, card_pages

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.config.compose import compose
-from normlab.inspect.model import FORMAT
+from normlab.inspection.model import FORMAT
 from normlab.training import train
 from tests.tiny_runs import QUICK, tiny
 

@@ -16,8 +16,8 @@ from normlab.commands.documents import PAGE, play_page
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import PIECES, load_all
 from normlab.documents.language import LANGUAGES
-from normlab.inspect.pieces import of_width
-from normlab.inspect.subject import run
+from normlab.inspection.pieces import of_width
+from normlab.inspection.subject import run
 from tests.docs.pages import PAGES
 
 ROOT = CONFIG_DIR.parent

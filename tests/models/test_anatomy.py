@@ -5,13 +5,13 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from normlab.inspect import leaks
-from normlab.inspect.leaks import leak
-from normlab.inspect.model import subject_of_config
-from normlab.inspect.outlier import outlier
+from normlab.inspection import leaks
+from normlab.inspection.leaks import leak
+from normlab.inspection.model import subject_of_config
+from normlab.inspection.outlier import outlier
 from normlab.models.base import stacks
 from normlab.training.build import make_fast
-from tests.inspect.subjects import examined
+from tests.inspection.subjects import examined
 from tests.models.small import lm, sentences
 from tests.training.trainers import on_ranks
 

@@ -1,0 +1,40 @@
+"""Whether a learned scale and shift can undo a norm."""
+
+import torch
+
+from normlab.any_model.movement import movement, percent
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.tools import WIDTH, draw_tokens, new_norm, piece
+from normlab.inspection.question import question
+from normlab.inspection.subject import run
+
+
+@question("affine.identity", of="claim")
+def identity() -> list[CheckFinding]:
+    """Is there a scale and shift for each feature that undoes a norm on a given batch?
+
+    For batch norm it is its deviation and mean. For layer norm it is found by least squares, for
+    each feature by itself; what remains is relative to the spread of the input.
+    """
+    x = draw_tokens(32, 16)
+    flat = x.flatten(0, 1)
+    left = {}
+    for name in ("bn", "ln"):
+        normal = run(new_norm(name), x).flatten(0, 1)
+        best = torch.empty_like(flat)
+        for d in range(WIDTH):
+            design = torch.stack([normal[:, d], torch.ones(len(flat), dtype=torch.float64)], dim=1)
+            best[:, d] = design @ torch.linalg.lstsq(design, flat[:, d : d + 1]).solution[:, 0]
+        left[name] = movement(best - flat.mean(0), flat - flat.mean(0))
+    statement = "a learned scale and shift can undo the norm, so that nothing is lost"
+    return [
+        piece(
+            f"{name}: {statement}",
+            "they can, to rounding"
+            if off < 1e-9
+            else f"at best {percent(off)} of the input's spread is lost",
+            holds=off < 1e-9,
+            left=off,
+        )
+        for name, off in left.items()
+    ]

@@ -1,0 +1,104 @@
+"""Norms on images: shifts of the picture, and colours of a pixel."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.any_model.movement import movement
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.tools import draw, in_words, new_norm, piece
+from normlab.inspection.question import question
+from normlab.inspection.subject import run
+
+HEIGHT, CHANNELS = 6, 8
+SHIFTED = ("bn", "in", "gn", "ln")
+
+
+def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
+    """Return a square image, moved by two rows and three columns around its edges."""
+    return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
+
+
+@question("images.shift", of="claim")
+def shift() -> list[CheckFinding]:
+    """If an image is shifted, and the others of its batch are not, is its output shifted alike?"""
+    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
+    other = torch.cat([shifted(x[0])[None], x[1:]])
+
+    def off(name: str, **values: int) -> float:
+        before, after = (run(new_norm(name, CHANNELS, **values), each)[0] for each in (x, other))
+        return movement(after, shifted(before))
+
+    movements = {name: off(name) for name in SHIFTED}
+    by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
+    same = max(movements.values()) < 1e-9
+    return [
+        piece(
+            "bn shifts its output with the image",
+            "it does" if movements["bn"] < 1e-9 else "it does not",
+            holds=movements["bn"] < 1e-9,
+        ),
+        piece(
+            "bn does so, and ln does not",
+            f"{', '.join(SHIFTED[:-1])} and {SHIFTED[-1]} all do; statistics for each pixel do not "
+            f"(the output changes by {by_position:.0%})"
+            if same
+            else "they differ",
+            holds=not same,
+        ),
+    ]
+
+
+@question("images.channels", of="claim")
+def channels() -> list[CheckFinding]:
+    """Do other channels of the output change if one channel of all images does?"""
+    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
+    other = x.clone()
+    other[..., 0] *= 5
+
+    def moved(name: str) -> float:
+        before, after = (run(new_norm(name, CHANNELS), each)[..., 1:] for each in (x, other))
+        return movement(after, before)
+
+    bn, ln = moved("bn"), moved("ln")
+    return [
+        piece(
+            "bn uses statistics of several channels",
+            "no other channel changes" if bn == 0 else f"the others change by {bn:.0%}",
+            holds=bn > 0,
+        ),
+        piece(
+            "ln uses statistics of several channels",
+            f"the others change by {ln:.0%}",
+            holds=ln > 0.01,
+            moved=ln,
+        ),
+    ]
+
+
+@question("images.grey", of="claim")
+def grey() -> list[CheckFinding]:
+    """What becomes of the colours of a pixel if its channels are normalized together?"""
+    colours = {
+        "dark grey": (50.0, 50.0, 50.0),
+        "light grey": (200.0, 200.0, 200.0),
+        "a dark colour": (10.0, 20.0, 30.0),
+        "the same, ten times as bright": (100.0, 200.0, 300.0),
+    }
+    x = torch.tensor([*colours.values()], dtype=torch.float64)[None]
+    ln, bn = (run(new_norm(name, 3), x)[0] for name in ("ln", "bn"))
+    lost = float(ln[:2].abs().max()) == 0 and float((ln[2] - ln[3]).abs().max()) < 0.01
+    apart = min(float((bn[0] - bn[1]).abs().min()), float((bn[2] - bn[3]).abs().min()))
+    return [
+        piece(
+            "ln over the channels of a pixel loses what they say",
+            f"every grey becomes {in_words(ln[0], 0)}, and 10 20 30 and 100 200 300 both become "
+            f"{in_words(ln[2])}",
+            holds=lost,
+        ),
+        piece(
+            "bn keeps the channels independent",
+            f"greys and brightnesses stay apart, by {apart:.2f} or more",
+            holds=apart > 0.01,
+        ),
+    ]

@@ -1,0 +1,79 @@
+"""The articles' analogies as worked examples: marks of a class, and coaches."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.any_model.movement import movement
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.tools import change_piece, draw, in_words, new_norm, piece
+from normlab.inspection.question import question
+from normlab.inspection.subject import run
+
+PUPILS, SUBJECTS = ("Ming", "Hong", "Gang"), ("maths", "English", "physics")
+MARKS = ((95.0, 60.0, 85.0), (75.0, 90.0, 60.0), (55.0, 75.0, 80.0))
+"""Marks of three pupils (rows) in three subjects; made up, as the articles give none."""
+
+
+def marks() -> Float[Tensor, "1 3 3"]:
+    """Return the marks as a batch of tokens: pupils by subjects."""
+    return torch.tensor([MARKS], dtype=torch.float64)
+
+
+def standardized(name: str) -> Float[Tensor, "3 3"]:
+    """Return what a new norm makes of the marks."""
+    return run(new_norm(name, len(SUBJECTS)), marks())[0]
+
+
+@question("marks.subjects", of="claim")
+def subjects() -> list[CheckFinding]:
+    """Whom does a norm compare: the class in a subject, or the subjects of a pupil?"""
+    bn, ln = standardized("bn"), standardized("ln")
+    zero = 1e-6
+    others = marks()
+    others[0, 1:] += 20.0
+    changed = {
+        name: movement(run(new_norm(name, 3), others)[0, 0], standardized(name)[0])
+        for name in ("bn", "ln")
+    }
+    first = f"{PUPILS[0]}'s {', '.join(SUBJECTS)} become"
+    return [
+        piece(
+            "bn standardizes each subject over the class",
+            f"{first} {in_words(bn[0])}; each subject has a mean of 0 over the class",
+            holds=float(bn.mean(0).abs().max()) < zero < float(bn.mean(1).abs().max()),
+        ),
+        piece(
+            "ln standardizes each pupil's own subjects",
+            f"{first} {in_words(ln[0])}; each pupil has a mean of 0 over the subjects",
+            holds=float(ln.mean(1).abs().max()) < zero < float(ln.mean(0).abs().max()),
+        ),
+        change_piece("bn: better marks of the others change a pupil's result", changed["bn"]),
+        change_piece(
+            "ln: better marks of the others leave a pupil's result", changed["ln"], expected=False
+        ),
+    ]
+
+
+@question("marks.coach", of="claim")
+def coach() -> list[CheckFinding]:
+    """Does a norm calm what is too large and rouse what is too small, and keep people in line?"""
+    x = draw(1, 12, 64)
+    ln = [run(new_norm("ln"), factor * x)[0] for factor in (1.0, 10.0, 0.1)]
+    off = max(movement(each, ln[0]) for each in ln[1:])
+    heights = torch.tensor([[[152.0], [171.0], [160.0], [190.0]]], dtype=torch.float64)
+    lined = run(new_norm("bn", 1), heights)[0, :, 0]
+    same = bool((lined.argsort() == heights[0, :, 0].argsort()).all())
+    return [
+        piece(
+            "ln gives the same result for a state that is too excited and one that is too low",
+            f"ten times as large or as small, the result is the same to {off:.1%}",
+            holds=off < 0.01,
+            off=off,
+        ),
+        piece(
+            "bn lines up the class by height",
+            f"heights of 152, 171, 160 and 190 become {in_words(lined)}, in the same order",
+            holds=same,
+        ),
+    ]

@@ -1,0 +1,92 @@
+"""Training and inference: what a norm keeps, and whether its output differs."""
+
+import copy
+from typing import Any
+
+import torch
+
+from normlab.any_model.movement import movement, percent
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.tools import (
+    WIDTH,
+    change_piece,
+    changes,
+    draw_tokens,
+    new_norm,
+    piece,
+    trained_norm,
+)
+from normlab.inspection.question import question
+from normlab.inspection.subject import run
+
+
+@question("modes.mismatch", of="claim")
+def mismatch() -> list[CheckFinding]:
+    """Does the same batch give a different output in eval than in training?"""
+
+    def gap(name: str, sequences: int) -> float:
+        norm, x = trained_norm(name), draw_tokens(sequences, 16)
+        return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
+
+    few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
+    statement = "bn: the same batch has another output in eval than in training"
+    answer = f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096"
+    return [
+        piece(statement, answer, holds=changes(few), few=few, many=many),
+        change_piece("ln: the same batch has the same output in both", layer, expected=False),
+    ]
+
+
+@question("modes.agreement", of="claim")
+def agreement() -> list[CheckFinding]:
+    """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
+    norm, x = new_norm("ln"), draw_tokens(8, 16)
+    training = run(norm, x)
+    outputs = {
+        "training and inference are the same": [run(copy.deepcopy(norm).eval(), x)],
+        "a batch of one is the same as a batch of eight": [run(norm, each[None]) for each in x],
+    }
+    bits = {True: "equal bit by bit", False: "not equal"}
+    return [
+        piece(f"ln: {text}", bits[same := torch.equal(training, torch.cat(parts))], holds=same)
+        for text, parts in outputs.items()
+    ]
+
+
+@question("modes.buffers", of="claim")
+def buffers() -> list[CheckFinding]:
+    """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
+    x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
+    names, has_two = {}, {}
+    for name in ("ln", "bn"):
+        norm = new_norm(name)
+        names[name] = ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
+        has_two[name] = not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
+    return [
+        piece("ln keeps no buffers", names["ln"] or "none", holds=not names["ln"]),
+        piece(
+            "bn keeps running statistics",
+            names["bn"] or "none",
+            holds=bool(names["bn"]),
+        ),
+        piece("ln has one mode", modes[has_two["ln"]], holds=not has_two["ln"]),
+        piece("bn switches between two modes", modes[has_two["bn"]], holds=has_two["bn"]),
+    ]
+
+
+@question("modes.memory", of="claim")
+def memory() -> list[CheckFinding]:
+    """How many values does batch norm store with one row per position, or one row for all?"""
+
+    def size(name: str, **values: Any) -> int:
+        buffers = new_norm(name, **values).buffers()
+        return sum(buffer.numel() for buffer in buffers if buffer.dim())  # not the count of updates
+
+    sizes = {count: size("bn_position", num_positions=count) for count in (64, 128, 256)}
+    one = size("bn")
+    listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
+    holds = len({each / count for count, each in sizes.items()}) == 1 and one < min(sizes.values())
+    statement = "bn_position: what it keeps grows in proportion to the longest sequence"
+    answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
+    numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
+    return [piece(statement, answer, holds=holds, **numbers)]

@@ -1,0 +1,270 @@
+"""The 999 of article 3: what becomes of it and of its neighbours, and of the softmax over them."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.tools import LENGTH, SEED, WIDTH, draw, in_words, new_norm, piece
+from normlab.inspection.question import question
+from normlab.inspection.subject import run
+from normlab.norms.make import make_norm
+
+SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
+"""Article 3's example "I love eat": three tokens with four features."""
+SATURATED = 0.99
+
+
+WIDTHS = (4, 16, 64, 256, 768)
+DRAWS = 50
+_ALIVE = 0.01  # the smallest slope of a softmax that still passes a gradient
+_DEAD = 1e-6
+
+
+@question("outlier.softmax", of="claim")
+def softmax() -> list[CheckFinding]:
+    """Does an outlier of 999 saturate the softmax, in the article's example as it stands?"""
+    bare = attended(norm_of_sentence("none"))
+    slope = float(bare.slope[0])
+    statement = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
+    answer = f"largest logit {bare.logit:,.0f}, slope {slope:.3g}"
+    return [piece(statement, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
+
+
+@question("outlier.words", of="claim")
+def words() -> list[CheckFinding]:
+    """What does layer norm make of the three words of article 3?"""
+    first, second, third = norm_of_sentence("ln")
+    statements = (
+        "ln brings 10 20 999 -5",
+        "ln stretches 0.1 0.2 0.1 0.1",
+        "ln keeps 5 5 5 5 apart",
+    )
+    stretched = float(second.square().mean().sqrt())
+    without = run(make_norm("ln", 4, eps=0.0).double(), sentence()[None, 2:])
+    answers = (
+        f"it becomes {in_words(first)}, so the 999 still stands out",
+        f"it becomes {in_words(second)}: its 0.2 ends as high as the 999",
+        f"it becomes {in_words(third)}: the word disappears"
+        + (" (without eps it is not a number)" if bool(without.isnan().all()) else ""),
+    )
+    size = float(first.square().mean().sqrt())
+    return [
+        piece(
+            f"{statements[0]} to a mean of 0 and a variance of 1", answers[0], holds=_near_one(size)
+        ),
+        piece(f"{statements[1]} to a normal range", answers[1], holds=_near_one(stretched)),
+        piece(f"{statements[2]} from other words", answers[2], holds=bool(third.abs().max() > 0)),
+    ]
+
+
+def _near_one(value: float) -> bool:
+    return abs(value - 1) < 0.01
+
+
+@question("outlier.range", of="claim")
+def value_range() -> list[CheckFinding]:
+    """In which range do the values of layer norm lie?
+
+    Of D values with mean 0 and variance 1 none exceeds the root of D - 1, which one value apart
+    from equal others has. The bound is tried on tokens with Cauchy-distributed values.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    largest = {width: float(norm_of_sentence("ln", width)[0, 2]) for width in WIDTHS}
+    within = True
+    for width in WIDTHS:
+        wild = torch.empty(1, 4096, width, dtype=torch.float64).cauchy_(generator=generator)
+        most = run(make_norm("ln", width).double(), wild).abs().max()
+        within = within and float(most) <= math.sqrt(width - 1)
+    first, last = WIDTHS[0], WIDTHS[-1]
+    bound = (
+        f"none of 4,096 tokens exceeds the root of the width minus 1, which is "
+        f"{math.sqrt(first - 1):.2f} at {first} features and {math.sqrt(last - 1):.1f} at {last}"
+    )
+    brought = (
+        f"it becomes {largest[first]:.2f} at {first} features and {largest[last]:.1f} at {last}"
+    )
+    numbers = {f"of_{width}": value for width, value in largest.items()}
+    small = max(largest.values()) <= 1
+    return [
+        piece("ln's values lie in a range that the width fixes", bound, holds=within),
+        piece("ln brings the 999 into about -1 to 1", brought, holds=small, **numbers),
+    ]
+
+
+@question("outlier.votes", of="claim")
+def votes() -> list[CheckFinding]:
+    """How many points does each word of article 3 give to itself and to the others?"""
+    counts = {name: norm_of_sentence(name) @ norm_of_sentence(name).T for name in ("none", "ln")}
+    bare, ln = counts["none"], counts["ln"]
+    others = float(bare[1:, 1:].max())
+    statement = "without a norm the word of the 999 gives itself a million points, and others few"
+    answer = (
+        f"{float(bare[0, 0]):,.0f} points for itself; the others give each other and themselves "
+        f"{others:.0f} at most"
+    )
+    largest = float(ln.abs().max())
+    even = f"no word gives more than {largest:.2f} points, the number of features"
+    return [
+        piece(
+            statement,
+            answer,
+            holds=9e5 < float(bare[0, 0]) < 1.1e6 and others < 1e3,
+            votes=float(bare[0, 0]),
+            others=others,
+        ),
+        piece(
+            "with ln no word has more votes than the number of features",
+            even,
+            holds=largest <= 4,
+            votes=largest,
+        ),
+    ]
+
+
+@question("outlier.values", of="claim")
+def softmax_values() -> list[CheckFinding]:
+    """What is the softmax of the article's small and large logits?"""
+    small, large = (
+        torch.tensor(logits, dtype=torch.float64).softmax(-1)
+        for logits in ((1.1, 1.2, 0.9), (1000.0, 5.0, 2.0))
+    )
+    slopes = [float((p * (1 - p)).max()) for p in (small, large)]
+    return [
+        piece(
+            "logits of 1.1, 1.2 and 0.9 leave each word a share",
+            f"shares {in_words(small, 3)}, largest slope {slopes[0]:.3f}",
+            holds=float(small.min()) > 0.1,
+            slope=slopes[0],
+        ),
+        piece(
+            "logits of 1000, 5 and 2 give one word everything, and no gradient",
+            f"shares {in_words(large, 3)}, largest slope {slopes[1]:.3g}",
+            holds=float(large.max()) == 1 and slopes[1] == 0,
+        ),
+    ]
+
+
+@question("outlier.scale", of="claim")
+def scale() -> list[CheckFinding]:
+    """What happens to attention if all tokens become ten times as large?
+
+    One sentence of twelve tokens of width 64, with one draw of projections. A share is the largest
+    weight of a row, averaged over rows.
+    """
+    x, maps = draw(1, LENGTH, WIDTH), draw(2, WIDTH, WIDTH, seed=SEED + 1) / math.sqrt(WIDTH)
+
+    def shares(name: str, factor: float) -> tuple[float, float]:
+        y = run(new_norm(name), factor * x)[0]
+        logits = (y @ maps[0]) @ (y @ maps[1]).T / math.sqrt(WIDTH)
+        return float(logits.std()), float(logits.softmax(-1).amax(-1).mean())
+
+    (spread, share), (wide, sharp) = shares("none", 1.0), shares("none", 10.0)
+    (_, before), (_, after) = shares("ln", 1.0), shares("ln", 10.0)
+    return [
+        piece(
+            "without a norm attention depends strongly on the scale of its input",
+            f"tokens ten times as large make logits {wide / spread:.0f} times as large and raise "
+            f"the largest weight of a row from {share:.2f} to {sharp:.2f}",
+            holds=sharp - share > 0.25,
+            before=share,
+            after=sharp,
+        ),
+        piece(
+            "with ln attention does not depend on the scale of its input",
+            f"the largest weight of a row stays at {before:.2f}",
+            holds=abs(before - after) < 1e-3,
+            before=before,
+            after=after,
+        ),
+    ]
+
+
+@question("outlier.width", of="claim")
+def width() -> list[CheckFinding]:
+    """Does the softmax saturate at widths of 4 to 768, with random query and key projections?
+
+    The first four features are the article's; 1 and 0.1 times normal values fill up the first two
+    tokens, 5 the third. Projections are drawn from N(0, 1 / width), so that they keep the size of a
+    token. A row is saturated if its largest weight is above 0.99. Means are over 50 draws.
+    """
+    by_norm = {name: [projected(name, each) for each in WIDTHS] for name in ("none", "ln")}
+    widths = f"at widths {WIDTHS[0]} to {WIDTHS[-1]}, with random query and key projections"
+    saturated = {name: [float(each.saturated.mean()) for each in f] for name, f in by_norm.items()}
+    slopes = [float(each.slope.mean()) for each in by_norm["ln"]]
+    dead = [float(each.saturated[0]) for each in by_norm["none"]]
+    least, most = min(saturated["none"]), max(saturated["none"])
+    bare = f"{least:.0%} to {most:.0%} of rows saturate, of the 999's own {min(dead):.0%} or more"
+    alive = (
+        f"no row saturates; the mean slope is {min(slopes):.2f} to {max(slopes):.2f}"
+        if not any(saturated["ln"])
+        else f"{max(saturated['ln']):.1%} of rows saturate; the mean slope is {min(slopes):.2g}"
+    )
+    numbers = {
+        f"{name}_{key}_{size}": value
+        for name, sizes in by_norm.items()
+        for size, each in zip(WIDTHS, sizes, strict=True)
+        for key, value in (("slope", each.slope.mean()), ("saturated", each.saturated.mean()))
+    }
+    numbers = {name: float(value) for name, value in numbers.items()}
+    without = f"without a norm half of the rows or more saturate {widths}"
+    holds = not any(saturated["ln"]) and min(slopes) > _ALIVE
+    of = {name: {k: v for k, v in numbers.items() if k.startswith(name)} for name in by_norm}
+    return [
+        piece(without, bare, holds=least >= 0.5, **of["none"]),
+        piece(f"ln keeps the gradient of the softmax {widths}", alive, holds=holds, **of["ln"]),
+    ]
+
+
+class Attended(NamedTuple):
+    """The attention of a sentence to itself: its largest logit, and values of each row.
+
+    `slope` is 1 - sum p^2, which is 0 if one weight is 1; `saturated` the share of draws in which
+    the largest weight is above 0.99.
+    """
+
+    logit: float
+    slope: Float[Tensor, " P"]
+    saturated: Float[Tensor, " P"]
+
+
+def attended(
+    query: Float[Tensor, "*draws P D"], key: Float[Tensor, "*draws P D"] | None = None
+) -> Attended:
+    """Return attention, softmax(q k' / sqrt(D)), averaged over draws; keys default to queries."""
+    key = query if key is None else key
+    logits = query @ key.mT / math.sqrt(query.shape[-1])
+    weights = logits.softmax(-1).flatten(0, -3) if logits.dim() > 2 else logits.softmax(-1)[None]
+    slope = 1 - weights.square().sum(-1)
+    saturated = (weights.amax(-1) > SATURATED).double()
+    return Attended(float(logits.abs().max()), slope.mean(0), saturated.mean(0))
+
+
+def sentence(width: int = 4) -> Float[Tensor, "3 D"]:
+    """Return article 3's sentence, filled up to a width."""
+    generator = torch.Generator().manual_seed(SEED)
+    x = torch.randn(3, width, generator=generator, dtype=torch.float64)
+    x = x * torch.tensor([[1.0], [0.1], [0.0]], dtype=torch.float64)
+    x[2] = SENTENCE[2][0]
+    x[:, : len(SENTENCE[0])] = torch.tensor(SENTENCE, dtype=torch.float64)
+    return x
+
+
+def norm_of_sentence(name: str, width: int = 4) -> Float[Tensor, "3 D"]:
+    """Return a new norm's output for the sentence, alone in its batch."""
+    return run(make_norm(name, width).double(), sentence(width)[None])[0]
+
+
+def projected(name: str, width: int) -> Attended:
+    """Return the attention over a norm's output with randomly drawn projections."""
+    y = norm_of_sentence(name, width)
+    generator = torch.Generator().manual_seed(SEED)
+    pairs = []
+    for _ in range(DRAWS):
+        maps = torch.randn(2, width, width, generator=generator, dtype=torch.float64)
+        pairs.append(y @ maps / math.sqrt(width))
+    query, key = torch.stack(pairs, dim=1)
+    return attended(query, key)

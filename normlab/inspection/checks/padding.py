@@ -1,0 +1,201 @@
+"""Padding in the statistics of a norm."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.any_model.movement import movement
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.tools import (
+    WIDTH,
+    change_piece,
+    close,
+    draw_tokens,
+    new_norm,
+    option,
+    piece,
+)
+from normlab.inspection.explain import PADDED, document
+from normlab.inspection.question import question
+from normlab.inspection.subject import padding_moves, run, with_padding
+from normlab.norms.batch import BatchNorm
+
+FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@question("padding.pollutes", of="claim")
+def pollutes() -> list[CheckFinding]:
+    """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
+    padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
+    torchs = nn.BatchNorm1d(1, momentum=1.0).double()
+    torchs(padded[:, None])
+    assert torchs.running_mean is not None and torchs.running_var is not None
+    # The buffer's variance divides by n - 1, the variance used for normalization by n.
+    biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
+    ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
+    move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
+    left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
+    cases = (
+        (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
+        (f"bn: {move}", ours["include"], (1.5, 3.25)),
+        (left_out, ours["exclude"], (3.0, 2.0)),
+    )
+    return [
+        piece(text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), expected), mean=m, var=v)
+        for text, (m, v), expected in cases
+    ]
+
+
+def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
+    """Return batch norm's mean and variance of values whose second half is padding."""
+    norm = new_norm("bn", padding=padding)
+    valid = (torch.arange(len(padded)) < len(FIVE))[None]
+    run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
+    assert isinstance(norm, BatchNorm) and norm.last_batch is not None
+    batch = norm.last_batch()
+    return float(batch.mean.flatten()[0]), float(batch.var.flatten()[0])
+
+
+@question("padding.spares", of="claim")
+def spares() -> list[CheckFinding]:
+    """Does padding change any bit of layer norm's output at real tokens?"""
+    norm, x = new_norm("ln"), draw_tokens(8, 12)
+    real = torch.ones(8, 12, dtype=torch.bool)
+    before = with_padding(norm, x, real).outputs
+    after = [with_padding(norm, x, real, columns=n, value=1e3).outputs for n in (1, 12, 48)]
+    largest = max(float((each - before).abs().max()) for each in after)
+    moves = padding_moves(option("ln"), document(), PADDED)
+    changed = f"changes by {largest:g} at most" if largest else "identical"
+    share = "ln: 8 to 80 % of padding does not change real tokens"
+    whatever = "ln: padding does not change the articles' tensor, whatever its values"
+    return [
+        piece(share, changed, holds=largest == 0, largest=largest),
+        piece(whatever, "changes" if moves else "identical", holds=not moves),
+    ]
+
+
+SENTENCES = ("Hello", "I love AI", "The quick brown fox jumps")
+"""Article 1's batch of three."""
+
+
+def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B 5"]]:
+    """Return drawn tokens for sentences of these lengths, padded to five by zeros, and the mask."""
+    real = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
+    x = draw_tokens(len(lengths), 5)
+    return x.masked_fill(~real[..., None], 0.0), real
+
+
+@question("padding.batch_of_three", of="claim")
+def batch_of_three() -> list[CheckFinding]:
+    """What does padding do in the article's batch of three sentences?
+
+    Cell by cell, in three readings of batch norm's statistics: of all tokens (`bn`), of a position
+    (`bn_position`, the article's own), and with padding counted or left out.
+    """
+    lengths = [len(sentence.split()) for sentence in SENTENCES]
+    x, real = padded_batch(*lengths)
+    cells, empty = real.numel(), int((~real).sum())
+    moved = {}
+    for name in ("bn", "bn_position"):
+        counted, left_out = (
+            run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")
+        )
+        moved[name] = movement(counted[real], left_out[real])
+    by_position = run(new_norm("bn_position"), x, real)
+    lonely = by_position[2, 3:].abs().max()
+    ln, alone = run(new_norm("ln"), x, real), run(new_norm("ln"), x[2:], real[2:])
+    apart = movement(ln[2:], alone)
+    numbers = {"cells": float(cells), "padding": float(empty)}
+    many = f"{empty} of {cells} cells are padding"
+    return [
+        piece("the batch of three sentences has padding", many, holds=empty > 0, **numbers),
+        change_piece("bn: padding, if it counts, moves the real tokens of that batch", moved["bn"]),
+        change_piece(
+            "bn_position, the article's reading: padding, if it counts, moves them",
+            moved["bn_position"],
+        ),
+        piece(
+            "bn_position: left out, padding does no harm",
+            "fox and jumps, alone at their positions, become 0"
+            if float(lonely) < 1e-6
+            else f"fox and jumps keep values of up to {float(lonely):.2f}",
+            holds=float(lonely) > 1e-6,
+        ),
+        change_piece("ln: padding leaves the fox sentence as it is alone", apart, expected=False),
+    ]
+
+
+@question("padding.position_3", of="claim")
+def position_3() -> list[CheckFinding]:
+    """Does padding move real tokens at position 3 of [A, B, C, PAD, PAD] and [X, Y, PAD, PAD, PAD]?
+
+    The article counts from 0 here, as its mean (PAD + PAD) / 2 shows, and pools one position.
+    """
+    x, real = padded_batch(3, 2)
+    at_3 = int(real[:, 3].sum())
+    counted, left_out = (
+        run(new_norm("bn_position", padding=how), x, real) for how in ("include", "exclude")
+    )
+    off = (counted - left_out)[real].square().mean(-1).sqrt()
+    places = [(int(row), int(column)) for row, column in real.nonzero()]
+    moved = [place for place, by in zip(places, off.tolist(), strict=True) if by > 1e-6]
+    names = {(0, 0): "A", (0, 1): "B", (0, 2): "C", (1, 0): "X", (1, 1): "Y"}
+    which = ", ".join(names[place] for place in moved) or "no token"
+    return [
+        piece(
+            "at position 3, counted from 0, both sentences have padding",
+            f"{at_3} real tokens are there",
+            holds=at_3 == 0,
+        ),
+        piece(
+            "so padding at position 3 changes real tokens",
+            f"none is there to change; of the batch, padding moves {which} alone, at position 2, "
+            f"by {max(off.tolist()):.1f} standard deviations",
+            holds=at_3 > 0,
+            moved=max(off.tolist()),
+        ),
+    ]
+
+
+@question("padding.share", of="claim")
+def share() -> list[CheckFinding]:
+    """How do mean and variance depend on the share of padding?
+
+    With a share p of zeros, a feature of mean m and variance v gets the mean (1 - p) m and the
+    variance (1 - p) v + p (1 - p) m^2.
+    """
+    tokens = draw_tokens(1, 40)
+    m, v = tokens.mean((0, 1)), tokens.var((0, 1), correction=0)
+    off, shown = 0.0, []
+    for zeros in (0, 10, 40, 160):
+        p = zeros / (zeros + 40)
+        x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
+        real = (torch.arange(zeros + 40) < 40)[None]
+        norm = new_norm("bn", padding="include")
+        y = run(norm, x, real)[real]
+        mean, var = (1 - p) * m, (1 - p) * v + p * (1 - p) * m.square()
+        expected = (tokens[0] - mean) / (var + 1e-5).sqrt()
+        off = max(off, float((y - expected).abs().max()))
+        shown.append(f"{1 - p:.2g} m at {p:.0%}")
+    answer = (
+        f"the mean m becomes {', '.join(shown)} of padding, and the variance v becomes "
+        "(1 - p) v + p (1 - p) m^2"
+    )
+    return [piece("mean and variance change with the share of padding", answer, holds=off < 1e-6)]
+
+
+@question("padding.zero", of="claim")
+def zero() -> list[CheckFinding]:
+    """Are padded positions, filled with zeros, still zero behind a norm?"""
+    x, real = padded_batch(3, 2)
+    shift = draw_tokens(1)[0]
+    pieces = []
+    for name, learned in (("ln", False), ("ln", True), ("bn", False)):
+        norm = new_norm(name, WIDTH)
+        if learned:
+            norm.bias.data.copy_(shift)
+        largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
+        statement = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
+        answer = f"they become values of up to {largest:.2f}" if largest else "they do"
+        pieces.append(piece(statement, answer, holds=largest == 0, largest=largest))
+    return pieces

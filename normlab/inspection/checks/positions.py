@@ -1,0 +1,76 @@
+"""How words are distributed over the positions of a sentence, counted in real text.
+
+`python scripts/positions.py` counts the words; `results/positions/words.json` has, for each corpus
+and position, how many words occur how often.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from normlab.claims.evidence import CheckFinding
+from normlab.config.folders import CONFIG_DIR
+from normlab.inspection.checks.tools import piece
+from normlab.inspection.question import question
+
+COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
+Spectrum = Sequence[Sequence[int]]
+"""How many words occur how often: pairs (times, number of words)."""
+
+
+def read() -> dict[str, Any]:
+    """Return the counts of each corpus; OSError if the checkout has none."""
+    return json.loads(COUNTS.read_text("utf-8"))
+
+
+def entropy(spectrum: Spectrum) -> float:
+    """Return the entropy of the words in bits."""
+    total = sum(times * number for times, number in spectrum)
+    return -sum(n * t / total * math.log2(t / total) for t, n in spectrum)
+
+
+def alike(spectrum: Spectrum) -> float:
+    """Return the probability that two of the words, drawn without replacement, are the same."""
+    total = sum(times * number for times, number in spectrum)
+    return sum(n * t * (t - 1) for t, n in spectrum) / (total * (total - 1))
+
+
+@question("positions.differ", of="claim")
+def differ() -> list[CheckFinding]:
+    """Do the words at different positions of a sentence have different distributions?
+
+    They do if the entropy of the first word is below 0.9 of that of all words.
+    """
+    pieces = []
+    for name, corpus in read().items():
+        bits = {key: entropy(corpus["positions"][key]) for key in ("1", "last", "all")}
+        answer = (
+            f"the first word has {bits['1']:.1f} bits of entropy, the last {bits['last']:.1f}, any "
+            f"word {bits['all']:.1f}"
+        )
+        statement = (
+            f"{name}: words at the first position are distributed differently from all words"
+        )
+        numbers = {"first": bits["1"], "last": bits["last"], "all": bits["all"]}
+        pieces.append(piece(statement, answer, holds=bits["1"] < 0.9 * bits["all"], **numbers))
+    return pieces
+
+
+@question("positions.alike", of="claim")
+def first_words() -> list[CheckFinding]:
+    """Are the first words of different sentences less alike than any two words?"""
+    pieces = []
+    for name, corpus in read().items():
+        first, every = (alike(corpus["positions"][key]) for key in ("1", "all"))
+        word, times = corpus["most"]["1"]
+        share = times / corpus["sentences"]
+        answer = (
+            f"two first words are the same in {first:.1%} of pairs, any two words in {every:.1%}; "
+            f"{share:.0%} of sentences begin with `{word}`"
+        )
+        statement = (
+            f"{name}: first words of different sentences have less in common than any two words"
+        )
+        pieces.append(piece(statement, answer, holds=first < every, first=first, all=every))
+    return pieces

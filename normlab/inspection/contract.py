@@ -1,0 +1,348 @@
+"""The norm contract: what the rest of the package assumes about every norm.
+
+`normlab norm check` asks these questions; the tests ask them of every option of `configs/norm`.
+"""
+
+import copy
+import inspect
+import traceback
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from normlab.inspection.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
+from normlab.inspection.question import Answer, question, questions
+from normlab.inspection.subject import (
+    AXES,
+    STEPS,
+    BareNorm,
+    call,
+    differ,
+    look,
+    loss,
+    one_by_one,
+    run,
+    tables,
+    train_step,
+    with_padding,
+)
+from normlab.norms.agreement import agrees
+from normlab.norms.batch import BatchNorm
+from normlab.norms.fast import FAST
+from normlab.norms.layer import TokenNorm
+from normlab.norms.model_norms import ModelNorms, recalibrated
+from normlab.norms.ramp import Clock
+from normlab.norms.running import RunningNorm, normalized_by
+
+BATCH, POSITION, FEATURE = AXES
+_STEPS_TO_SETTLE = 400
+_SETTLED = 0.01  # of the largest output: running averages have come as close to the batch's values
+
+
+class Broken(Exception):
+    """A violation of the norm contract; its message says what is wrong and how to fix it."""
+
+
+def require(holds: object, otherwise: str) -> None:
+    """Raise Broken with the message `otherwise` unless `holds`."""
+    if not holds:
+        raise Broken(otherwise)
+
+
+def examine(norm: BareNorm) -> Iterator[tuple[str, Answer]]:
+    """Yield each contract question's name and answer; any exception is a violation."""
+    file = inspect.getfile(type(norm.new()))
+    for each in questions("norm"):
+        try:
+            result = each.ask(norm)
+            answer = result if isinstance(result, Answer) else Answer(result, holds=True)
+        except Broken as broken:
+            answer = Answer(str(broken), holds=False)
+        except Exception as error:
+            calls = traceback.extract_tb(error.__traceback__)
+            lines = [f" ({Path(file).name}:{e.lineno})" for e in calls if e.filename == file]
+            message = str(error).strip().partition("\n")[0] + "".join(lines[-1:])
+            answer = Answer(f"raises {type(error).__name__}: {message}", holds=False)
+        yield each.name, answer
+
+
+@question("shape", of="norm")
+def shape(norm: BareNorm) -> str:
+    """Is the output finite and of the input's shape, and is the input left unchanged?"""
+    for size in ((4, 6), (1, 6), (3, 1)):
+        x = norm.values(*size)
+        before = x.clone()
+        y = norm.new()(x)  # without tokens, all tokens are real
+        expected, shape = (" x ".join(map(str, t.shape)) for t in (x, y))
+        require(expected == shape, f"returns shape {shape} for an input of shape {expected}")
+        require(torch.equal(x, before), "modifies its input, which the residual connection reads")
+        require(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
+    for value, training in product((0.0, 3.0), (True, False)):
+        x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
+        finite = call(norm.new().train(training), x).isfinite().all()
+        require(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
+    return "the output is finite and has the input's shape; the input is unchanged"
+
+
+@question("precision", of="norm")
+def precision(norm: BareNorm) -> str:
+    """Does the output have the input's dtype, and are statistics accurate under bf16?
+
+    bf16 values near 300 are 2 apart: too coarse for statistics of values with a deviation of 3.
+    """
+    x, valid = norm.tokens()
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
+        returned = call(bare, x.to(dtype), valid).dtype
+        require(
+            returned == dtype, f"returns {returned} for {dtype}: end `forward` with `.to(x.dtype)`"
+        )
+    bare, exact = norm.new(torch.float32), norm.new(torch.float32)
+    x = (x + 300).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = call(bare, x, valid).float()[valid]
+    close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
+    cure = "compute them in float32, from `widen(x)` of normlab/norms/moments.py"
+    require(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
+    wrong = [name for name, table in tables(bare).items() if table.dtype != torch.float32]
+    require(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
+    return "the output has the input's dtype; statistics are in float32 under bf16"
+
+
+@question("pools", of="norm")
+def pools(norm: BareNorm) -> str:
+    """Does the norm pool over the axes that it declares, before and after training?"""
+    norms = (norm.new(), norm.trained())
+    declared = set(norms[0].pools)
+    axes = {SEEN[each] for bare in norms for each in sees(dependence(bare, features=2))}
+    remembered = {BATCH, POSITION} if isinstance(norms[0], RunningNorm) else set()
+    beyond, without = axes - declared, declared - axes - remembered
+    mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})
+    prefix = f"declares pools={{{', '.join(in_order(declared))}}}, but its output"
+    more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
+    require(not beyond or mixes, f"{prefix} also depends on {more}: declare all axes it pools over")
+    require(not without, f"{prefix} does not depend on {less}")
+    also = "; an output also depends on its token's other features" if beyond else ""
+    return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
+
+
+@question("padding", of="norm")
+def padding(norm: BareNorm) -> str:
+    """Are the outputs, gradients and statistics of real tokens unaffected by padding?"""
+    x = norm.values(4, 5)
+    real = torch.ones(4, 5, dtype=torch.bool)
+    for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
+        plain = with_padding(bare, x, None)
+        for columns, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
+            padded = with_padding(bare, x, real, columns=columns, value=value)
+            pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
+            moved = " and ".join(what for what, before, after in pairs if differ(before, after))
+            require(
+                not moved,
+                f"in {mode} padding changes the {moved} of real tokens: use `tokens.real(x)` "
+                "(`tokens.valid` is None without padding)",
+            )
+            require(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
+    return "outputs, gradients and statistics are the same with and without padding"
+
+
+@question("independent", of="norm")
+def independent(norm: BareNorm) -> str:
+    """In eval, does an output depend on its batch and its whole sequence exactly as declared?"""
+    bare = norm.trained().eval()
+    x, valid = norm.tokens(STEPS + 1)
+    whole = look(bare, x, valid)[valid]
+    single = [look(bare, x[[n]], valid[[n]])[0, real] for n, real in enumerate(valid)]
+    flags = {
+        "batch_independent": ("alone", bare.batch_independent, torch.cat(single)),
+        "incremental": ("token by token", bare.incremental, one_by_one(bare, x, valid)[valid]),
+    }
+    for flag, (how, declared, y) in flags.items():
+        depends = differ(whole, y)
+        require(
+            depends != declared,
+            f"`{flag}` is {declared}, but in eval a sequence has "
+            f"{'a different' if depends else 'the same'} output {how}: declare `pools`, use "
+            "RunningNorm for running statistics, and count positions from `tokens.start`",
+        )
+    parts = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]
+    return f"in eval a sequence's output is {' and '.join(parts)}, as declared"
+
+
+@question("gradient", of="norm")
+def gradient(norm: BareNorm) -> str:
+    """Do the input and all parameters get a finite gradient, and an exact one if declared so?"""
+    bare = norm.new()
+    x, valid = norm.tokens()
+    loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
+    learned = {"the input": x, **dict(bare.named_parameters())}
+    idle = [name for name, tensor in learned.items() if tensor.grad is None]
+    cure = "give `super().__init__` scale=False or shift=False, or use it in `forward`"
+    require(not idle, f"no gradient reaches {', '.join(idle)}: {cure}")
+    for name, tensor in learned.items():
+        finite = tensor.grad is not None and tensor.grad.isfinite().all()
+        require(finite, f"the gradient of {name} is not finite")
+    reached = f"a finite gradient reaches {', '.join(learned)}"
+    if not bare.exact_gradient:
+        return f"{reached}; it declares exact_gradient=False"
+    bare = norm.new()
+    right = torch.autograd.gradcheck(
+        lambda x: call(copy.deepcopy(bare), x, PADDED) * PADDED[..., None],
+        norm.values(2, 3).requires_grad_(),
+        atol=1e-6,
+        fast_mode=True,
+        raise_exception=False,
+    )
+    require(right, "the backward pass is not exact: if intended, declare exact_gradient = False")
+    return f"{reached}, and it is exact"
+
+
+@question("formula", of="norm")
+def formula(norm: BareNorm) -> str | Answer:
+    """Is the norm's `formula` what runs, both in training and in eval?
+
+    With momentum 1 the running statistics are the batch's, so eval repeats the training output; of
+    a norm that trains otherwise, it does so once it has seen one batch long enough. Another formula
+    must change both outputs.
+    """
+    kind = type(norm.new())
+    if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
+        return Answer.none("it has no `formula`")
+    x = norm.values(4, 6)
+    plain = _in_both_modes(norm, x)
+    if issubclass(kind, RunningNorm) and kind.same_in_training:
+        same = torch.allclose(*plain, rtol=1e-9, atol=1e-9)
+        require(
+            same,
+            "with momentum 1 the same batch has another output in eval than in training: use one "
+            "`formula` in both, or declare same_in_training = False",
+        )
+    elif issubclass(kind, RunningNorm):
+        in_training, in_eval = _settled(norm, x)
+        apart = float((in_training - in_eval).abs().max() / in_eval.abs().max())
+        require(
+            apart < _SETTLED,
+            f"after {_STEPS_TO_SETTLE} steps on one batch, whose statistics are then the running "
+            f"ones, training and eval differ by {apart:.0%}: `training_formula` and `formula` "
+            "contradict each other",
+        )
+    doubled = _in_both_modes(norm, x, "formula")
+    moved = [not torch.equal(y, z) for y, z in zip(plain, doubled, strict=True)]
+    if not moved[0] and issubclass(kind, RunningNorm):
+        moved[0] = not torch.equal(plain[0], _in_both_modes(norm, x, "training_formula")[0])
+    for changes, mode in zip(moved, ("training", "eval"), strict=True):
+        require(changes, f"another `formula` leaves the output in {mode} as it is: use it there")
+    runs = "the formula is what runs in training and in eval"
+    if kind in FAST and agrees(norm.new()):
+        return f"{runs}, or a kernel that equals it where both were compared"
+    if kind in FAST:
+        return (
+            f"{runs}; its kernel in normlab/norms/fast.py is not used, since it computes another: "
+            "for speed change the kernel, too"
+        )
+    return runs
+
+
+def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tuple[Tensor, Tensor]:
+    """Return a batch's output in training, then in eval.
+
+    A method may be `doubled`: it returns twice its value.
+    """
+    bare = norm.new()
+    if bare.ramps:
+        bare.begin_step(Clock(STEPS, STEPS))  # the last step of a run
+    if isinstance(bare, RunningNorm):
+        bare.momentum = 1.0
+    if isinstance(bare, BatchNorm):
+        bare.unbiased = False  # a batch is normalized by its biased variance
+    if doubled is not None:
+        kind, method = type(bare), getattr(type(bare), doubled, None)
+        twice = {doubled: lambda self, *args: 2 * method(self, *args)} if method else {}
+        cast("Any", bare).__class__ = type(kind.__name__, (kind,), twice)
+    with torch.no_grad():
+        return call(bare, x), call(bare.eval(), x)
+
+
+def _settled(norm: BareNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a batch's output in training, after many last steps of a run on it, then in eval."""
+    bare = norm.new()
+    if isinstance(bare, BatchNorm):
+        bare.unbiased = False
+    norms = ModelNorms(nn.Sequential(bare))
+    for _ in range(_STEPS_TO_SETTLE):
+        norms.begin_step(STEPS, STEPS)
+        y = call(bare, x.clone().requires_grad_())
+        y.sum().backward()
+        norms.commit()
+    with torch.no_grad():
+        return y.detach(), call(bare.eval(), x)
+
+
+@question("saved", of="norm")
+def saved(norm: BareNorm) -> str:
+    """Does eval leave the state unchanged, and does a saved norm resume training bit for bit?"""
+    saved_norm = norm.trained().eval()
+    before = _state(saved_norm)
+    run(saved_norm, *norm.tokens(STEPS + 1))
+    altered = _altered(before, _state(saved_norm))
+    require(not altered, f"a forward in eval changes {altered}")
+    for stop in (3, STEPS - 3):
+        saved_norm, loaded_norm = norm.trained(stop), norm.new()
+        loaded_norm.load_state_dict(copy.deepcopy(saved_norm.state_dict()))
+        at = f"saved after step {stop} and loaded,"
+        for number in range(stop + 1, stop + 4):
+            pairs = zip(
+                train_step(saved_norm, number), train_step(loaded_norm, number), strict=True
+            )
+            same = all(torch.equal(mine, theirs) for mine, theirs in pairs)
+            cure = "its state must be in buffers (`register_buffer`)"
+            require(same, f"{at} its output or gradient differs at step {number}: {cure}")
+        altered = _altered(_state(saved_norm), _state(loaded_norm))
+        require(not altered, f"{at} {altered} differ")
+        x = norm.values(4, 6)
+        same = torch.equal(look(saved_norm.eval(), x), look(loaded_norm.eval(), x))
+        require(same, f"{at} its output in eval differs")
+    return "eval changes nothing; training resumes bit for bit from the saved state"
+
+
+@question("running", of="norm")
+def running(norm: BareNorm) -> str | Answer:
+    """Can running statistics be bypassed, recalibrated and restored?"""
+    bare = norm.trained()
+    if not isinstance(bare, RunningNorm):
+        return Answer.none("it keeps no running statistics")
+    model, before = nn.Sequential(bare), _state(bare)
+    x, valid = norm.tokens(STEPS + 2)
+    with normalized_by(model, "batch"):
+        call(bare, x.clone().requires_grad_(), valid)[valid].sum().backward()
+    altered = _altered(before, _state(bare))
+    require(not altered, f"a forward in eval with batch statistics changes {altered}")
+
+    def feed() -> None:
+        run(bare, x, valid)
+
+    with recalibrated(model, feed):
+        moved = _altered(before, _state(bare))
+    require(
+        moved,
+        "recalibration changes nothing: pass the batch's moments to `self.see` unless "
+        "`self.regime` is running, and update the tables in `enter`",
+    )
+    altered = _altered(before, _state(bare))
+    require(not altered, f"recalibration does not restore {altered}")
+    return "running statistics can be bypassed, recalibrated and restored"
+
+
+def _state(norm: nn.Module) -> dict[str, Tensor]:
+    """Return copies of the tensors in the norm's state dict."""
+    saved = norm.state_dict().items()
+    return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
+
+
+def _altered(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> str:
+    """Return the names of the tensors that changed, as text."""
+    return ", ".join(name for name, x in before.items() if not torch.equal(x, after[name]))

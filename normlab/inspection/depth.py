@@ -1,0 +1,120 @@
+"""Depth: how large is each layer's gradient, and how far does one update move its output?"""
+
+import math
+from collections.abc import Collection
+
+import torch
+
+from normlab.any_model.finding import AnswerTable
+from normlab.any_model.movement import movement, over
+from normlab.data.batching import Batches
+from normlab.inspection.model import Subject, look
+from normlab.inspection.question import Answer, question
+from normlab.norms.running import normalized_by
+from normlab.probes.gradients import gradient_norms
+from normlab.tasks.base import Batch
+from normlab.training.optimizer import build_optimizer
+
+GROWTH = 100.0  # growth or decay of the gradient above which it is worth a look
+MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory
+_SECOND_WEIGHT = "feed_forward.fc2.weight"
+
+
+@question("gradients", of="model")
+def gradients(subject: Subject) -> Answer:
+    """How large is the gradient in each layer, with training statistics and no dropout?
+
+    It is the gradient of training's loss per token, on one batch of training text:
+
+        gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
+        growth of a stack          the last layer's gradient norm divided by the first layer's
+
+    An embedding shared between stacks or with the output counts once, where it first occurs.
+
+    Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
+    figure 3) analyze layer norm at initialization: the gradient of the last feed-forward layer's
+    second weight is of order d sqrt(ln d) at any depth with post-norm, and sqrt(depth) times
+    smaller with pre-norm. With post-norm it grows towards the top layer; with pre-norm it is flat.
+    Claim 26 ("the gradient vanishes" in deep post-norm models) predicts a large growth.
+    """
+    model = subject.model
+    loss = backward(subject, training_batch(subject))
+    norms = {name: float(value) for name, value in gradient_norms(model).items()}
+    second = [  # one per feed-forward layer, in model order
+        float(torch.linalg.vector_norm(parameter.grad.double()))
+        for name, parameter in model.named_parameters()
+        if name.endswith(_SECOND_WEIGHT) and parameter.grad is not None
+    ]
+    model.zero_grad(set_to_none=True)
+    layers = {n.removeprefix("norm/"): v for n, v in norms.items() if n.startswith("norm/")}
+    stacks = by_stack(layers).items()
+    growth = {stack: over(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
+    values = {
+        "loss": loss,
+        "norm": math.hypot(*layers.values()),
+        "layers": layers,
+        "growth": growth,
+        "last_second_weight": second[-1] if second else None,
+    }
+    grows = " and ".join(
+        f"x {v:.2g} from first to last layer of the {n}" for n, v in growth.items()
+    )
+    worst = max((max(v, over(1.0, v)) for v in growth.values()), default=0.0)
+    return Answer(
+        f"{grows}; {values['norm']:.3g} in total",
+        values,
+        AnswerTable(("layer", "gradient norm"), [*layers.items()]),
+        verdict="look" if worst > GROWTH else "fine",
+        value=worst,
+        threshold=GROWTH,
+    )
+
+
+def backward(subject: Subject, batch: Batch) -> float:
+    """Return a batch's loss with training statistics, leaving its gradient in the parameters."""
+    with normalized_by(subject.model, "batch"), torch.enable_grad():
+        losses = subject.losses(batch)
+        loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
+        loss.backward()
+    return float(loss.detach())
+
+
+def training_batch(subject: Subject) -> Batch:
+    """Return the run's first training batch, with a batch size of at most 32."""
+    config = subject.config
+    batches = Batches(
+        subject.task.lengths("train"),
+        batching=config["batching"],
+        batch_size=min(config["batch_size"] or MOST_SENTENCES, MOST_SENTENCES),
+        max_tokens=None,
+        seed=subject.seed,
+    )
+    return subject.batch("train", next(batches).tolist())
+
+
+def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
+    """Group numbered layers (`encoder.0`) by stack, in the given order."""
+    stacks: dict[str, list[str]] = {}
+    for name in layers:
+        stack, _, number = name.rpartition(".")
+        if number.isdigit():
+            stacks.setdefault(stack, []).append(name)
+    return stacks
+
+
+def first_update(subject: Subject) -> dict[str, float]:
+    """Return how far one update of the run's optimizer moves each layer's output.
+
+    This is RMS(x' - x) / RMS(x) over real tokens, where x and x' are a layer's output on one batch
+    before and after the update. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track it
+    instead of the gradient: a model that moves too far in its first updates does not recover.
+    """
+    batch = training_batch(subject)
+    with torch.no_grad():
+        before = look(subject, batch, "training").outputs("layer")
+    optimizer = build_optimizer(subject.config, subject.model)
+    backward(subject, batch)
+    optimizer.step()
+    with torch.no_grad():
+        after = look(subject, batch, "training").outputs("layer")
+    return {name: movement(after[name].real, x.real) for name, x in before.items()}

@@ -1,0 +1,33 @@
+"""`normlab explain NORM --table marks`: the articles' analogy, worked through."""
+
+import torch
+
+from normlab.any_model.finding import AnswerTable
+from normlab.config.registry import Option
+from normlab.inspection.checks.marks import MARKS, PUPILS, SUBJECTS
+from normlab.inspection.explain import Section
+from normlab.inspection.subject import run
+from normlab.norms.make import make_norm
+
+
+def of_class(option: Option) -> Section:
+    """Show what a norm makes of the marks of a class: tokens are pupils, features subjects."""
+    marks = torch.tensor([MARKS], dtype=torch.float64)
+    norm = make_norm(option.name, len(SUBJECTS)).double().train()
+    result = run(norm, marks)[0]
+    rows = [
+        (pupil, *(f"{mark:g}" for mark in before), *map(_signed, after.tolist()))
+        for pupil, before, after in zip(PUPILS, MARKS, result, strict=True)
+    ]
+    rows.append(("mean", *[""] * len(SUBJECTS), *map(_signed, result.mean(0).tolist())))
+    columns = ("pupil", *SUBJECTS, *(f"{option.name}: {subject}" for subject in SUBJECTS))
+    text = (
+        "Marks of three pupils, made up, and what the norm makes of them. A mean of 0 below a "
+        "column says that its subject is compared over the class; a row whose values sum to 0, "
+        "that a pupil's own subjects are compared."
+    )
+    return Section(f"{option.name}: {option.description}", text, table=AnswerTable(columns, rows))
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0:+.2f}"

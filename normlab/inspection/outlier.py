@@ -1,0 +1,145 @@
+"""Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.any_model.finding import AnswerTable, Cell
+from normlab.any_model.movement import movement
+from normlab.inspection.model import Pass, Subject, look
+from normlab.inspection.question import Answer, question
+from normlab.probes.activations import describe_attention
+
+OUTLIER = 999.0
+SENTENCES = 8
+SATURATED = 0.99
+ALIVE = 0.5  # the largest share of rows that may be saturated
+_WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
+_COLUMNS = (
+    *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
+    *("its sentence moves", "other sentences move"),
+)
+
+
+@question("outlier", of="model")
+@torch.no_grad()
+def outlier(subject: Subject) -> Answer:
+    """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
+
+    999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
+    of one stack at a time. Compared with the unchanged batch:
+
+        attention   largest logit, smallest slope and most saturated rows of any attention in the
+                    outlier's sentence, as defined in `probes.activations`
+        moved       ||x' - x|| / ||x|| for a stack's output x, at the other tokens of the sentence
+                    (`own`) and at the tokens of other sentences (`others`)
+
+    This is measured in eval mode and, if a norm uses running statistics, also with batch
+    statistics; at initialization only with these, since a running variance of 1 is not the data's.
+    The softmax is alive if no attention has over half of the sentence's rows saturated.
+    """
+    generator = subject.generator("outlier")
+    picked = generator.permutation(subject.number("valid"))[:SENTENCES]
+    batch = subject.batch("valid", picked.tolist())
+    place = float(generator.random())  # the feature's relative position, in [0, 1)
+    modes: dict[str, str] = {}
+    if subject.step or not subject.keeps_statistics:
+        modes["as evaluated"] = "eval"
+    if subject.keeps_statistics:
+        modes["of the batch"] = "training"
+    effects: dict[str, Effect] = {}
+    for statistics, mode in modes.items():
+        before = look(subject, batch, mode)
+        if not before.attentions:
+            return Answer.none("the model has no attention, and so no softmax over tokens")
+        passes = {
+            stack: look(subject, batch, mode, enter=partial(_add, stack, place))
+            for stack in before.outputs("stack")
+        }
+        by_stack = {stack: {**worst(x), **moved(before, x)} for stack, x in passes.items()}
+        effects[statistics] = Effect(worst(before), by_stack)
+    most = max([0.0, *(effect.saturated for effect in effects.values())])
+    rows = [row for name, effect in effects.items() for row in effect.rows(name)]
+    values = {statistics: effect.values() for statistics, effect in effects.items()}
+    return Answer(
+        "; ".join(f"{_WITH[name]}, {effect.in_words()}" for name, effect in effects.items()),
+        {"model": values},
+        AnswerTable(_COLUMNS, rows),
+        verdict="fine" if most <= ALIVE else "look",
+        value=most,
+        threshold=ALIVE,
+    )
+
+
+class Effect(NamedTuple):
+    """What an outlier does: `worst` of the unchanged batch, and with it in each stack's input.
+
+    `by_stack` also has how far the outputs `moved`.
+    """
+
+    unchanged: dict[str, float]
+    by_stack: dict[str, dict[str, Any]]
+
+    @property
+    def saturated(self) -> float:
+        """The largest share of saturated rows, over the stacks with an outlier."""
+        return max(each["saturated"] for each in self.by_stack.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return the entry in `inspect.json`."""
+        alive = self.saturated <= ALIVE
+        return {"unchanged": self.unchanged, "outlier_in": self.by_stack, "alive": alive}
+
+    def rows(self, statistics: str) -> Iterator[tuple[Cell, ...]]:
+        """Yield the rows of the table: the unchanged batch, and an outlier in each stack."""
+        yield "-", statistics, *self.unchanged.values(), None, None
+        for stack, each in self.by_stack.items():
+            shown = (each[name] for name in self.unchanged)
+            yield stack, statistics, *shown, *each["moved"][stack].values()
+
+    def in_words(self) -> str:
+        """Return whether the softmax stays alive, and how far the outputs moved."""
+        own_sentence, others = (
+            max(each["moved"][stack][where] for stack, each in self.by_stack.items())
+            for where in ("own", "others")
+        )
+        alive = "the softmax stays alive" if self.saturated <= ALIVE else "attention saturates"
+        return (
+            f"{alive} ({self.unchanged['saturated']:.0%} -> {self.saturated:.0%} of rows); other "
+            f"tokens of the sentence change by {own_sentence:.0%}, other sentences by {others:.0%}"
+        )
+
+
+def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    """Add the outlier to `x`, the input of the stack `name`, if that is the chosen `stack`."""
+    added = torch.zeros_like(x)
+    added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
+    return x + added
+
+
+def worst(forward: Pass) -> dict[str, float]:
+    """Return the most saturated values of any attention in the batch's first sentence."""
+    described = []
+    for query, key, visible, real in forward.attentions.values():
+        rows = real.clone()
+        rows[1:] = False
+        described.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
+    which = {"largest": max, "slope": min, "saturated": max}
+    return {name: choose(float(each[name]) for each in described) for name, choose in which.items()}
+
+
+def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
+    """Return how far each stack's output moved in the first sentence and in the others."""
+    movements, changed = {}, after.outputs("stack")
+    for name, end in before.outputs("stack").items():
+        own_sentence, others = end.valid.clone(), end.valid.clone()
+        own_sentence[1:] = own_sentence[0, 0] = others[0] = False
+        movements[name] = {
+            where: movement(changed[name].all[tokens], end.all[tokens])
+            for where, tokens in (("own", own_sentence), ("others", others))
+        }
+    return {"moved": movements}

@@ -1,0 +1,93 @@
+"""Subjects of a second for examinations: tiny models, at their first values or a little trained."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from normlab.config.registry import option_names
+from normlab.inspection.model import Subject, subject_of_config
+from normlab.inspection.question import Answer
+from normlab.norms.make import make_norm
+from normlab.norms.running import running_norms
+from normlab.records.record import plain
+from tests.tiny_runs import tiny, write_corpus
+
+OVER_BATCH, OVER_TIME = (
+    {norm for norm in option_names("norm") if axis in make_norm(norm, 16).pools}
+    for axis in ("batch", "position")
+)
+SENTENCES = 400
+LARGER = ("task.vocab_size=300", "model.max_positions=256")
+"""Words are tokens, so that sentences are short and many of one length; room for much padding."""
+
+_made: dict[tuple[str, ...], Subject] = {}
+_corpora: list[Path] = []
+
+
+def subject(tmp_path: Path, *overrides: str) -> Subject:
+    """Return the subject of a tiny config, made once for the same overrides: do not change it.
+
+    The corpus has 400 training sentences and is written once, into the first `tmp_path` given.
+    """
+    if overrides not in _made:
+        if not _corpora:
+            _corpora.append(write_corpus(tmp_path / "corpus", train=SENTENCES))
+        _made[overrides] = subject_of_config(
+            tiny(_corpora[0], tmp_path / "runs", *LARGER, *overrides)
+        )
+    return _made[overrides]
+
+
+def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
+    """Return the subject after some steps of Adam: weights and running statistics have moved."""
+    first = subject(tmp_path, *overrides)
+    key = (*overrides, f"steps={steps}")
+    if key not in _made:
+        torch.manual_seed(0)
+        model = copy.deepcopy(first.model).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for step in range(steps):
+            batch = first.batch("train", range(6 * step, 6 * step + 6))
+            optimizer.zero_grad()
+            (first.losses(batch, model)["loss"] / batch.counts["loss"]).backward()
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        _made[key] = replace(first, model=model.eval(), step=steps)
+    return _made[key]
+
+
+def _state(about: Subject) -> list[object]:
+    """Return what an examination must leave as it was, but for tensors."""
+    modules, norms = [*about.model.modules()], running_norms(about.model)
+    return [
+        [
+            (
+                m.training,
+                set(vars(m)) - {"clock", "phases"},
+                len(m._forward_hooks),
+                len(m._forward_pre_hooks),
+            )
+            for m in modules
+        ],
+        [(p.requires_grad, p.grad) for p in about.model.parameters()],
+        [(len(norm.watchers), id(norm.last_batch), norm.eval_stats) for norm in norms],
+    ]
+
+
+def examined(about: Subject, ask: Callable[[Subject], Answer]) -> Answer:
+    """Ask a question, and check what holds of all: plain values, one line, the model untouched."""
+    tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
+    state, random = _state(about), torch.get_rng_state()
+    finding = ask(about)
+    now = about.model.state_dict()
+    assert now.keys() == tensors.keys() and _state(about) == state
+    assert all(torch.equal(now[name], value) for name, value in tensors.items())
+    assert torch.equal(torch.get_rng_state(), random)
+    json.dumps(plain(dict(finding.values)), allow_nan=False)
+    assert "\n" not in finding.answer
+    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    return finding
