@@ -8,7 +8,7 @@ from torch import Tensor
 
 from normlab.norms.base import during
 from normlab.norms.gradient import scaled
-from normlab.norms.mabn import Entry, MovingAverageBatchNorm, Rows
+from normlab.norms.mabn import MovingAverageBatchNorm, Rows, WindowEntry
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -64,7 +64,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
         allowed = self.window * self.squares.sqrt().var()
         return (windows.mean(1) - self.average(windows) > allowed).any(-1, keepdim=True)
 
-    def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
+    def multiple(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
         others, share = super().multiple(entry)
         fixed, share = self.gradient_moment.lerp(others, self.momentum), self.momentum * share
         if (outlier := entry.outlier) is None:
