@@ -22,11 +22,12 @@ from normlab.metrics.spread import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
 from normlab.reports.arrangement import Arrangement, arranged, by_recipe
+from normlab.reports.headings import setting
 from normlab.reports.latex import latex
 from normlab.reports.notes import About, Note
 from normlab.reports.runs import by_setting, read_runs
 from normlab.reports.study_table import build, ended_in_brief
-from normlab.reports.sweep import point_name
+from normlab.reports.sweep import values_at
 from normlab.reports.table import ScoreTable, markdown, pipes
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 
@@ -129,14 +130,15 @@ def show_table(table: ScoreTable, baseline: str) -> None:
     """
     scores: list[list[str]] = []
     gaps: list[list[str]] = []
-    labels = 2 if any(row.point for row in table.rows) else 1
+    labels = 1 + len(table.axes)
     for row, entries, last in table.lines:
-        names = [row.name, point_name(row.point, table.axes) or "-"][:labels]
+        at = values_at(row.point, table.axes)
+        names = [row.name, *(at.get(axis, "-") for axis in table.axes)]
         texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
         scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
         if any(each.gap for each in entries):
             gaps.append([*names, *(each.gap or "-" for each in entries)])
-    head = [*table.head[:labels], *table.head[2:]]
+    head = ["setting", *map(setting, table.axes), *table.head[2:]]
     head[labels + len(table.columns)] = "seeds"
     if table.answer:
         print_prose(table.answer)
@@ -146,10 +148,10 @@ def show_table(table: ScoreTable, baseline: str) -> None:
     print_table(head, scores, numeric=columns, labels=labels)
     if gaps:
         print()
-        at = " at the same point" if labels == 2 else ""
+        where = " at the same point" if table.axes else ""
         only = all(e.difference is None for row in table.rows for e in row.entries.values())
         paired = "of the only seed" if only else "paired by seed"
-        print_prose(f"difference from {baseline}{at}, {paired}")
+        print_prose(f"difference from {baseline}{where}, {paired}")
         head = [*head[:labels], *columns]
         print_table(head, gaps, numeric=columns, labels=labels)
 

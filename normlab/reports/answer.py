@@ -23,9 +23,11 @@ _COUNTS = (
 )
 _MOST_ROWS = 4
 _MOST_PARTS = 5
-BELOW, ABOVE, OPEN, UNTRAINED, DIVERGED, UNKNOWN = (
+BELOW, ABOVE, OPEN, UNTRAINED, UNTRAINED_BASELINE, DIVERGED, UNKNOWN = (
     *("below", "above", "not clearly different"),
-    *("not compared (near the untrained baseline)", "with diverged seeds", "not compared"),
+    "not compared (near the untrained baseline)",
+    "not compared (the row to compare with is near the untrained baseline)",
+    *("with diverged seeds", "not compared"),
 )
 """What can be said of a row at a point."""
 
@@ -53,6 +55,9 @@ def answer(table: ScoreTable, baseline: str) -> str:
     if not others:
         return _sentence(words.of_one_row(rows), rows, column)
     bases = {row.point: row for row in table.rows if row.name == baseline}
+    if bases and all(_untrained(row, column) for row in bases.values()):
+        near = f"in {heading(column)}, {baseline} is near the untrained baseline"
+        return _sentence([f"{near}, so no row is compared with it"], rows, column)
     clauses: list[str] = []
     for name in others[:_MOST_ROWS]:
         of_name = [row for row in table.rows if row.name == name]
@@ -84,8 +89,10 @@ def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifferen
         return PointDifference(row.point, DIVERGED)
     if base is None or not row.records or not base.records:
         return PointDifference(row.point, UNKNOWN)
-    if _untrained(row, column) or _untrained(base, column):
+    if _untrained(row, column):
         return PointDifference(row.point, UNTRAINED)
+    if _untrained(base, column):
+        return PointDifference(row.point, UNTRAINED_BASELINE)
     entry = row.entries[column]
     if (gap := entry.difference) is not None:
         kind = ABOVE if gap.low > 0 else BELOW if gap.high < 0 else OPEN

@@ -70,6 +70,17 @@ def test_nothing_is_said_of_norms_by_runs_that_did_not_learn():
     assert "below" not in answer
 
 
+def test_rows_are_not_compared_with_a_baseline_near_the_untrained_one():
+    levels = {("ln", "8"): 20.0, ("bn", "8"): 28.0, ("ln", "32"): 20.0, ("bn", "32"): 29.0}
+    assert sweep(levels, floor=20.0).answer == (
+        "In BLEU, ln is near the untrained baseline, so no row is compared with it; three seeds."
+    )
+    levels |= {("ln", "32"): 30.0, ("bn", "32"): 29.0}
+    assert sweep(levels, floor=20.0).answer.startswith(
+        "At batch size 8 bn is not compared (the row"
+    )
+
+
 def test_words_of_an_axis_are_named_one_by_one_and_a_loss_is_lower_when_better():
     levels = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     table = sweep(levels, "placement", score="test/loss", column=("test/loss",))
