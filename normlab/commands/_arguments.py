@@ -10,9 +10,10 @@ from normlab.commands import DOES
 from normlab.commands._terminal import at_work, print_error
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record, select
 
 if TYPE_CHECKING:
+    from normlab.reports.runs import Run
     from normlab.training.loaded import LoadedRun
 
 
@@ -87,6 +88,8 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
         marks.add_argument(f"--{name}", dest="marks", action="store_const", const=name, help=text)
     parser.set_defaults(marks="")
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
+    text = "only ended runs with this value, or one of several: norm=ln,bn; may be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
 
 
 def add_notes(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +125,23 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
             raise UserError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
         values[key] = value
     return values
+
+
+def matching_runs(runs: "Sequence[Run]", where: Iterable[str]) -> "list[Run]":
+    """Return the runs that match every `KEY=VALUE` or `KEY=VALUE,VALUE` of `--where`.
+
+    A run without a record matches nothing. Raises UserError for any other form, or a key that no
+    run has.
+    """
+    matching = [*runs]
+    for key, value in conditions(where).items():
+        ended = [run for run in matching if run.record is not None]
+        values = {value, *value.split(",")}  # a value may contain commas itself
+        fitting = {
+            id(run) for each in values for run in select(ended, {key: each}, lambda r: r.record)
+        }
+        matching = [run for run in ended if id(run) in fitting]
+    return matching
 
 
 def named_columns(arguments: argparse.Namespace) -> dict[str, str]:

@@ -12,7 +12,7 @@ from normlab.commands._arguments import (
     add_compared,
     add_notes,
     command_parser,
-    conditions,
+    matching_runs,
     named_columns,
     none_below,
 )
@@ -20,7 +20,6 @@ from normlab.commands._terminal import folded, print_error, print_legend, print_
 from normlab.errors import UserError
 from normlab.metrics.spread import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
-from normlab.records.store import select
 from normlab.reports.arrangement import Arrangement, arranged, by_recipe
 from normlab.reports.headings import setting
 from normlab.reports.latex import latex
@@ -67,7 +66,7 @@ def main(argv: list[str]) -> int:
     if arguments.samples is not None and arguments.samples < 1:
         raise UserError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
-    selected = select(read, conditions(arguments.where), lambda run: run.record)
+    selected = matching_runs(read, arguments.where)
     columns = named_columns(arguments)
     chosen = {"baseline": arguments.baseline, "scores": [*columns]}
     if not selected:
@@ -89,8 +88,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("compare", _EXAMPLES)
     add_compared(parser)
     add = parser.add_argument
-    text = "only runs with this value; may be repeated"
-    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--bootstrap", action="store_true", help="paired bootstrap of test BLEU")
     text = f"show N test sentences with the translations of each row; default: {_SAMPLES}"

@@ -13,6 +13,7 @@ from normlab.commands._arguments import (
     add_compared,
     as_path,
     command_parser,
+    matching_runs,
     named_columns,
     none_below,
 )
@@ -31,6 +32,7 @@ _EXAMPLES = """examples:
   normlab report runs/toy-ln-* runs/toy-bn-* --baseline ln --out paper
   normlab report --watch            rewrite it while runs train
   normlab report --figures pdf      figures, too: report/bleu_by_norm.pdf, ...
+  normlab report results/batch_size/small --where norm=ln,bn     published runs
 
 RUN is a run folder, a folder of runs (such as that of a sweep) or a
 record.json. The page is one file that opens offline: the answer in a sentence,
@@ -103,9 +105,12 @@ class _Page:
         places, baseline = self.arguments.runs, self.arguments.baseline
         with at_work("reading runs"):
             runs, problems = read_runs(places)
+            runs = matching_runs(runs, self.arguments.where)
         self._report(problems, [] if reload else runs)
         if not runs:
-            raise UserError(none_below(places, " that can be read"))
+            which = f" that matches --where {' --where '.join(self.arguments.where)}"
+            which = which if self.arguments.where else " that can be read"
+            raise UserError(none_below(places, which))
         tables = by_recipe(runs, baseline=baseline, scores=[*self.columns])
         with at_work("making the page"):
             sections = _sections(tables, self.columns, self.arguments.data_dir)

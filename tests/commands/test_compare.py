@@ -72,6 +72,7 @@ def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
         main(["--columns", "test/blue"])
     with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
         main(["--where", "norm"])
+    assert {*compare(capsys, "--where", "norm=bn,ln")[3]} >= {"bn", "ln"}
 
 
 def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys):
