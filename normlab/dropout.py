@@ -30,5 +30,5 @@ class Dropout(nn.Module):
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()]
         # In place, as 16-bit 0 and 1: converting a boolean mask to numbers is slow.
-        kept = bits.ge_(self.threshold - _LEVELS // 2).view(x.shape)
-        return x * kept.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))
+        mask = bits.ge_(self.threshold - _LEVELS // 2).view(x.shape)
+        return x * mask.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))

@@ -47,20 +47,20 @@ class Picture:
 class Records(list[RunRecord]):
     """The records of runs, printed as a table of the first ten; `folders` has each one's folder."""
 
-    def __init__(self, found: Sequence[tuple[Path, RunRecord]]) -> None:
-        super().__init__(record for _, record in found)
-        self.folders = [folder for folder, _ in found]
+    def __init__(self, runs: Sequence[tuple[Path, RunRecord]]) -> None:
+        super().__init__(record for _, record in runs)
+        self.folders = [folder for folder, _ in runs]
 
     def __repr__(self) -> str:
         shown = self[:_SHOWN]
         tests = main_tests(dict.fromkeys(name for record in shown for name in record.scores))
-        rows = [[*_named(shown[0]), "status", *tests]] if shown else []
+        rows = [[*_identity(shown[0]), "status", *tests]] if shown else []
         for record in shown:
-            found = record.scores
-            values = [figure(found[n].value, n) if n in found else "-" for n in tests]
-            rows.append([*_named(record).values(), record.outcome.status, *values])
+            scores = record.scores
+            values = [figure(scores[n].value, n) if n in scores else "-" for n in tests]
+            rows.append([*_identity(record).values(), record.outcome.status, *values])
         columns = [[one_line(str(cell)) for cell in column] for column in zip(*rows, strict=True)]
-        padded = [[cell.ljust(max(map(len, own))) for cell in own] for own in columns]
+        padded = [[cell.ljust(max(map(len, cells))) for cell in cells] for cells in columns]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
         return "\n".join([*lines, f"{len(shown)} of {len(self)} runs"])
 
@@ -73,7 +73,7 @@ class Records(list[RunRecord]):
 
         return pandas.DataFrame(
             {
-                **_named(record),
+                **_identity(record),
                 "status": record.outcome.status,
                 "step": record.outcome.step,
                 **{key: lookup(record, key) for key in keys},
@@ -96,7 +96,7 @@ class Records(list[RunRecord]):
             for name in names or ("train/loss", "valid/loss"):
                 for step, value in series(rows_of_run(folder), name):
                     steps.setdefault(step, {})[name] = value
-            rows += [{**_named(record), "step": step, **steps[step]} for step in sorted(steps)]
+            rows += [{**_identity(record), "step": step, **steps[step]} for step in sorted(steps)]
         return pandas.DataFrame(rows)
 
     def plot(self, kind: str = "loss") -> Picture:
@@ -124,5 +124,5 @@ def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:
     return Records(select(RunStore(runs_dir).entries(), where, lambda entry: entry[1]))
 
 
-def _named(record: RunRecord) -> dict[str, Any]:
+def _identity(record: RunRecord) -> dict[str, Any]:
     return {key: lookup(record, key) for key in ("task", "norm", "placement", "seed")}

@@ -34,8 +34,6 @@ FLOORS = (
 LONGEST_FILE = 400  # lines
 VAGUE = ("found", "own", "said", "given", "told", "there", "here", "seen", "kept")
 """Words that say nothing about what a local or an attribute holds, where a noun would."""
-VAGUE_ROOMS = ("any_model", "dropout", "notebook")
-"""The rooms that still have such names; one leaves this list when its last name is a noun."""
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
@@ -149,7 +147,7 @@ def test_a_local_or_an_attribute_is_named_by_a_noun(room):
     vague = {
         name: words for name in MODULES if room_of(name) == room if (words := vague_names(name))
     }
-    assert not vague or room in VAGUE_ROOMS, vague
+    assert vague == {}
 
 
 def having(*texts):

@@ -1,6 +1,6 @@
 """Trains a transformers language model after its norms have been swapped, and saves it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -26,7 +26,7 @@ _APART = 1e-3  # largest relative RMS difference allowed between saved and origi
 Batch = dict[str, Tensor]
 
 
-class Language:
+class LanguageModel:
     """A language model in float32, with batches for its own loss (next-token or masked-token).
 
     `place` is a folder or a Hugging Face id. Raises UserError if it cannot be loaded or used.
@@ -58,13 +58,13 @@ class Language:
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
         """Yield the lines in batches; the labels of tokens that are not predicted are -100."""
         generator = torch.Generator().manual_seed(seed)
-        for found in tokenized(self.tokenizer, lines):
-            ids, wanted = found["input_ids"], found["attention_mask"] == 1
+        for encoded in tokenized(self.tokenizer, lines):
+            ids, predicted = encoded["input_ids"], encoded["attention_mask"] == 1
             if self.masked:
-                wanted &= found["special_tokens_mask"] == 0
-                wanted &= torch.rand(ids.shape, generator=generator) < _MASKED
-                found["input_ids"] = ids.masked_fill(wanted, self.tokenizer.mask_token_id)
-            batch = {**taken(self.model, found), "labels": ids.masked_fill(~wanted, -100)}
+                predicted &= encoded["special_tokens_mask"] == 0
+                predicted &= torch.rand(ids.shape, generator=generator) < _MASKED
+                encoded["input_ids"] = ids.masked_fill(predicted, self.tokenizer.mask_token_id)
+            batch = {**taken(self.model, encoded), "labels": ids.masked_fill(~predicted, -100)}
             if self.predicted(batch):
                 yield batch
 
@@ -108,21 +108,15 @@ def adapt(
     Raises UserError if the loss is no longer finite.
     """
     swapped = {path: m for path, m in model.named_modules() if isinstance(m, Swapped)}
-    news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
-    groups: list[dict[str, Any]] = []
-    for weight in model.parameters():
-        if weight.requires_grad_(everything or weight in news).requires_grad:
-            scale = news.get(weight) in ("weight", "norm.alpha")
-            size = float(weight.detach().square().mean().sqrt()) if scale else 1.0
-            groups.append({"params": [weight], "lr": lr * size})
+    groups = _trained(model, swapped, lr, everything=everything)
     optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
     rate = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda done: min(1.0, 10 * (done + 1) / steps) * (1 - done / steps)
     )
     a = 1.0
 
-    def mix(old: nn.Module, _: nn.Module, given: tuple[Any, ...], y: Tensor) -> Tensor:
-        return y if a == 1 else torch.lerp(old(*given), y, a)
+    def mix(old: nn.Module, _: nn.Module, args: tuple[Any, ...], y: Tensor) -> Tensor:
+        return y if a == 1 else torch.lerp(old(*args), y, a)
 
     with ExitStack() as hooks:
         for path, new in swapped.items():
@@ -143,7 +137,21 @@ def adapt(
 
 
 @torch.no_grad()
-def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool) -> float:
+def _trained(
+    model: Any, swapped: Mapping[str, Swapped], lr: float, *, everything: bool
+) -> list[dict[str, Any]]:
+    """Return the optimizer's groups: the weights to train, each with its learning rate."""
+    news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
+    groups: list[dict[str, Any]] = []
+    for weight in model.parameters():
+        if weight.requires_grad_(everything or weight in news).requires_grad:
+            scale = news.get(weight) in ("weight", "norm.alpha")
+            size = float(weight.detach().square().mean().sqrt()) if scale else 1.0
+            groups.append({"params": [weight], "lr": lr * size})
+    return groups
+
+
+def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: bool) -> float:
     """Save a model whose norms are `none` in its original class's form, with its tokenizer.
 
     The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
@@ -170,8 +178,11 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
         for path, new in model.named_modules():
             if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
                 raise UserError(f"--out: {path} of {language.kind} takes no eps from config.json")
-        given, real = {k: x for k, x in batch.items() if k != "labels"}, batch["attention_mask"] > 0
-        apart = _apart(loaded(**given).logits[real], model(**given).logits[real])
+        inputs, real = (
+            {k: x for k, x in batch.items() if k != "labels"},
+            batch["attention_mask"] > 0,
+        )
+        apart = _apart(loaded(**inputs).logits[real], model(**inputs).logits[real])
         if not apart <= _APART:
             raise UserError(f"--out: the logits of the saved model differ by {apart:.1g}")
         if keep:

@@ -44,7 +44,7 @@ class Call:
     number: int = 0
 
     @property
-    def given(self) -> tuple[Any, Any]:
+    def inputs(self) -> tuple[Any, Any]:
         """All arguments."""
         return self.args, self.kwargs
 
@@ -178,15 +178,15 @@ def _recording(
 class Functional(nn.Module):
     """A call of a functional norm as a module; its weight and bias are parameters."""
 
-    def __init__(self, function: Callable[..., Tensor], given: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Tensor], arguments: Mapping[str, Any]) -> None:
         super().__init__()
-        self.function, self.given, self.eps = function, dict(given), given["eps"]
-        for name in {"weight", "bias"} & given.keys():
-            value = self.given.pop(name)
+        self.function, self.settings, self.eps = function, dict(arguments), arguments["eps"]
+        for name in {"weight", "bias"} & arguments.keys():
+            value = self.settings.pop(name)
             parameter = None if value is None else nn.Parameter(value.detach(), requires_grad=False)
             self.register_parameter(name, parameter)
-        for name in {"running_mean", "running_var"} & given.keys():
-            self.register_buffer(name, self.given.pop(name))
+        for name in {"running_mean", "running_var"} & arguments.keys():
+            self.register_buffer(name, self.settings.pop(name))
 
     @property
     def kind(self) -> str:
@@ -196,10 +196,10 @@ class Functional(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the function's output; batch norm uses the batch's statistics in training."""
-        given = {**self.given, **self._parameters, **self._buffers}
-        if "training" in given:
-            given["training"] = self.training or given["training"]
-        return self.function(x, **given)
+        arguments = {**self.settings, **self._parameters, **self._buffers}
+        if "training" in arguments:
+            arguments["training"] = self.training or arguments["training"]
+        return self.function(x, **arguments)
 
 
 def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,21 +224,21 @@ class Functionals(TorchFunctionMode):
         super().__init__()
         self._names = {module: name for name, module in model.named_modules()}
         self._weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-        self.found: dict[str, Call] = {}
+        self.calls: dict[str, Call] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         if func not in FUNCTIONS:
             return output
-        given, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
-        x = given.pop("input")
+        arguments, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
+        x = arguments.pop("input")
         if x.untyped_storage().data_ptr() not in self._weights:
             while frame and not isinstance(frame.f_locals.get("self"), nn.Module):
                 frame = frame.f_back
             caller = self._names.get(frame.f_locals["self"], "") if frame else ""
             name = first = f"{caller}.{func.__name__}".lstrip(".")
-            while name in self.found:
+            while name in self.calls:
                 name = f"{first}#{int(name.partition('#')[2] or 1) + 1}"
             x = x.detach().clone()
-            self.found[name] = Call(name, Functional(func, given), (x,), {}, output)
+            self.calls[name] = Call(name, Functional(func, arguments), (x,), {}, output)
         return output

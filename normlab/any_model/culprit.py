@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from normlab.any_model.calls import Call, inside, slow_path
-from normlab.any_model.examination import BLIND, LEAK, Comparison, Examination
+from normlab.any_model.examination import BLIND, LEAK, Examination, PassPair
 from normlab.any_model.float64 import widened
 from normlab.any_model.movement import moved
 from normlab.any_model.outputs import Outputs, Overlap, tensors
@@ -25,7 +25,7 @@ Calls = dict[tuple[str, int], Call]
 
 
 def locate(
-    about: Examination, comparison: Comparison, output: str, cause: str
+    about: Examination, comparison: PassPair, output: str, cause: str
 ) -> tuple[str | None, str]:
     """Return the path of the module that moves an output, and a sentence about it.
 
@@ -45,13 +45,17 @@ def locate(
 
 
 def _locate(
-    about: Examination, comparison: Comparison, output: str, cause: str
+    about: Examination, comparison: PassPair, output: str, cause: str
 ) -> tuple[str | None, str]:
     (variant, base, overlap, _), run = comparison, about.runner
     agree, limit = (BLIND, BLIND) if about.blind else (AGREE, LEAK)
 
     def how_far(outputs: Outputs) -> float:
         return moved(*overlap.nearest(outputs[output], y[output]))
+
+    def without(names: set[str]) -> float:
+        """Return how far the output still moves with the base's outputs of these modules."""
+        return how_far(run(variant, slow_path(), _keeping(run.model, before, names, overlap)))
 
     calls, y = run.record(base)
     before = {(call.name, call.number): call for call in calls}
@@ -63,15 +67,12 @@ def _locate(
         left = how_far(outputs)
         whole = whole or left
         after = {(call.name, call.number): call for call in calls}
-        tries: list[tuple[float, int, Call]] = []
         suspects = _suspects(before, after, overlap, agree) if left > limit else []
+        tries: list[tuple[float, int, Call]] = []
         for call in suspects[:TRIES]:
-            names = replaced | _alike(call, before)
             with suppress(UserError):
-                keeping = _keeping(run.model, before, names, overlap)
-                again = how_far(run(variant, slow_path(), keeping))
-                tries.append((again, len(tries), call))
-                if again <= limit:
+                tries.append((without(replaced | _alike(call, before)), len(tries), call))
+                if tries[-1][0] <= limit:
                     break
         # A leak may enter at several places in a row: then the first one alone changes little.
         if not tries or (number + 1 == ROUNDS and min(tries)[0] > left / 2):
@@ -104,15 +105,15 @@ def _suspects(before: Calls, after: Calls, overlap: Overlap, agree: float) -> li
         call
         for key, call in after.items()
         if key in before
-        and _agree(before[key].given, call.given, overlap, agree)
+        and _agree(before[key].inputs, call.inputs, overlap, agree)
         and not _agree(before[key].output, call.output, overlap, agree)
     ]
     return [call for call in odd if not any(inside(other.name, call.name) for other in odd)]
 
 
-def _agree(former: Any, found: Any, overlap: Overlap, limit: float) -> bool:
+def _agree(former: Any, latter: Any, overlap: Overlap, limit: float) -> bool:
     """Return whether all tensors in two nested values agree where they overlap."""
-    before, after = [*tensors(former)], [*tensors(found)]
+    before, after = [*tensors(former)], [*tensors(latter)]
     try:
         pairs = [overlap.nearest(y, y0) for y, y0 in zip(after, before, strict=True)]
     except ValueError:  # different numbers of tensors or axes
@@ -157,8 +158,8 @@ def _described(
     for key, inner in after.items():
         if not inside(inner.name, call.name) or key not in before:
             continue
-        if not _agree(before[key].given, inner.given, overlap, agree):
-            if any(x.is_floating_point() for x in tensors(inner.given)):
+        if not _agree(before[key].inputs, inner.inputs, overlap, agree):
+            if any(x.is_floating_point() for x in tensors(inner.inputs)):
                 return call.name, f"{name}, in its own forward, before `{inner.name}`{more}"
             return inner.name, f"{class_name(inner.module)}, gets different indices from {name}"
     return call.name, f"{name}, {_how(call.module, cause)}{more}"

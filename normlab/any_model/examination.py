@@ -30,7 +30,7 @@ shifts positions, so it changes which of them are used.
 """
 
 
-class Comparison(NamedTuple):
+class PassPair(NamedTuple):
     """Two passes whose outputs should agree where they overlap.
 
     `within` is the base without its padding, if only real positions count.
@@ -91,8 +91,8 @@ class Examination:
         axis, first = next(iter(self.example.rows.values())), batch_first(self.model)
         if axis or first is not None:
             rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
-        if made := self.example.size - real:
-            rows += f" and {made} made up"
+        if added := self.example.size - real:
+            rows += f" and {added} made up"
         rows += f", of up to {length:,} positions" * bool(length)
         outputs, more = [*self.compared][:4], len(self.compared) - 4
         outputs += [f"{more} more"] * (more > 0)
@@ -159,21 +159,21 @@ class Examination:
         numbers = self.example.numbers
         return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
 
-    def all_moved(self, comparisons: Mapping[str, Comparison]) -> dict[str, Moved]:
+    def all_moved(self, comparisons: Mapping[str, PassPair]) -> dict[str, Moved]:
         """Return the movements of all comparisons that the model can run.
 
         Raises the first UserError if it can run none of them.
         """
-        found: dict[str, Moved] = {}
+        movements: dict[str, Moved] = {}
         errors: list[UserError] = []
         for name, comparison in comparisons.items():
             try:
-                found[name] = self.moved(comparison)
+                movements[name] = self.moved(comparison)
             except UserError as error:
                 errors.append(error)
-        if errors and not found:
+        if errors and not movements:
             raise errors[0]
-        return found
+        return movements
 
     @cached_property
     def norms(self) -> list[FoundNorm]:
@@ -190,29 +190,29 @@ class Examination:
             return self._outputs[key]
         mode = widened() if wide else nullcontext()
         with fast_path(fast), mode as float64:
-            found = self.runner(variant)
+            outputs = self.runner(variant)
         if float64:
             self.narrowed |= dict.fromkeys(sorted(float64.narrowed))
         if variant in self._variants.values() or variant is self.example:
-            self._outputs[key] = found
-        return found
+            self._outputs[key] = outputs
+        return outputs
 
-    def moved(self, comparison: Comparison) -> Moved:
+    def moved(self, comparison: PassPair) -> Moved:
         """Return how far the outputs of two passes are apart; the one that moves most counts.
 
         With several fast paths, the largest movement counts. torch's fused layers make tensors that
         have no float64, so their movement counts only if it is above what rounding can cause.
         """
-        found = self._moved(comparison, False)
+        movement = self._moved(comparison, False)
         if True not in self.fast_paths:
-            return found
+            return movement
         try:
             fast = self._moved(comparison, True)
         except UserError:
-            return found
-        return max(found, fast, key=lambda each: each.wide)
+            return movement
+        return max(movement, fast, key=lambda each: each.wide)
 
-    def _moved(self, comparison: Comparison, fast: bool) -> Moved:
+    def _moved(self, comparison: PassPair, fast: bool) -> Moved:
         narrow = self._pairs(comparison, wide=False, fast=fast)
         self.compared |= dict.fromkeys(narrow)
         by_name = {name: moved(*pair) for name, pair in narrow.items()}
@@ -232,7 +232,7 @@ class Examination:
         return Moved(by_name_wide[name], by_name.get(name, 0.0), argmax, name, odd)
 
     def _pairs(
-        self, comparison: Comparison, *, wide: bool, fast: bool
+        self, comparison: PassPair, *, wide: bool, fast: bool
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Return, by name, the parts of two passes' outputs that should agree."""
         variant, base, overlap, within = comparison
@@ -249,7 +249,7 @@ class Examination:
             for name, (y, y0) in pairs.items()
         }
 
-    def stands_out(self, comparison: Comparison) -> bool:
+    def stands_out(self, comparison: PassPair) -> bool:
         """Return whether the outputs of two passes differ by more than rounding in their dtype.
 
         This takes no pass in float64. False if the model cannot run one of them.
@@ -260,7 +260,7 @@ class Examination:
         except UserError:
             return False
 
-    def narrow_movement(self, comparison: Comparison) -> float:
+    def narrow_movement(self, comparison: PassPair) -> float:
         """Return how far the outputs of two passes are apart in the model's dtype."""
         variant, base, overlap, _ = comparison
         y, y0 = self.outputs(variant), self.outputs(base)

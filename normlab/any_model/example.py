@@ -88,11 +88,11 @@ class Example:
         places = torch.arange(self.length, device=self.device).expand(self.size, -1)
         if not self.kind:
             return places >= 0
-        given = self.values[self.mask]
+        mask = self.values[self.mask]
         if self.kind in ("lengths", "shares"):
-            given = (given * self.length).round() if self.kind == "shares" else given
-            return places < given[:, None]
-        return given == 0 if self.kind == "padding" else given != 0
+            mask = (mask * self.length).round() if self.kind == "shares" else mask
+            return places < mask[:, None]
+        return mask == 0 if self.kind == "padding" else mask != 0
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -172,8 +172,8 @@ class Example:
         axes = row.decoder or row.tokens
 
         def change(key: Key, x: Tensor) -> Tensor:
-            kept, rest = x.tensor_split([t], axes[key])
-            return torch.cat([kept, self._other(key, rest)], axes[key])
+            earlier, later = x.tensor_split([t], axes[key])
+            return torch.cat([earlier, self._other(key, later)], axes[key])
 
         return row.change([key for key in row.content if key in axes], change)
 
@@ -234,10 +234,10 @@ def call(
     if copies:
         values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}
     ordered = [value for key, value in values.items() if isinstance(key, int)]
-    named = {key: value for key, value in values.items() if isinstance(key, str)}
+    keywords = {key: value for key, value in values.items() if isinstance(key, str)}
     if forward is None:
-        return model(*ordered, **named)
-    batch: Any = named if issubclass(example.form, Mapping) else tuple(ordered)
+        return model(*ordered, **keywords)
+    batch: Any = keywords if issubclass(example.form, Mapping) else tuple(ordered)
     return forward(model, batch[0] if issubclass(example.form, Tensor) else batch)
 
 

@@ -51,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Question:
+class Check:
     """A registered question: its name, its text and function, and whether it is slow."""
 
     name: str
@@ -60,7 +60,7 @@ class Question:
     slow: bool
 
 
-QUESTIONS: dict[str, Question] = {}
+QUESTIONS: dict[str, Check] = {}
 """All registered questions by name, in the order of their definition."""
 
 
@@ -69,13 +69,13 @@ def question(name: str, *, slow: bool = False) -> Callable[[Ask], Ask]:
 
     def register(ask: Ask) -> Ask:
         text = (inspect.getdoc(ask) or "").partition("\n")[0]
-        QUESTIONS[name] = Question(name, text, ask, slow)
+        QUESTIONS[name] = Check(name, text, ask, slow)
         return ask
 
     return register
 
 
-def questions(*names: str, slow: bool = False) -> list[Question]:
+def questions(*names: str, slow: bool = False) -> list[Check]:
     """Return the quick questions, with `slow` all, or the named ones; UserError if unknown."""
     from normlab.any_model import modes, padding, questions, slow_questions, statistics
 

@@ -89,13 +89,16 @@ def _is_view(func: Any) -> bool:
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:
     """Call an operation with its arguments cast; what it writes reaches the original tensors."""
-    given, named = cast(tuple(args)), {name: cast(value) for name, value in kwargs.items()}
-    result = func(*given, **named)
+    cast_args, cast_kwargs = (
+        cast(tuple(args)),
+        {name: cast(value) for name, value in kwargs.items()},
+    )
+    result = func(*cast_args, **cast_kwargs)
     for number, name in _written(func):
         target, source = (
-            (args[number], given[number])
+            (args[number], cast_args[number])
             if number < len(args)
-            else (kwargs.get(name), named.get(name))
+            else (kwargs.get(name), cast_kwargs.get(name))
         )
         if isinstance(target, Tensor) and isinstance(source, Tensor) and target is not source:
             target.copy_(source)

@@ -48,7 +48,7 @@ class Node:
     """
 
     op: Op
-    said: str  # the operation and the module that ran it, for messages
+    label: str  # the operation and the module that ran it, for messages
     width: int
     passed: Sequence["Node"] = ()
     name: str = ""
@@ -97,39 +97,39 @@ class Flow(TorchDispatchMode):
 
     def ends(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node | None]:
         """Return the operations other than `through` that read a node; None if it is returned."""
-        found: dict[Node | None, None] = {}
-        waiting, seen = [node], {node}
+        readers: dict[Node | None, None] = {}
+        waiting, visited = [node], {node}
         while waiting:
             at = waiting.pop()
             if at in self.outputs:
-                found[None] = None
+                readers[None] = None
             for user in at.users:
                 if not (at in user.passed and user.op in through):
-                    found[user] = None
-                elif user not in seen:
-                    seen.add(user)
+                    readers[user] = None
+                elif user not in visited:
+                    visited.add(user)
                     waiting.append(user)
-        return [*found]
+        return [*readers]
 
     def sources(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node]:
         """Return the nodes whose features reach a node by the operations `through` alone."""
-        found: dict[Node, None] = {}
-        waiting, seen = [node], {node}
+        sources: dict[Node, None] = {}
+        waiting, visited = [node], {node}
         while waiting:
             at = waiting.pop()
             if at.op not in through:
-                found[at] = None
+                sources[at] = None
             for each in at.passed if at.op in through else ():
-                if each not in seen:
-                    seen.add(each)
+                if each not in visited:
+                    visited.add(each)
                     waiting.append(each)
-        return [*found]
+        return [*sources]
 
     def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._inside.append(path)
         if path in self._paths and not self._norm:
-            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-            self._norm += [(path, self._of(x)) for x in given[:1]]
+            tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            self._norm += [(path, self._of(x)) for x in tensors[:1]]
 
     def _leave(self, path: str, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         self._inside.pop()
@@ -138,7 +138,7 @@ class Flow(TorchDispatchMode):
             if not isinstance(result, Tensor):  # such as a norm that returns scales, too
                 return
             if x.axis is not None:  # the norm is over something else than the features
-                x.users.append(x := Node("other", f"{x.said}, whose channels are not last", 0))
+                x.users.append(x := Node("other", f"{x.label}, whose channels are not last", 0))
             node = Node("norm", path, result.shape[-1], [x], name=path)
             x.users.append(node)
             self.norms[path].append(node)
@@ -157,9 +157,11 @@ class Flow(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        given = [x for x in tree_leaves([*args, *(kwargs or {}).values()]) if isinstance(x, Tensor)]
-        inputs = [self._of(x) for x in given] if not self._norm else []
-        shapes = [x.shape for x in given]
+        tensors = [
+            x for x in tree_leaves([*args, *(kwargs or {}).values()]) if isinstance(x, Tensor)
+        ]
+        inputs = [self._of(x) for x in tensors] if not self._norm else []
+        shapes = [x.shape for x in tensors]
         result = func(*args, **(kwargs or {}))
         if not self._norm:
             name = func.overloadpacket.__name__
@@ -172,8 +174,8 @@ class Flow(TorchDispatchMode):
         self, name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
     ) -> None:
         """Make the node of one result of an operation."""
-        said = f"{name} in {self._inside[-1]}" if self._inside and self._inside[-1] else name
-        node = Node("other", said, out.shape[-1] if out.ndim else 0)
+        label = f"{name} in {self._inside[-1]}" if self._inside and self._inside[-1] else name
+        node = Node("other", label, out.shape[-1] if out.ndim else 0)
         names = [x.name for x in inputs if x.op == "weight"]
         if (turned := _turned(name, inputs, out)) is not None:
             self._set(out, turned)
@@ -214,7 +216,7 @@ def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
     if name in _ALIASES:
         return x
     if name in _TURNS and out.ndim == 2:
-        return Node("weight", x.said, out.shape[-1], name=x.name, turned=not x.turned)
+        return Node("weight", x.label, out.shape[-1], name=x.name, turned=not x.turned)
     return None
 
 
@@ -239,8 +241,9 @@ def _product(
         return None
     if len(shapes[inputs.index(weight)]) != 2:
         return None
-    own = Node("weight", weight.said, weight.width, name=weight.name, turned=weight.turned ^ flip)
-    return x, own, bias[0] if bias else None
+    turned = weight.turned ^ flip
+    used = Node("weight", weight.label, weight.width, name=weight.name, turned=turned)
+    return x, used, bias[0] if bias else None
 
 
 def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:

@@ -55,11 +55,13 @@ class FoldedModel:
     error: float
 
     def __str__(self) -> str:
-        def said(value: bool | str | None) -> str:
+        def outcome(value: bool | str | None) -> str:
             return "folded" if value is True else f"stays: {value}" if value else "has none"
 
         rows = [("site", "norm", "mean", "gain and bias")]
-        rows += [(each.site, each.kind, said(each.mean), said(each.gain)) for each in self.table]
+        rows += [
+            (each.site, each.kind, outcome(each.mean), outcome(each.gain)) for each in self.table
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         means = [each.mean for each in self.table if each.mean is not None]

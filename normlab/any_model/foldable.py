@@ -9,8 +9,8 @@ from normlab.any_model.flow import Flow, Node
 
 def held(model: nn.Module, name: str) -> Tensor:
     """Return the values of a parameter or buffer, to be changed in place."""
-    path, _, own = name.rpartition(".")
-    return getattr(model.get_submodule(path), own).data
+    path, _, attribute = name.rpartition(".")
+    return getattr(model.get_submodule(path), attribute).data
 
 
 def why_mean_stays(
@@ -23,13 +23,13 @@ def why_mean_stays(
         if source.op == "norm":
             return f"its input contains the output of {source.name} (post-norm)"
         if source.op not in ("product", "convolution", "table", "weight"):
-            return f"its input contains the result of {source.said}"
+            return f"its input contains the result of {source.label}"
         if why := _why_visible(flow, source, source, layer_norms):
             return why
         for name in filter(None, (source.name, source.bias)):
             for use in flow.uses[name] if source.op != "weight" else ():
                 if use.op != source.op or name == use.bias != source.bias:
-                    return f"{name} is also read by {use.said}{_cure(model, name)}"
+                    return f"{name} is also read by {use.label}{_cure(model, name)}"
                 if why := _why_visible(flow, use, source, layer_norms):
                     return why
     return None
@@ -41,7 +41,7 @@ def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[s
         if end is None:
             return f"the sum with {source.name} is an output of the model"
         if end.op != "norm" or end.name not in layer_norms:
-            return f"{end.said} reads the sum with {source.name}, and no layer norm is before it"
+            return f"{end.label} reads the sum with {source.name}, and no layer norm is before it"
     return None
 
 
@@ -49,20 +49,20 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
     """Return why a norm's gain and bias cannot be part of the next products; None if they can."""
     if len(calls := flow.norms[path]) > 1:
         return f"{path} is called {len(calls)} times"
-    own = {id(x) for x in model.get_submodule(path).parameters()}
+    parameters = {id(x) for x in model.get_submodule(path).parameters()}
     homes = [id(x) for m in model.modules() for x in m.parameters(recurse=False)]
-    if any(homes.count(each) > 1 for each in own):
+    if any(homes.count(each) > 1 for each in parameters):
         return f"{path} shares its gain or bias with another module"
     ends = flow.ends(calls[0], ("move",))
     for end in ends:
         if end is None:
             return "its output is an output of the model"
         if end.op != "product":
-            return f"{end.said} reads its output" + " (post-norm)" * (end.op == "sum")
+            return f"{end.label} reads its output" + " (post-norm)" * (end.op == "sum")
         if others := [use for use in flow.uses[end.name] if use not in ends]:
-            return f"{end.name} is also read by {others[0].said}{_cure(model, end.name)}"
+            return f"{end.name} is also read by {others[0].label}{_cure(model, end.name)}"
         if [*flow.sources(end.x, ("move",))] != [calls[0]]:  # pyright: ignore[reportArgumentType]
-            return f"{end.said} also reads something else"
+            return f"{end.label} also reads something else"
         if bias is not None and bias.any():
             if end.bias is None and not _takes_bias(model, end.name):
                 return f"{end.name} has no bias that could take the norm's"

@@ -29,10 +29,10 @@ def first_batches(batches: Any) -> list[Any]:
         return [batches]
     if not isinstance(batches, Iterable):
         raise UserError(f"batches is a {type(batches).__name__}: give a list of inputs")
-    found = list(islice(batches, KEPT))
-    if not found:
+    first = list(islice(batches, KEPT))
+    if not first:
         raise UserError("batches is empty; if it is a generator, it is already used up")
-    return found
+    return first
 
 
 class Axes(NamedTuple):
@@ -66,77 +66,85 @@ def example_of(
 
     Raises UserError with a one-sentence message if the inputs cannot be examined.
     """
-    names = [] if forward else [*inspect.signature(model.forward).parameters]
     config = getattr(model, "config", None)
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
     values = values_of(batch, device)
     if values.get("past_key_values") is not None:
         raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
-    named = {k: names[k] if isinstance(k, int) and k < len(names) else str(k) for k in values}
-    key, kind = find_mask(values, named, mask.to(device) if isinstance(mask, Tensor) else mask)
-    inputs = [k for k in named if k != key and isinstance(values[k], Tensor) and values[k].ndim]
-    inputs = [k for k in inputs if "mask" not in named[k]] or inputs
-    if not inputs:
-        raise UserError(f"the inputs have no tensor: {', '.join(named.values()) or 'nothing'}")
-    main = min(inputs, key=lambda k: (*_TOKENS, named[k]).index(named[k]))
+    parameters = [] if forward else [*inspect.signature(model.forward).parameters]
+    names = {
+        k: parameters[k] if isinstance(k, int) and k < len(parameters) else str(k) for k in values
+    }
+    key, kind = find_mask(values, names, mask.to(device) if isinstance(mask, Tensor) else mask)
+    main = _main_input(values, names, key)
     x, marks = values[main], values[key] if kind else None
-    if not x.numel():
-        raise UserError(f"{named[main]} is empty: it has the shape {[*x.shape]}")
-    axes = axes.of(x, named[main])
+    axes = axes.of(x, names[main])
     axis = axes.positions
     if axis is None:
-        axis = _token_axis(model, x, named[main], marks, axes.rows)
+        axis = _token_axis(model, x, names[main], marks, axes.rows)
     row_axis = axes.rows if axes.rows is not None else int(axis == 0)
     length = 0 if axis is None else x.shape[axis]
     size = x.shape[row_axis] if marks is None else len(marks)
     if kind == "?":
         kind = kind_of(
-            model, x if row_axis == 0 else x.transpose(0, 1), values[key], named.get(key, "")
+            model, x if row_axis == 0 else x.transpose(0, 1), values[key], names.get(key, "")
         )
     if kind in ("real", "padding"):
-        check_mask(values[key], named.get(key, "mask"), kind)
-    made = next((name for name in MADE if name in names and name not in named.values()), None)
+        check_mask(values[key], names.get(key, "mask"), kind)
+    added = next((name for name in MADE if name in parameters and name not in names.values()), None)
     # the states of another encoder have a mask of their own, which is not `attention_mask`
-    if not kind and length and made and not named[main].startswith("encoder_"):
-        key, kind = made, KINDS[made]
+    if not kind and length and added and not names[main].startswith("encoder_"):
+        key, kind = added, KINDS[added]
         real = torch.ones(size, length, dtype=torch.long, device=device)
-        values[made], named[made] = real if kind == "real" else real == 0, made
-    by_row, by_token = _axes(values, named, config, size, length)
+        values[added], names[added] = real if kind == "real" else real == 0, added
+    by_row, by_token = _axes(values, names, config, size, length)
     if values[main].shape[row_axis : row_axis + 1] == (size,):
         by_row[main] = row_axis
     if axis is not None:
         by_token[main] = axis
     if main not in by_row:
-        raise UserError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
+        raise UserError(f"{names[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
     special = frozenset(special_ids(config)) if not x.is_floating_point() else frozenset()
     example = Example(values, type(batch), by_row, by_token, key, kind, special=special)
-    return _cut(_filled(example, main, named, config), config, max_rows, max_positions)
+    return _cut(_filled(example, main, names, config), config, max_rows, max_positions)
 
 
-def _filled(example: Example, main: Key, named: Mapping[Key, str], config: Any) -> Example:
+def _main_input(values: Mapping[Key, Any], names: Mapping[Key, str], mask: Key) -> Key:
+    """Return the key of the input that holds tokens or features; UserError if there is none."""
+    inputs = [k for k in names if k != mask and isinstance(values[k], Tensor) and values[k].ndim]
+    inputs = [k for k in inputs if "mask" not in names[k]] or inputs
+    if not inputs:
+        raise UserError(f"the inputs have no tensor: {', '.join(names.values()) or 'nothing'}")
+    main = min(inputs, key=lambda k: (*_TOKENS, names[k]).index(names[k]))
+    if not values[main].numel():
+        raise UserError(f"{names[main]} is empty: it has the shape {[*values[main].shape]}")
+    return main
+
+
+def _filled(example: Example, main: Key, names: Mapping[Key, str], config: Any) -> Example:
     """Return an example with its padding: on which side it is, and which values are under it."""
     values, pads = example.values, ~example.real
     pad, x = getattr(config, "pad_token_id", None), values[main]
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
         raise UserError(
-            f"{named.get(example.mask, 'mask')} marks only the padding of {named[main]} "
+            f"{names.get(example.mask, 'mask')} marks only the padding of {names[main]} "
             f"(pad_token_id {pad}) as real: invert it"
         )
     left = bool(example.length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
     fill = {k: _fill(values[k], pads, pad) for k in example.content if k in example.tokens}
-    others = [k for k in example.tokens if "mask" in named.get(k, "") and k != example.mask]
+    others = [k for k in example.tokens if "mask" in names.get(k, "") and k != example.mask]
     fill |= {k: under_padding(values[k], pads, ~pads) for k in others}
     side = "left" if left else "right"
     return replace(example, side=side, fill=fill, has_padding=bool(pads.any()))
 
 
 def _axes(
-    values: Mapping[Key, Any], named: Mapping[Key, str], config: Any, size: int, length: int
+    values: Mapping[Key, Any], names: Mapping[Key, str], config: Any, size: int, length: int
 ) -> tuple[dict[Key, int], dict[Key, int]]:
     """Return the batch axis and the token axis of each input that has them."""
     by_row: dict[Key, int] = {}
     by_token: dict[Key, int] = {}
-    encodes = getattr(config, "is_encoder_decoder", False) or "src" in named.values()
+    encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
     of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
     for k, each in values.items():
         shape = [*each.shape] if isinstance(each, Tensor) else []
@@ -146,7 +154,7 @@ def _axes(
         if shape[:1] == [size]:
             by_row[k] = 0
         axes = [n for n in range(1, len(shape)) if shape[n] == length]
-        if axes and shape[0] in (1, size) and not named.get(k, "").startswith(of_decoder):
+        if axes and shape[0] in (1, size) and not names.get(k, "").startswith(of_decoder):
             by_token[k] = axes[0]
     return by_row, by_token
 
@@ -154,7 +162,7 @@ def _axes(
 def special_ids(config: Any) -> set[int]:
     """Return the ids in a config, and in those inside it, of placeholders and marks."""
     entries = config.to_dict() if hasattr(config, "to_dict") else {}
-    found: set[int] = set()
+    ids: set[int] = set()
     todo = [entries] if isinstance(entries, dict) else []
     while todo:
         for name, value in todo.pop().items():
@@ -162,15 +170,15 @@ def special_ids(config: Any) -> set[int]:
                 todo.append(value)
             elif str(name).endswith(("token_id", "token_index", "token_ids")):
                 several = value if isinstance(value, list) else [value]
-                found |= {each for each in several if type(each) is int and each >= 0}
-    return found
+                ids |= {each for each in several if type(each) is int and each >= 0}
+    return ids
 
 
 def values_of(batch: Any, device: torch.device) -> dict[Key, Any]:
     """Return a batch's inputs by name or position, on a device."""
     several = batch if isinstance(batch, tuple | list) else [batch]
-    given = batch if isinstance(batch, Mapping) else dict(enumerate(several))
-    return {k: x.to(device) if isinstance(x, Tensor) else x for k, x in given.items()}
+    inputs = batch if isinstance(batch, Mapping) else dict(enumerate(several))
+    return {k: x.to(device) if isinstance(x, Tensor) else x for k, x in inputs.items()}
 
 
 def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:

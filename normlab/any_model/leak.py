@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 
 from normlab.any_model.culprit import locate
-from normlab.any_model.examination import BLIND, LEAK, TABLES, Comparison, Examination, Moved
+from normlab.any_model.examination import BLIND, LEAK, TABLES, Examination, Moved, PassPair
 from normlab.any_model.finding import Finding
 from normlab.any_model.movement import Oddity, percent
 
@@ -42,7 +42,7 @@ def by_how_much(value: float, oddity: Oddity = "") -> str:
 def leak(
     about: Examination,
     movements: Mapping[str, Moved],
-    comparisons: Mapping[str, Comparison],
+    comparisons: Mapping[str, PassPair],
     cause: str,
     how: str,
     *,

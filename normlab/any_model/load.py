@@ -57,11 +57,11 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
     used = lines[: ROWS * KEPT]
     batches = [taken(model, each) for each in tokenized(tokenizer, used)]
-    said = f"{len(lines)} built-in sentences"
+    source = f"{len(lines)} built-in sentences"
     if text:
         part = f"the first {len(used)} of " * (len(used) < len(lines))
-        said = f"{text}, {part}{len(lines):,} lines"
-    return Loaded(model, batches, f"inputs: {said}{note}")
+        source = f"{text}, {part}{len(lines):,} lines"
+    return Loaded(model, batches, f"inputs: {source}{note}")
 
 
 def read_lines(text: Path) -> list[str]:
@@ -85,20 +85,21 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
     folder = _folder(place, trust=trust)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    own: Any = {"trust_remote_code": trust}
+    options: Any = {"trust_remote_code": trust}
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, **own)
+        config = transformers.AutoConfig.from_pretrained(folder, **options)
         autos = [name for name in getattr(config, "auto_map", ()) if name.startswith("AutoModel")]
         names = [*(config.architectures or ()), *autos, "AutoModel"]
-        kind = next(found for name in names if (found := getattr(transformers, name, None)))
-        own |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
-        model, found = kind.from_pretrained(folder, **own)
+        kinds = (getattr(transformers, name, None) for name in names)
+        kind = next(kind for kind in kinds if kind)
+        options |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
+        model, loading_info = kind.from_pretrained(folder, **options)
     except Exception as error:  # transformers raises exceptions of any class
-        said = first_line(error)
+        reason = first_line(error)
         if "trust_remote_code" in str(error):
-            said = "it needs the Python code in its folder; --trust-remote-code runs that code"
-        raise UserError(f"{place} cannot be loaded: {said}") from error
-    missing = ", ".join(sorted(found["missing_keys"])[:3])
+            reason = "it needs the Python code in its folder; --trust-remote-code runs that code"
+        raise UserError(f"{place} cannot be loaded: {reason}") from error
+    missing = ", ".join(sorted(loading_info["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
     files = (each for name in _TOKENIZER for each in folder.glob(name))
     if model.main_input_name != "input_ids" or not any(files):
@@ -152,10 +153,10 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
 def taken(model: Any, batch: Any) -> dict[str, Tensor]:
     """Return the inputs that the model takes; a decoder gets the encoder's or arbitrary tokens."""
     names = signature(model.forward).parameters
-    given = dict(batch)
+    values = dict(batch)
     if "decoder_input_ids" in names and getattr(model.config, "is_encoder_decoder", False):
-        given["decoder_input_ids"] = given.get("input_ids", torch.arange(3, 11).repeat(4, 1))
-    return {name: value for name, value in given.items() if name in names}
+        values["decoder_input_ids"] = values.get("input_ids", torch.arange(3, 11).repeat(4, 1))
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _folder(place: str, *, trust: bool) -> Path:
@@ -186,10 +187,10 @@ def _folder(place: str, *, trust: bool) -> Path:
 
 def load_names(model: str, inputs: str) -> Loaded:
     """Import a model and batches, each from a `package.module:name`; functions are called."""
-    made = _imported(model)
-    if not isinstance(made, nn.Module):
-        raise UserError(f"--module {model} is a {type(made).__name__}, not an nn.Module")
-    return Loaded(made, _imported(inputs))
+    module = _imported(model)
+    if not isinstance(module, nn.Module):
+        raise UserError(f"--module {model} is a {type(module).__name__}, not an nn.Module")
+    return Loaded(module, _imported(inputs))
 
 
 def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
@@ -202,9 +203,9 @@ def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
         model, batches, _ = load_hf(name)
         return model, batches, {}
     if kind == "hf-tiny":
-        from normlab.any_model.tiny import made
+        from normlab.any_model.tiny import tiny_model
 
-        model, batch = made(name)
+        model, batch = tiny_model(name)
         return model, [batch], {}
     if kind == "timm":
         try:
@@ -238,8 +239,8 @@ def _imported(place: str) -> Any:
         sys.path.remove("")
     if not hasattr(module, attribute):
         near = get_close_matches(attribute, vars(module), n=1)
-        said = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"{place}: {name} has no {attribute}{said}")
+        suggestion = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"{place}: {name} has no {attribute}{suggestion}")
     value = getattr(module, attribute)
     if isinstance(value, nn.Module) or not callable(value):
         return value

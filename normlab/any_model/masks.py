@@ -30,40 +30,40 @@ class Mask(NamedTuple):
     kind: str = ""
 
 
-def find_mask(values: dict[Key, Any], named: Mapping[Key, str], mask: Any) -> Mask:
+def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Mask:
     """Return the mask of real tokens; a mask tensor is added to `values`.
 
     `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. The kind
     is empty if there is no mask, and `?` if only the values can say it.
     """
-    asked = ""
+    meaning = ""
     if isinstance(mask, Mapping):
-        ((mask, asked),) = mask.items()
-    elif isinstance(mask, str) and mask in OPTIONS and mask not in named.values():
-        mask, asked = None, mask
-    if asked and asked not in OPTIONS:
-        raise UserError(f"mask={asked!r}: choose from {', '.join(OPTIONS)}")
+        ((mask, meaning),) = mask.items()
+    elif isinstance(mask, str) and mask in OPTIONS and mask not in names.values():
+        mask, meaning = None, mask
+    if meaning and meaning not in OPTIONS:
+        raise UserError(f"mask={meaning!r}: choose from {', '.join(OPTIONS)}")
     if mask is None:
-        keys = [k for k, name in named.items() if name in KINDS and isinstance(values[k], Tensor)]
-        keys += [k for k, name in named.items() if _is_mask(name, values[k])]
+        keys = [k for k, name in names.items() if name in KINDS and isinstance(values[k], Tensor)]
+        keys += [k for k, name in names.items() if _is_mask(name, values[k])]
         if not keys:
             return Mask()
     elif isinstance(mask, Tensor):
         keys, values[None] = [None], mask
     else:
-        keys = [key for key, name in named.items() if mask in (key, name)]
+        keys = [key for key, name in names.items() if mask in (key, name)]
         if not keys:
-            raise UserError(f"mask={mask!r}: the inputs are {', '.join(named.values())}")
+            raise UserError(f"mask={mask!r}: the inputs are {', '.join(names.values())}")
     key = keys[0]
-    name, given = named.get(key, "mask"), values[key]
-    if not isinstance(given, Tensor) or given.ndim not in (1, 2):
-        shape = [*given.shape] if isinstance(given, Tensor) else type(given).__name__
+    name, tensor = names.get(key, "mask"), values[key]
+    if not isinstance(tensor, Tensor) or tensor.ndim not in (1, 2):
+        shape = [*tensor.shape] if isinstance(tensor, Tensor) else type(tensor).__name__
         raise UserError(f"{name} is {shape}: a mask has the shape [rows, positions]")
-    if given.ndim == 1:
-        relative = given.is_floating_point() and bool(given.numel()) and float(given.max()) <= 1
+    if tensor.ndim == 1:
+        relative = tensor.is_floating_point() and bool(tensor.numel()) and float(tensor.max()) <= 1
         return Mask(key, "shares" if relative else "lengths")
     known = "" if name in UNCLEAR else KINDS.get(name, "")
-    return Mask(key, asked or known or "?")
+    return Mask(key, meaning or known or "?")
 
 
 def _is_mask(name: str, value: Any) -> bool:

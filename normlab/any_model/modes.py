@@ -144,7 +144,7 @@ def _first_difference(about: Examination, pooling: list[str]) -> str | None:
         each
         for each in after
         if (old := former.get((each.name, each.number)))
-        and (entered := _movement(old.given, each.given)) <= about.rounding
+        and (entered := _movement(old.inputs, each.inputs)) <= about.rounding
         and _movement(old.output, each.output) > max(about.rounding, _LARGER * entered)
     ]
     odd = [a for a in odd if not any(inside(b.name, a.name) for b in odd)]

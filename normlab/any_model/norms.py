@@ -109,19 +109,19 @@ def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
         example = small
     except ModelFailed:  # the model accepts only one length
         passes = _passes(run, example)
-    found: dict[str, FoundNorm] = {}
+    norms: dict[str, FoundNorm] = {}
     first = passes[0]  # tried from the innermost modules outwards, with functions last
     for name in sorted(first, key=lambda n: (isinstance(first[n].module, Functional), -len(n))):
-        if any(inside(norm, name) or inside(name, norm) for norm in found):
+        if any(inside(norm, name) or inside(name, norm) for norm in norms):
             continue
         mine = [calls[name] for calls in passes if name in calls]
         mine = mine if len(mine) == 3 else mine[:1]
         for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
             with suppress(Exception):  # exceptions of the module itself, of any class
                 if norm := _tried(mine, example, dtype):
-                    found[name] = norm
+                    norms[name] = norm
                 break
-    return [found[name] for name in first if name in found]
+    return [norms[name] for name in first if name in norms]
 
 
 def _small(example: Example) -> Example:
@@ -147,8 +147,8 @@ def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
 
     def calls(variant: Example) -> dict[str, Call]:
         functions = Functionals(run.model)
-        found, _ = run.record(variant, functions, keep=lambda name, _: name in maybe)
-        return {call.name: call for call in found if not call.number} | functions.found
+        recorded, _ = run.record(variant, functions, keep=lambda name, _: name in maybe)
+        return {call.name: call for call in recorded if not call.number} | functions.calls
 
     passes = [calls(example)]
     if example.length:
@@ -196,10 +196,10 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
         training = evaluation if same else _reach(trials, calls, example, axes, True)
         gains = _gains(trial, axes)
     kind = module.kind if isinstance(module, Functional) else class_name(module)
-    found = FoundNorm(
+    norm = FoundNorm(
         call.name, kind, (*call.output.shape,), training, evaluation, eps_of(module), gains
     )
-    return replace(found, disagrees=_disagreement(found, module, axes, example.length))
+    return replace(norm, disagrees=_disagreement(norm, module, axes, example.length))
 
 
 def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
@@ -215,8 +215,8 @@ def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
         position = (fits - {_channels(trial)} if len(fits) > 1 else fits) - batch
     position = position or {*axes} - batch - {_channels(trial)}
     roles = {"batch": batch, "position": position}
-    found = ({role for role, there in roles.items() if a in there} for a in axes)
-    return [role or _FEATURE for role in found]
+    by_axis = ({role for role, its_axes in roles.items() if a in its_axes} for a in axes)
+    return [role or _FEATURE for role in by_axis]
 
 
 def _channels(trial: Trial) -> int:
@@ -293,8 +293,8 @@ def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
 def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) -> str:
     """Return how what the norm does differs from its class's or attribute's name, if it does."""
     pools = {*(norm.training or norm.evaluation).pools}
-    there = {r for size, role in zip(norm.shape, axes, strict=True) if size > 1 for r in role}
-    said = [
+    present = {r for size, role in zip(norm.shape, axes, strict=True) if size > 1 for r in role}
+    names = [
         (name, words, some, none)
         for name in (norm.kind, norm.name.rpartition(".")[2])
         for pattern, words, some, none in _SAYS
@@ -302,11 +302,11 @@ def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) 
     ]
     if isinstance(module, Norm):
         words = f"pooling over {axes_in_words(module.pools)}"
-        said = [(norm.kind, words, module.pools, {*AXES} - module.pools)]
-    for name, words, some, none in said:
+        names = [(norm.kind, words, module.pools, {*AXES} - module.pools)]
+    for name, words, some, none in names:
         if not length and "feature" in pools:
             none = none - _POSITION  # a layer norm over whole images, as torch documents it
-        if pools & none or (some & there and not some & pools):
+        if pools & none or (some & present and not some & pools):
             which = f"{norm.name or 'the model'} ({norm.kind})"
             return f"{which} pools over {norm.pools}, but the name {name!r} suggests {words}"
     return ""

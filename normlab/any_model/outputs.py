@@ -20,18 +20,21 @@ _STATES = ("past_key_values", "cache", "mems")
 
 def outputs_of(output: Any) -> Outputs:
     """Return the outputs to compare; UserError if there is no float tensor that has rows."""
-    found = {name: x for name, x in _named("", output) if x.is_floating_point() and x.ndim}
-    found = {name: x for name, x in found.items() if not any(each in name for each in _STATES)}
-    if not found:
+    outputs = {
+        name: x
+        for name, x in _tensors_by_name("", output)
+        if x.is_floating_point() and x.ndim and not any(each in name for each in _STATES)
+    }
+    if not outputs:
         raise UserError(
             f"the model returns a {type(output).__name__} without a float tensor that has rows: "
             "return one with forward=lambda model, batch: ..."
         )
-    main = next((name for name in _MAIN if name in found), next(iter(found)))
-    return {main: found[main], **found}
+    main = next((name for name in _MAIN if name in outputs), next(iter(outputs)))
+    return {main: outputs[main], **outputs}
 
 
-def _named(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+def _tensors_by_name(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in nested outputs, with names as one would write them in Python."""
     if isinstance(value, nn.utils.rnn.PackedSequence):
         value = nn.utils.rnn.pad_packed_sequence(value, batch_first=True)[0]
@@ -43,14 +46,14 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             inner = str(key) if not name else f"{name}.{key}"
-            yield from _named(inner, each)
+            yield from _tensors_by_name(inner, each)
     elif isinstance(value, tuple | list):
         for number, each in enumerate(value):
-            yield from _named(f"{name}[{number}]", each)
+            yield from _tensors_by_name(f"{name}[{number}]", each)
     elif is_dataclass(value):
         for field in fields(value):
             inner = f"{name}.{field.name}".lstrip(".")
-            yield from _named(inner, getattr(value, field.name))
+            yield from _tensors_by_name(inner, getattr(value, field.name))
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -71,12 +74,12 @@ class Overlap:
     sizes differ, the first entries correspond, or the last ones if padding is on the `left`; if an
     axis has more than the `length` positions of the base, the rest may also be at the other end, as
     the token that a model puts in front. Along an axis that has `size` in both, only the first
-    (or last) `kept` do. `padding` is how many positions the variant has more.
+    (or last) `common` do. `padding` is how many positions the variant has more.
     """
 
     side: Side = "right"
     size: int = 0
-    kept: int = 0
+    common: int = 0
     length: int = 0
     padding: int = 0
     row: int = 0
@@ -88,15 +91,15 @@ class Overlap:
 
     def ways(self, y: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield both tensors with one shape, for every way in which positions may correspond."""
-        y = self._own(y, base)
+        y = self._part_of_row(y, base)
         if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
             raise UserError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
         plain, split = y, y
         for axis, few in enumerate(base.shape):
             if y.shape[axis] == few == self.size:
-                start = few - self.kept if self.side == "left" else 0
+                start = few - self.common if self.side == "left" else 0
                 plain, base, split = (
-                    x.narrow(axis, start, self.kept) for x in (plain, base, split)
+                    x.narrow(axis, start, self.common) for x in (plain, base, split)
                 )
             elif (more := y.shape[axis] - few) > 0:
                 plain = plain.narrow(axis, more if self.side == "left" else 0, few)
@@ -113,7 +116,7 @@ class Overlap:
     def fits(self, y: Tensor, base: Tensor) -> bool:
         """Return whether each entry of the base has its counterpart: no axis grows too much."""
         try:
-            y = self._own(y, base)
+            y = self._part_of_row(y, base)
         except (UserError, StopIteration):
             return False
         if y.ndim != base.ndim or not base.numel():
@@ -133,7 +136,7 @@ class Overlap:
             [y.narrow(axis, 0, first), y.narrow(axis, end - few + first, few - first)], axis
         )
 
-    def _own(self, y: Tensor, base: Tensor) -> Tensor:
+    def _part_of_row(self, y: Tensor, base: Tensor) -> Tensor:
         """Return the part of a batch's tensor that belongs to the row."""
         if not self.rows or y.ndim != base.ndim or y.shape == base.shape:
             return y

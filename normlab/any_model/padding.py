@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from normlab.any_model.examination import LEAK, Comparison, Examination, Moved
+from normlab.any_model.examination import LEAK, Examination, Moved, PassPair
 from normlab.any_model.example import ModelFailed
 from normlab.any_model.finding import Finding, question
 from normlab.any_model.leak import leak
@@ -45,31 +45,31 @@ def padding(about: Examination) -> Finding:
     pairs = {f"padding by {n:,} to {length + n:,} positions": padded(about, n)}
     pairs[UNUSUAL] = padded(about, n, other=True)
     try:
-        found = about.all_moved(pairs)
+        movements = about.all_moved(pairs)
     except ModelFailed:
         return _of_one_length(about)
     how = f"One row of {length:,} positions, alone and padded by {n:,}"
-    own = dict(_own_padding(about))
-    if max(each.wide for each in found.values()) <= LEAK:
+    in_batch = dict(_own_padding(about))
+    if max(each.wide for each in movements.values()) <= LEAK:
         with suppress(UserError):
-            found |= about.all_moved(own)
+            movements |= about.all_moved(in_batch)
         more = _lengths(about, (*FEW, *to_blocks(length)))
-        pairs |= own | more
+        pairs |= in_batch | more
         with suppress(UserError):
-            found |= about.all_moved(more) if more else {}
-        found |= _other_side(about, pairs)
-        found |= _implementations(about)
+            movements |= about.all_moved(more) if more else {}
+        movements |= _other_side(about, pairs)
+        movements |= _implementations(about)
         how += f", by {', '.join(map(str, FEW))}, and to multiples of {', '.join(map(str, BLOCKS))}"
-    return leak(about, found, pairs, "padding", how, unusual=UNUSUAL)
+    return leak(about, movements, pairs, "padding", how, unusual=UNUSUAL)
 
 
 def padded(
     about: Examination, n: int, *, other: bool = False, side: Side | None = None
-) -> Comparison:
+) -> PassPair:
     """Return the comparison of the longest row padded by n positions with the row alone."""
     side = side or about.example.side
     overlap = Overlap(side, length=about.lead.length, padding=n)
-    return Comparison(about.example.padded(n, other=other, side=side), about.lead, overlap)
+    return PassPair(about.example.padded(n, other=other, side=side), about.lead, overlap)
 
 
 def to_blocks(length: int) -> list[int]:
@@ -79,30 +79,30 @@ def to_blocks(length: int) -> list[int]:
     return [total - length for total in sorted(totals)]
 
 
-def _own_padding(about: Examination) -> Iterable[tuple[str, Comparison]]:
+def _own_padding(about: Examination) -> Iterable[tuple[str, PassPair]]:
     """Yield the comparisons of rows with and without the padding that they have in the batch."""
     example = about.example
     for row in about.rows:
         if pads := example.length - example.lengths[row]:
             overlap = Overlap(example.side, length=example.lengths[row], padding=pads)
             name = f"row {about.number(row)} with its padding of {pads:,}"
-            yield name, Comparison(about.one(row), about.alone(row), overlap)
+            yield name, PassPair(about.one(row), about.alone(row), overlap)
 
 
 def _lengths(
     about: Examination, amounts: Iterable[int], side: Side | None = None
-) -> dict[str, Comparison]:
+) -> dict[str, PassPair]:
     """Return the comparisons that move the output, in the model's dtype, more than rounding may."""
-    found = {}
+    moving = {}
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
         pair = padded(about, n, side=side)
         if about.stands_out(pair):
-            found[f"padding by {n:,} to {about.lead.length + n:,} positions{on}"] = pair
-    return found
+            moving[f"padding by {n:,} to {about.lead.length + n:,} positions{on}"] = pair
+    return moving
 
 
-def _other_side(about: Examination, pairs: dict[str, Comparison]) -> dict[str, Moved]:
+def _other_side(about: Examination, pairs: dict[str, PassPair]) -> dict[str, Moved]:
     """Return the movements for padding on the other side, if the model allows it there.
 
     If padding by one moves the output, it does not: it has learned positions, or makes groups of
@@ -126,7 +126,7 @@ def _implementations(about: Examination) -> dict[str, Moved]:
     former = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not hasattr(model, "set_attn_implementation") or former not in IMPLEMENTATIONS:
         return {}
-    found: dict[str, Moved] = {}
+    movements: dict[str, Moved] = {}
     for name in IMPLEMENTATIONS:
         if name == former:
             continue
@@ -139,8 +139,10 @@ def _implementations(about: Examination) -> dict[str, Moved]:
                 total = about.lead.length + n
                 pair = padded(other, n)
                 if other.stands_out(pair):
-                    found[f"{name} attention, padding by {n:,} to {total:,}"] = other.moved(pair)
-    return found
+                    movements[f"{name} attention, padding by {n:,} to {total:,}"] = other.moved(
+                        pair
+                    )
+    return movements
 
 
 def _of_one_length(about: Examination) -> Finding:
@@ -153,17 +155,17 @@ def _of_one_length(about: Examination) -> Finding:
     short = example.cut(example.tokens, start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
     overlap = Overlap(about.example.side, row.length, row.length - n)  # only real positions count
-    pairs = {UNUSUAL: Comparison(variant, base, overlap)}
+    pairs = {UNUSUAL: PassPair(variant, base, overlap)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
     try:
-        found = about.all_moved(pairs)
+        movements = about.all_moved(pairs)
     except ModelFailed:  # it wants a row without padding, so each row is padded only in the batch
         pairs, how = _in_the_batch(about), "Each row alone and in the batch; padded rows alone fail"
-        found = about.all_moved(pairs)
-    return leak(about, found, pairs, "padding", how, unusual=UNUSUAL)
+        movements = about.all_moved(pairs)
+    return leak(about, movements, pairs, "padding", how, unusual=UNUSUAL)
 
 
-def _in_the_batch(about: Examination) -> dict[str, Comparison]:
+def _in_the_batch(about: Examination) -> dict[str, PassPair]:
     """Return the comparisons of rows alone and without padding with the same rows in the batch.
 
     Raises UserError if no row has padding.
@@ -174,7 +176,7 @@ def _in_the_batch(about: Examination) -> dict[str, Comparison]:
         if pads := batch.length - length:
             overlap = Overlap(batch.side, length=length, padding=pads, row=row, rows=rows)
             name = f"row {about.number(row)} with its padding of {pads:,} among {rows}"
-            pairs[name] = Comparison(batch, about.alone(row), overlap)
+            pairs[name] = PassPair(batch, about.alone(row), overlap)
     if not pairs:
         raise UserError("a padded row fails alone, and no row has padding in the batch")
     return pairs

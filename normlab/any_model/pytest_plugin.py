@@ -61,18 +61,18 @@ class _Report:
 class QuestionItem(pytest.Item):
     """The test of one question about one model."""
 
-    def __init__(self, *, report: _Report, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, report: _Report, **options: Any) -> None:
+        super().__init__(**options)
         self._report_of_model = report
 
     def runtest(self) -> None:
         from normlab.any_model.summary import FAILING
 
-        found = self._report_of_model.finding(self.name.rpartition("::")[2])
-        if found.why_not:
-            pytest.skip(found.why_not)
-        if found.verdict in FAILING:
-            raise Accused(f"{found.verdict}: {found}")
+        finding = self._report_of_model.finding(self.name.rpartition("::")[2])
+        if finding.why_not:
+            pytest.skip(finding.why_not)
+        if finding.verdict in FAILING:
+            raise Accused(f"{finding.verdict}: {finding}")
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         if isinstance(excinfo.value, Accused | ValueError):

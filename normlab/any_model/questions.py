@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from normlab.any_model.calls import Call, inside
 from normlab.any_model.culprit import locate
-from normlab.any_model.examination import LEAK, Comparison, Examination, Moved
+from normlab.any_model.examination import LEAK, Examination, Moved, PassPair
 from normlab.any_model.example import Example, call
 from normlab.any_model.finding import AnswerTable, Finding, question
 from normlab.any_model.leak import by_how_much, leak, moves
@@ -35,23 +35,23 @@ def norms(about: Examination) -> Finding:
     that pools and whose output has the input's shape and hardly changes if the input is doubled.
     Norms that scripted modules call cannot be examined, and are named.
     """
-    found, names = about.norms, {norm.name for norm in about.norms}
+    norms, names = about.norms, {norm.name for norm in about.norms}
     hidden = [name for name in hidden_norms(about.model) if name not in names]
-    if not found and not hidden:
+    if not norms and not hidden:
         return Finding.none("a forward pass calls no norm")
-    if not found:
+    if not norms:
         return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
-    wrong = [norm for norm in found if norm.disagrees]
-    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
+    wrong = [norm for norm in norms if norm.disagrees]
+    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in norms)
     shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
-    count, near = (sum(norm.gains[i] for norm in found if norm.gains) for i in (0, 1))
+    count, near = (sum(norm.gains[i] for norm in norms if norm.gains) for i in (0, 1))
     shown += f"; {near} of {count} gains are near 0" * bool(near)
     more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
     text = wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}"
     return Finding(
         "; ".join(filter(None, (text, unexamined(hidden)))),
-        {"norms": [asdict(norm) for norm in found], "unexamined": hidden},
-        table(found),
+        {"norms": [asdict(norm) for norm in norms], "unexamined": hidden},
+        table(norms),
         verdict="look" if wrong or hidden else "fine",
         value=float(len(wrong)),
         threshold=0.0,
@@ -89,19 +89,19 @@ def forward(about: Examination) -> Finding:
         which = f" {odd[0]}" * (len(outputs) > 1)
         text = f"the output{which} has NaN at {share} of its entries, first in {sentence}"
         return Finding(text, verdict="broken", module=path)
-    given = row.change(row.content, lambda _, x: x.clone())
-    twice = Comparison(replace(row), row, Overlap())
+    before = row.change(row.content, lambda _, x: x.clone())
+    twice = PassPair(replace(row), row, Overlap())
     with about.runner.reseeded():
-        if about.narrow_movement(twice) > 0 and (found := about.moved(twice)).wide > LEAK:
-            path, sentence = locate(about, twice, found.output, "random numbers")
-            how = by_how_much(found.wide, found.oddity)
+        if about.narrow_movement(twice) > 0 and (movement := about.moved(twice)).wide > LEAK:
+            path, sentence = locate(about, twice, movement.output, "random numbers")
+            how = by_how_much(movement.wide, movement.oddity)
             text = f"the output {how} from one run to the next: {sentence}"
-            return Finding(text, verdict="broken", value=found.wide, threshold=LEAK, module=path)
+            return Finding(text, verdict="broken", value=movement.wide, threshold=LEAK, module=path)
     about.runner.restore()
     with torch.no_grad():
-        call(about.model, given, about.runner.forward, copies=False)
+        call(about.model, before, about.runner.forward, copies=False)
         second = outputs_of(call(about.model, row, about.runner.forward))  # from the state it left
-    changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
+    changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
     both = [name for name in outputs if name in second]
@@ -129,10 +129,10 @@ def _first_not_finite(about: Examination, row: Example) -> tuple[str | None, str
     nan = innermost([each for each in calls if has(each.output, torch.isnan)])
     if nan is None:
         return None, "the model, after its last module"
-    if not has(nan.given, not_finite):
+    if not has(nan.inputs, not_finite):
         return nan.name, nan.name or "the model"
-    made = [c for c in calls if has(c.output, not_finite) and not has(c.given, not_finite)]
-    if (source := innermost(made[: calls.index(nan) + 1])) is None:
+    makers = [c for c in calls if has(c.output, not_finite) and not has(c.inputs, not_finite)]
+    if (source := innermost(makers[: calls.index(nan) + 1])) is None:
         return nan.name, nan.name or "the model"
     limit = f"{torch.finfo(about.torch_dtype).max:.3g} is the largest {about.dtype}"
     if not inside(nan.name, source.name):
@@ -158,20 +158,20 @@ def batch_mates(about: Examination) -> Finding:
         return Finding(f"{text}, as by squeeze() without an axis", verdict="look")
     turned, others = batch.reversed(), batch.with_other_rows(batch.lead)
     about.keep(turned)
-    comparisons: dict[str, Comparison] = {}
+    comparisons: dict[str, PassPair] = {}
     for row in about.rows:
         for name, variant, place in (
             ("", batch, row),
             (" in reverse order", turned, rows - 1 - row),
         ):
             overlap = Overlap(batch.side, row=place, rows=rows)
-            pair = Comparison(variant, about.one(row), overlap, about.alone(row))
+            pair = PassPair(variant, about.one(row), overlap, about.alone(row))
             comparisons[f"row {about.number(row)} among {rows}{name}"] = pair
     name = f"row {about.number(batch.lead)} among {rows} with other values"
     overlap = Overlap(batch.side, row=batch.lead, rows=rows)
-    comparisons[name] = Comparison(others, about.one(batch.lead), overlap, about.alone(batch.lead))
-    found = about.all_moved(comparisons)
-    return leak(about, found, comparisons, "other rows", f"Each row alone and among {rows}")
+    comparisons[name] = PassPair(others, about.one(batch.lead), overlap, about.alone(batch.lead))
+    movements = about.all_moved(comparisons)
+    return leak(about, movements, comparisons, "other rows", f"Each row alone and among {rows}")
 
 
 @question("future")
@@ -203,7 +203,7 @@ def future(about: Examination) -> Finding:
     numbers = ", ".join(map(str, sorted(places)))
     how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     comparisons = {
-        f"other tokens after the first {t}": Comparison(
+        f"other tokens after the first {t}": PassPair(
             example.with_later_tokens(t), about.lead, Overlap("right", sizes[0], t)
         )
         for t in places
@@ -215,12 +215,12 @@ def future(about: Examination) -> Finding:
         movements |= about.all_moved(odd)
     worst = max(movements.values(), key=lambda each: each.wide)
     causal = about.causal or bool(example.decoder) or worst.wide <= LEAK
-    says = causality(about.model)
-    if causal or says:
+    declared = causality(about.model)
+    if causal or declared:
         finding = leak(about, movements, comparisons, "later tokens", how)
-        if causal or (says := causality(about.model, finding.module)):
+        if causal or (declared := causality(about.model, finding.module)):
             return finding
-    return _not_known_as_causal(about, worst, how, by_modules=says is False, y=y)
+    return _not_known_as_causal(about, worst, how, by_modules=declared is False, y=y)
 
 
 def _not_known_as_causal(

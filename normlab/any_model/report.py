@@ -18,7 +18,7 @@ from torch import nn
 from normlab.any_model.calls import Runner
 from normlab.any_model.examination import Examination
 from normlab.any_model.example import Forward, ModelFailed
-from normlab.any_model.finding import Finding, Question, questions
+from normlab.any_model.finding import Check, Finding, questions
 from normlab.any_model.float64 import WIDE
 from normlab.any_model.from_batch import Axes, example_of, first_batches
 from normlab.any_model.norms import FoundNorm
@@ -132,28 +132,25 @@ def inspect(
             f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
             "normlab.inspect(model, batches)"
         )
-    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
-    asked = [*questions("forward"), *questions(*names, slow=checks == "all")]
-    model, given = unwrapped(model), first_batches(batches)
+    chosen = _chosen(checks)
+    model, first = unwrapped(model), first_batches(batches)
     check(model)
-    if forward is None and takes_a_dict(model, given[0]):
+    if forward is None and takes_a_dict(model, first[0]):
         forward = _with_a_dict
     if min(max_rows, max_positions) < 1:
         raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
-    with _uncompiled(), _quiet(), unchanged(model, (given, forward)) as state:
+    with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
         model.eval()
-        start = State([("", model), ("", (given, forward))], state)  # in eval mode
+        start = State([("", model), ("", (first, forward))], state)  # in eval mode
         runner = Runner(model, forward, start)
         with nullcontext() if start.shares_guard else start.guard:
             options = {"forward": forward, "mask": mask, "axes": Axes(rows, positions)}
-            about = _examination(runner, given, options, max_rows, max_positions)
+            about = _examination(runner, first, options, max_rows, max_positions)
             about.loss, about.causal = loss, causal
-            findings = dict(_answers(about, asked))
+            findings = dict(_answers(about, chosen))
             title = about.title
     if state.refused:
-        lines = "; ".join(state.refused[:3])
-        text = f"the model is not as it was before: {lines}"
-        findings["restore"] = Finding(text, verdict="failed", name="restore")
+        findings["restore"] = _not_restored(state.refused)
     if one_way := state.snapshot.one_way:
         title += f"; iterators cannot be wound back: {', '.join(one_way[:3])}"
     return Report(title, findings, about.__dict__.get("norms", []))
@@ -188,24 +185,35 @@ def _examination(
     raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
 
 
-def _answers(about: Examination, asked: Sequence[Question]) -> Iterator[tuple[str, Finding]]:
+def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Check]:
+    """Return the questions to ask, `forward` first; UserError for an unknown name."""
+    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
+    return [*questions("forward"), *questions(*names, slow=checks == "all")]
+
+
+def _not_restored(refused: Sequence[str]) -> Finding:
+    text = f"the model is not as it was before: {'; '.join(refused[:3])}"
+    return Finding(text, verdict="failed", name="restore")
+
+
+def _answers(about: Examination, questions: Sequence[Check]) -> Iterator[tuple[str, Finding]]:
     """Ask the questions in order; after a broken forward pass, the others do not apply."""
     runs = Finding("")
-    for each in dict.fromkeys(asked):
+    for each in dict.fromkeys(questions):
         nan = each.name == "statistics" and runs.value is None  # bad statistics may cause NaN
         try:
             if runs.verdict == "broken" and not nan:
-                found = Finding.none("the forward pass is broken")
+                finding = Finding.none("the forward pass is broken")
             else:
-                found = each.ask(about)
+                finding = each.ask(about)
         except Exception as error:  # the model's own, or the tool's: not an answer
-            said = (
+            reason = (
                 str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             )
-            found = Finding(f"no answer: {one_line(said)}", verdict="failed")
-        found = replace(found, name=each.name)
-        runs = found if each.name == "forward" else runs
-        yield each.name, found
+            finding = Finding(f"no answer: {one_line(reason)}", verdict="failed")
+        finding = replace(finding, name=each.name)
+        runs = finding if each.name == "forward" else runs
+        yield each.name, finding
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

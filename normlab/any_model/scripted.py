@@ -49,16 +49,16 @@ def hidden_norms(model: nn.Module) -> list[str]:
     scripted module; one that is written as a formula is not.
     """
     inner = inside_script(model)
-    named = [name for name, module in inner.items() if "norm" in class_name(module).lower()]
+    paths = [name for name, module in inner.items() if "norm" in class_name(module).lower()]
     for name, module in model.named_modules():
         if not is_scripted(module) or name in inner or "norm" in class_name(module).lower():
             continue
-        if any(path.startswith(f"{name}." if name else "") for path in named):
+        if any(path.startswith(f"{name}." if name else "") for path in paths):
             continue
         graph: Any = getattr(module, "inlined_graph", "")
         if any(f"aten::{norm}(" in str(graph) for norm in _NORMS):
-            named.append(name)
-    return named
+            paths.append(name)
+    return paths
 
 
 def unexamined(names: list[str]) -> str:

@@ -86,9 +86,9 @@ def worth(about: Examination) -> Finding:
     modules, rows, answers = dict(about.model.named_modules()), [], []
     for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
         parts = {name: modules[name] for name in names if name in modules}
-        found = {path: _moved_without(about, module) for path, module in parts.items()}
-        rows += [(kind, *pair) for pair in found.items()]
-        ends = sorted((value, name) for name, value in found.items())
+        movements = {path: _moved_without(about, module) for path, module in parts.items()}
+        rows += [(kind, *pair) for pair in movements.items()]
+        ends = sorted((value, name) for name, value in movements.items())
         if ends:
             most, least = _shown(*ends[-1]), _shown(*ends[0])
             answers.append(f"{kind} that matters most: {most}, least: {least}")
@@ -110,8 +110,8 @@ def depth(about: Examination) -> Finding:
             (y * y.detach().cos()).sum().backward()
         except RuntimeError as error:  # some layers cannot run backward in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
-        found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
-    layers = {n.removeprefix("norm/"): v for n, v in found.items() if n.startswith("norm/")}
+        gradients = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
+    layers = {n.removeprefix("norm/"): v for n, v in gradients.items() if n.startswith("norm/")}
     stacks: dict[str, list[float]] = {}
     for name, norm in layers.items():
         stack, _, number = name.rpartition(".")
@@ -141,9 +141,9 @@ def channels(about: Examination) -> Finding:
         first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == about.example.length != y.shape[1])
         x = (y.flatten(2).mT if first else y.reshape(1, -1, y.shape[-1])).double()
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        seen = describe(x, real, threshold=OUTLIER)
+        described = describe(x, real, threshold=OUTLIER)
         dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
-        shown = (seen["outliers"], dead, seen["largest"], seen["over_median"])
+        shown = (described["outliers"], dead, described["largest"], described["over_median"])
         rows.append((name, *map(float, shown)))
     worst = max(rows, key=lambda row: row[4], default=("", 0.0, 0.0, 0.0, 0.0))
     outliers, dead = (percent(max((row[i] for row in rows), default=0.0)) for i in (1, 2))
@@ -172,11 +172,11 @@ def sinks(about: Examination) -> Finding:
     former = model.config._attn_implementation
     try:
         model.set_attn_implementation("eager")
-        given = replace(row, values={**row.values, "output_attentions": True})
-        found = getattr(call(model, given, about.runner.forward), "attentions", None) or ()
+        asking = replace(row, values={**row.values, "output_attentions": True})
+        attentions = getattr(call(model, asking, about.runner.forward), "attentions", None) or ()
     finally:
         model.set_attn_implementation(former)
-    weights = [each[0] for each in found if each is not None]
+    weights = [each[0] for each in attentions if each is not None]
     causal = not any(bool(each.triu(1).any()) for each in weights)
     first = [each[:, : SINK_QUERIES if causal else None, 0].mean(-1) for each in weights]
     rows = [(n, head, w) for n, each in enumerate(first) for head, w in enumerate(each.tolist())]
@@ -207,8 +207,8 @@ def _moved(about: Examination) -> float:
 def _moved_without(about: Examination, module: nn.Module) -> float:
     """Return how far the longest row's output moves if a module returns its first argument."""
 
-    def skip(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], y: Any) -> Any:
-        x = given[0] if given else next(iter(named.values()))
+    def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
+        x = args[0] if args else next(iter(kwargs.values()))
         return (x, *y[1:]) if isinstance(y, tuple) else x
 
     about.outputs(about.lead)  # before the change
@@ -237,9 +237,9 @@ def _layers(about: Examination) -> dict[str, Tensor]:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
     calls, _ = about.runner.record(about.lead, keep=is_layer)
-    found: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
     for each in calls:
-        x, y = (next(tensors(value), None) for value in (each.given, each.output))
+        x, y = (next(tensors(value), None) for value in (each.inputs, each.output))
         if x is not None and y is not None and x.shape == y.shape:
-            found[each.name] = y
-    return found
+            outputs[each.name] = y
+    return outputs

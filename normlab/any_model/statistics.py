@@ -123,15 +123,15 @@ def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Ten
     moments: dict[str, list[Tensor]] = defaultdict(list)
     example = about.example
     key, axis = next(iter(example.rows.items()))
-    given = values_of(about.batches[0], example.device)[key].shape[axis]
-    for number in range(min(example.size, given)):  # skip the row added to a one-row batch
+    rows = values_of(about.batches[0], example.device)[key].shape[axis]
+    for number in range(min(example.size, rows)):  # skip the row added to a one-row batch
         row = example.alone(number)
         try:
             calls, _ = about.runner.record(row, keep=lambda name, _: name in norms)
         except ModelFailed:  # too short for a convolution
             continue
         for each in calls:
-            x = next(tensors(each.given))
+            x = next(tensors(each.inputs))
             if (axis := _channel_axis(norms[each.name], x, each.output)) is not None:
                 x = x.double().movedim(axis, 0).flatten(1)
                 count = torch.full_like(x[:, 0], x.shape[1])
@@ -198,15 +198,18 @@ def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
             norm.train(training)
             norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
         batches = (values_of(batch, about.example.device) for batch in about.batches)
-        given = (replace(about.example, values=values) for values in batches)
-        outputs = (call(about.model, each, about.runner.forward) for each in given)
+        examples = (replace(about.example, values=values) for values in batches)
+        outputs = (call(about.model, each, about.runner.forward) for each in examples)
         losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
         return sum(losses) / len(losses)
 
     about.runner.restore()
     with about.runner.changed(about.model.eval):
-        found = {"running": measured(training=False), "batch": measured(training=True)}
+        losses = {
+            "running": measured(training=False),
+            "batch": measured(training=True),
+        }
         for norm in norms:
             getattr(norm, "reset_running_stats", bool)()
         measured(None, training=True)
-        return {**found, "recalibrated": measured(training=False)}
+        return {**losses, "recalibrated": measured(training=False)}

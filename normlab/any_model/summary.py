@@ -38,24 +38,24 @@ def by_harm(findings: Mapping[str, JudgedT]) -> dict[str, JudgedT]:
     """Return findings by question, the most harmful first."""
 
     def harm(item: tuple[str, Judged]) -> tuple[int, float]:
-        found = item[1]
-        size = found.value or 0.0 if found.verdict in ("broken", "look") else 0.0
-        return VERDICTS.index(found.verdict), -size
+        finding = item[1]
+        size = finding.value or 0.0 if finding.verdict in ("broken", "look") else 0.0
+        return VERDICTS.index(finding.verdict), -size
 
     return dict(sorted(findings.items(), key=harm))
 
 
 def counts(findings: Mapping[str, Any]) -> dict[Verdict, int]:
     """Return how many findings have each verdict; verdicts that none has are left out."""
-    numbers = Counter(found.verdict for found in findings.values())
+    numbers = Counter(finding.verdict for finding in findings.values())
     return {verdict: numbers[verdict] for verdict in VERDICTS if numbers[verdict]}
 
 
 def conclusion(findings: Mapping[str, JudgedT]) -> str:
     """Return one sentence: what is broken, and what is worth a look."""
     names: dict[Verdict, list[str]] = {}
-    for name, found in by_harm(findings).items():
-        names.setdefault(found.verdict, []).append(name)
+    for name, finding in by_harm(findings).items():
+        names.setdefault(finding.verdict, []).append(name)
     parts = [f"{v}: {', '.join(names[v])}" for v in FAILING if v in names] or ["nothing is broken"]
     look = ", ".join(names.get("look", []))
     return "; ".join([*parts, f"worth a look: {look}" if look else "nothing is worth a look"])
@@ -69,12 +69,12 @@ def summary(
     Questions that do not apply for the same reason share a line.
     """
     names: dict[tuple[Verdict, str], list[str]] = {}
-    for name, found in by_harm(findings).items():
-        names.setdefault((found.verdict, found.why_not or name), []).append(name)
+    for name, finding in by_harm(findings).items():
+        names.setdefault((finding.verdict, finding.why_not or name), []).append(name)
     for (verdict, _), group in names.items():
-        found = findings[group[0]]
+        finding = findings[group[0]]
         lines = textwrap.wrap(
-            f"{verdict:<{_INDENT}}{', '.join(group)}: {found.why_not or found.answer}".replace(
+            f"{verdict:<{_INDENT}}{', '.join(group)}: {finding.why_not or finding.answer}".replace(
                 " %",
                 "\xa0%",  # a number and its unit stay on a line
             ),

@@ -143,6 +143,10 @@ def swap(
     run = partial(forward or call, model)
     shapes: dict[str, list[Any]] = {}  # of each norm's inputs, in the order of execution
     table, replaced, statistics = [], {}, {}
+
+    def mean_loss() -> float | None:
+        return fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
+
     with unchanged(model, batches):
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
@@ -154,25 +158,20 @@ def swap(
         }
         if not any(news.values()):
             raise UserError(f"all norms that sites={sites!r} matches are already {norm}")
-        before = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
+        before = mean_loss()
         for path, called in shapes.items():
             calls = partial(_calls, {path: norms[path]}, run, batches, stop=len(called) == 1)
-            if found := news.get(path):
+            if replacement := news.get(path):
+                kind, new = replacement
                 search = norm == "dyt" and "alpha" not in options
-                table.append(Fit(path, found[0], norm, *_fit(found[1], calls, search=search)))
-                for place, other in [*model.named_modules(remove_duplicate=False)]:
-                    if other is norms[path]:  # a shared norm has several paths
-                        replaced[place] = found[1]
-                        model.set_submodule(place, found[1])
+                table.append(Fit(path, kind, norm, *_fit(new, calls, search=search)))
+                replaced |= _put(model, norms[path], new)
             elif table and isinstance(getattr(norms[path], "running_mean", None), Tensor):
-                inputs = ((x.movedim(1, -1), mask) for _, x, _, mask in calls())
-                count, x, _, xx, *_ = torch.stack([_totals(x, x, m) for x, m in inputs]).sum(0)
-                var = (xx - x * x / count) / (count - 1).clamp(min=1)
-                statistics[path] = {"running_mean": x / count, "running_var": var}
+                statistics[path] = _recalibrated(calls())
                 norms[path].load_state_dict(statistics[path], strict=False)
-        after = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
-    for place, new in replaced.items():
-        model.set_submodule(place, new.train(model.get_submodule(place).training))
+        after = mean_loss()
+    for path, new in replaced.items():
+        model.set_submodule(path, new.train(model.get_submodule(path).training))
     for path, values in statistics.items():
         norms[path].load_state_dict(values, strict=False)
     for module in model.modules():
@@ -201,13 +200,29 @@ def is_norm(module: nn.Module) -> bool:
     return [m for m in module.modules() if "norm" in type(m).__name__.lower()] == [module]
 
 
+def _put(model: nn.Module, old: nn.Module, new: nn.Module) -> dict[str, nn.Module]:
+    """Put a norm in the place of an old one; return it by path, of which a shared one has more."""
+    paths = [p for p, other in model.named_modules(remove_duplicate=False) if other is old]
+    for path in paths:
+        model.set_submodule(path, new)
+    return dict.fromkeys(paths, new)
+
+
+def _recalibrated(calls: Iterable[tuple[str, Tensor, Tensor, Any]]) -> dict[str, Tensor]:
+    """Return a batch norm's running statistics over all calls."""
+    inputs = ((x.movedim(1, -1), mask) for _, x, _, mask in calls)
+    count, x, _, xx, *_ = torch.stack([_totals(x, x, m) for x, m in inputs]).sum(0)
+    var = (xx - x * x / count) / (count - 1).clamp(min=1)
+    return {"running_mean": x / count, "running_var": var}
+
+
 def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """Return the paths of norms that match a pattern; UserError if a pattern matches none."""
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in norms):
             near = get_close_matches(pattern, norms, n=3, cutoff=0.3) or [*norms][:3]
-            there = f"its norms include {', '.join(near)}" if near else "the model has no norms"
-            raise UserError(f"sites={pattern!r} matches no norm; {there}")
+            choices = f"its norms include {', '.join(near)}" if near else "the model has no norms"
+            raise UserError(f"sites={pattern!r} matches no norm; {choices}")
     return [path for path in norms if any(fnmatchcase(path, pattern) for pattern in patterns)]
 
 
@@ -227,12 +242,12 @@ def _calls(
 
     Calls with several tensors (gated norms) are left out. `stop` ends a pass after its first call.
     """
-    seen: list[tuple[str, Tensor, Tensor]] = []
+    calls: list[tuple[str, Tensor, Tensor]] = []
 
-    def see(path: str, _: nn.Module, given: Any, named: dict[str, Any], y: Tensor) -> None:
-        x, *more = [each for each in (*given, *named.values()) if isinstance(each, Tensor)]
+    def see(path: str, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> None:
+        x, *more = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
         if not more:
-            seen.append((path, x[:rows].clone(), y[:rows].clone()))  # before it changes in place
+            calls.append((path, x[:rows].clone(), y[:rows].clone()))  # before it changes in place
             if stop:
                 raise _Seen
 
@@ -244,8 +259,8 @@ def _calls(
             with suppress(_Seen):
                 run(batch)
         mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-        yield from ((*each, mask) for each in seen)
-        seen.clear()
+        yield from ((*each, mask) for each in calls)
+        calls.clear()
 
 
 def _new(
@@ -284,12 +299,12 @@ def _new(
         values["eps"] = eps
     image = norm == "gn" and axis == 1 and len(shape) > 3
     try:
-        made = make_norm("gn_sample" if image else norm, len(gain), **{**values, **options})
+        new_norm = make_norm("gn_sample" if image else norm, len(gain), **{**values, **options})
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     center = (kind, norm) == ("ln", "none")
     shift = kind == "bn" or norm != "none" or getattr(old, "bias", None) is not None
-    return kind, Swapped(made, axis, gain.detach().clone(), center=center, shift=shift).to(like)
+    return kind, Swapped(new_norm, axis, gain.detach().clone(), center=center, shift=shift).to(like)
 
 
 def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float | None]:

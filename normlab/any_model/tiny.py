@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -66,16 +66,18 @@ def small_value(name: str, value: Any, how: str) -> Any:
     return value if how == "heads" and small == 8 else small
 
 
-def small_settings(config: Any, how: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def small_settings(
+    config: Any, how: str, changes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the settings of a config class, with those of the configs inside, made small."""
     values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
     for field in fields(config):
         if field.default_factory is not MISSING:
             values[field.name] = field.default_factory()
     settings = {}
-    for name, value in (values | dict(given or {})).items():
+    for name, value in (values | dict(changes or {})).items():
         small = small_value(name, value, how)
-        if small != value or name in (given or {}):
+        if small != value or name in (changes or {}):
             settings[name] = small
     for name, spec in config.sub_configs_defaults.items():
         inner = spec.config_class
@@ -144,21 +146,8 @@ def inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     later: dict[str, Tensor] = {}
     if "decoder_input_ids" in names:
         later["decoder_input_ids"] = tokens()[:, :7].clamp(min=10)
-    audio = next((key for key in AUDIO if key in names), None)
-    for scale in (1, 4, 16, 640, 1024 / 32):  # frames, samples of raw audio, a fixed length
-        if audio is None:
-            break
-        lengths = tuple(int(scale * n + 0.5) for n in LENGTHS)
-        own = mask_of(lengths)
-        if scale == 640:
-            batch = {audio: noise(*own.shape) * own, mask: own}
-            yield batch | later
-            yield batch | {audio: batch[audio][:, None]}
-            continue
-        for width in widths(model):
-            batch = {audio: noise(*own.shape, width) * own[:, :, None], mask: own}
-            for each in (batch, batch | {audio: batch[audio].mT.contiguous()}):
-                yield each | later
+    if audio := next((key for key in AUDIO if key in names), None):
+        yield from _audio_inputs(model, audio, mask, later, noise)
     if "input_ids" in names:
         text = {"input_ids": tokens(), mask: mask_of(LENGTHS)} | later
         yield text
@@ -188,16 +177,36 @@ def fits(model: nn.Module) -> dict[str, Tensor]:
     raise UserError(f"no input fits: {errors[0] if errors else 'none is known'}")
 
 
+def _audio_inputs(
+    model: nn.Module,
+    audio: str,
+    mask: str,
+    later: dict[str, Tensor],
+    noise: Callable[..., Tensor],
+) -> Iterator[dict[str, Tensor]]:
+    for scale in (1, 4, 16, 640, 1024 / 32):  # frames, samples of raw audio, a fixed length
+        frames = mask_of(tuple(int(scale * n + 0.5) for n in LENGTHS))
+        if scale == 640:
+            batch = {audio: noise(*frames.shape) * frames, mask: frames}
+            yield batch | later
+            yield batch | {audio: batch[audio][:, None]}
+            continue
+        for width in widths(model):
+            batch = {audio: noise(*frames.shape, width) * frames[:, :, None], mask: frames}
+            for each in (batch, batch | {audio: batch[audio].mT.contiguous()}):
+                yield each | later
+
+
 def class_named(name: str) -> str:
     """Return the base model's class of a model type, such as `bert`, or the class named."""
-    found = MODEL_MAPPING_NAMES.get(name, name)
-    found = found if isinstance(found, str) else found[0]
-    if not hasattr(transformers, found):
+    kind = MODEL_MAPPING_NAMES.get(name, name)
+    kind = kind if isinstance(kind, str) else kind[0]
+    if not hasattr(transformers, kind):
         raise UserError(f"transformers has no class or model type {name!r}")
-    return found
+    return kind
 
 
-def made(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
+def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     """Return a class's model and inputs for it; UserError with the first reason if none fits."""
     reasons = []
     name = class_named(name)

@@ -40,8 +40,8 @@ class Trial:
         self.gains = [parameter.data.clone() for parameter in self.module.parameters()]
         for parameter in self.module.parameters():
             parameter.data.fill_(1)
-        given = [*call.args], dict(call.kwargs)
-        self._args, self._kwargs = tree_map_only(Tensor, cast, given)
+        arguments = [*call.args], dict(call.kwargs)
+        self._args, self._kwargs = tree_map_only(Tensor, cast, arguments)
         self._place: Any = place_of(call)
         self._holder: Any = self._args if isinstance(self._place, int) else self._kwargs
         x: Tensor = self._holder[self._place]

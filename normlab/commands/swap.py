@@ -101,7 +101,7 @@ def _fold(arguments: Namespace) -> int:
 
 def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
     with at_work("loading the model"):
-        from normlab.any_model.adapt import Language, adapt, save
+        from normlab.any_model.adapt import LanguageModel, adapt, save
         from normlab.any_model.load import read_lines
         from normlab.any_model.swap import check_name, swap
 
@@ -109,7 +109,7 @@ def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
         if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:
             raise UserError(f"norm={norm} has no setting {unknown[0]}")
         learned, held_out = _split(arguments.text, read_lines(arguments.text))
-        language = Language(arguments.hf, trust=arguments.trust_remote_code)
+        language = LanguageModel(arguments.hf, trust=arguments.trust_remote_code)
     sizes = f"{len(learned):,} lines to train on, {len(held_out):,} held out"
     print_prose(f"{language.kind}; {arguments.text}: {sizes}{language.note}")
     with at_work("fitting the norms"):

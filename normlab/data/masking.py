@@ -6,6 +6,7 @@ independently of the others.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,29 +31,43 @@ class Masked(NamedTuple):
     labels: np.ndarray
 
 
+@dataclass(frozen=True)
+class Corruption:
+    """What becomes of the tokens to predict.
+
+    `split` gives the shares that become `mask_id`, become a random token of `ordinary`, and stay.
+    Raises UserError if it does not sum to 1.
+    """
+
+    mask_id: int
+    ordinary: range
+    split: Sequence[float] = (0.8, 0.1, 0.1)
+
+    def __post_init__(self) -> None:
+        if abs(sum(self.split) - 1) > 1e-6:
+            raise UserError(
+                f"mask_split={list(self.split)} must be three parts that sum to 1: masked, random, "
+                "unchanged"
+            )
+
+
 def mask_tokens(
     ids: np.ndarray,
     maskable: np.ndarray,
+    begins: np.ndarray,
+    dice: np.ndarray,
     *,
     share: float,
-    split: Sequence[float] = (0.8, 0.1, 0.1),
-    ordinary: range,
-    mask_id: int,
-    dice: np.ndarray,
-    begins: np.ndarray,
+    corruption: Corruption,
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
-    A sequence with a maskable token gets at least one label. `split` gives the shares that become
-    `mask_id`, become a random token of `ordinary`, and stay. `dice` [B, P, DICE] is uniform in [0,
+    A sequence with a maskable token gets at least one label. `dice` [B, P, DICE] is uniform in [0,
     1). Words are chosen whole; `begins` [B, P] is True at a word's first token, so tokens are
     chosen one by one if it is True everywhere. Column 0 must be a special token: its dice are used
     for the whole sequence.
     """
-    if abs(sum(split) - 1) > 1e-6:
-        raise UserError(
-            f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
-        )
+    split, ordinary = corruption.split, corruption.ordinary
     order, fit, kind, other = np.moveaxis(dice, -1, 0)
     # Round a fractional count up with that probability, so that short sequences keep the share.
     targets = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
@@ -62,7 +77,7 @@ def mask_tokens(
     masked, fate = split[0], kind[picked]
     corrupted = ids.copy()
     unmasked = np.where(fate < masked + split[1], others, labels)
-    corrupted[picked] = np.where(fate < masked, mask_id, unmasked)
+    corrupted[picked] = np.where(fate < masked, corruption.mask_id, unmasked)
     counts = picked.sum(axis=1)
     chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
     places = np.zeros(chosen.shape, dtype=np.int64)

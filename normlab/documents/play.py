@@ -39,7 +39,7 @@ def page(
 
     Raises UserError if evidence that an article names does not exist.
     """
-    answers = Answers(results, list(claims))
+    answers = EvidenceIndex(results, list(claims))
     data = {
         "articles": [_article(article, answers) for article in articles],
         "answers": answers.evidence,
@@ -86,7 +86,7 @@ def _in_lines(data: object, depth: int) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-class Answers:
+class EvidenceIndex:
     """What was found, each once, numbered in the order in which the articles need it.
 
     An answer has, unless it lacks it: the verdict `v`; in Chinese and English, what was judged `s`
@@ -242,7 +242,7 @@ def _pair(zh: str, en: str) -> list[str] | None:
     return ([zh] if zh == en else [zh, en]) if zh or en else None
 
 
-def _article(article: Article, answers: Answers) -> dict[str, Any]:
+def _article(article: Article, answers: EvidenceIndex) -> dict[str, Any]:
     return {
         "id": article.id,
         "title": _both(article.title.text),
@@ -251,12 +251,12 @@ def _article(article: Article, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _section(section: ArticleSection, answers: Answers) -> dict[str, Any]:
+def _section(section: ArticleSection, answers: EvidenceIndex) -> dict[str, Any]:
     body = [_passage(passage, answers) for passage in section.body]
     return {"title": _both(section.title.text), "body": body}
 
 
-def _passage(passage: Passage, answers: Answers) -> dict[str, Any]:
+def _passage(passage: Passage, answers: EvidenceIndex) -> dict[str, Any]:
     if passage.table or passage.piece:
         name = "table" if passage.table else "piece"
         return {name: passage.table or passage.piece}
@@ -264,7 +264,7 @@ def _passage(passage: Passage, answers: Answers) -> dict[str, Any]:
     return {**entry, "c": passage.command} if passage.command else entry
 
 
-def _table(table: ArticleTable, answers: Answers) -> dict[str, Any]:
+def _table(table: ArticleTable, answers: EvidenceIndex) -> dict[str, Any]:
     return {
         "title": _both(table.title.text),
         "columns": [_both(words.text) for words in table.columns],
@@ -273,11 +273,11 @@ def _table(table: ArticleTable, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _cell(cell: ArticleCell, answers: Answers) -> dict[str, Any]:
+def _cell(cell: ArticleCell, answers: EvidenceIndex) -> dict[str, Any]:
     return {"t": _both(cell.text), **_judged(cell.ours, answers)}
 
 
-def _judged(items: Sequence[Item], answers: Answers) -> dict[str, Any]:
+def _judged(items: Sequence[Item], answers: EvidenceIndex) -> dict[str, Any]:
     if not items:
         return {}
     return {"v": answers.verdict(items), "a": list(map(answers.reference, items))}

@@ -8,6 +8,7 @@ is a beam of one. Finished sentences leave the batch.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -46,16 +47,21 @@ class Hypothesis:
     score: float
 
 
+class SpecialIds(NamedTuple):
+    """The ids of the marks at the begin and end of a sentence, and of padding."""
+
+    bos: int
+    eos: int
+    pad: int
+
+
 @torch.no_grad()
 def search(
     model,
     ids: Int[Tensor, "G S"],
     source: Tokens,
     settings: SearchSettings,
-    *,
-    bos_id: int,
-    eos_id: int,
-    pad_id: int,
+    special: SpecialIds,
 ) -> list[Hypothesis]:
     """Return the best hypothesis for each source sentence.
 
@@ -63,7 +69,7 @@ def search(
     source sentence in the batch sets the length limit.
     """
     beam, num_groups = settings.beam, len(ids)
-    banned = (pad_id, bos_id)
+    banned = (special.pad, special.bos)
     limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
     state = model.start_decoding(model.encode(ids, source), source, width=beam, max_length=limit)
     device = ids.device
@@ -71,13 +77,13 @@ def search(
     finished: list[list[Hypothesis]] = [[] for _ in range(num_groups)]
     scores = torch.full((num_groups, beam), float("-inf"), device=device)
     scores[:, 0] = 0  # all hypotheses start out identical, so extend only the first
-    tokens = torch.full((num_groups * beam, 0), bos_id, device=device)
-    last = torch.full((num_groups * beam,), bos_id, device=device)
+    tokens = torch.full((num_groups * beam, 0), special.bos, device=device)
+    last = torch.full((num_groups * beam,), special.bos, device=device)
     for length in range(1, limit + 1):
         logits = model.decode_step(last, state)
-        only = eos_id if length == limit else None
+        only = special.eos if length == limit else None
         totals, parents, words = _best(logits, scores, 2 * beam, banned=banned, only=only)
-        ends = words == eos_id
+        ends = words == special.eos
         ends[:, beam:] = False
         for group, rank in ends.nonzero().tolist():
             row = group * beam + int(parents[group, rank])
@@ -87,7 +93,7 @@ def search(
         if length == limit:
             break
         # the best `beam` candidates that do not end, in order of score
-        order = (words == eos_id).long().argsort(dim=1, stable=True)[:, :beam]
+        order = (words == special.eos).long().argsort(dim=1, stable=True)[:, :beam]
         scores = totals.gather(1, order)
         groups = torch.arange(len(alive), device=device)
         rows = groups[:, None] * beam + parents.gather(1, order)

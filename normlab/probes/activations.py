@@ -261,7 +261,7 @@ def _sinks(
     return {"sink" if causal else "sink_unmasked": share}
 
 
-class Attention(Probe):
+class AttentionWeights(Probe):
     """Measures the logits and weights of each attention."""
 
     at = ("attention",)

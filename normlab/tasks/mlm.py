@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.data.dice import dice
-from normlab.data.masking import DICE, mask_tokens
+from normlab.data.masking import DICE, Corruption, mask_tokens
 from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
@@ -90,12 +90,12 @@ class MaskedLanguageModeling(DocumentTask):
         masked = mask_tokens(
             whole.ids,
             whole.maskable,
+            whole.begins if self.whole_word else np.ones_like(whole.begins),
+            dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
             share=self.mask_share,
-            split=self.mask_split,
-            ordinary=self.data.tokenizer.ordinary,
-            mask_id=DocumentTokenizer.mask_id,
-            dice=dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
-            begins=whole.begins if self.whole_word else np.ones_like(whole.begins),
+            corruption=Corruption(
+                DocumentTokenizer.mask_id, self.data.tokenizer.ordinary, self.mask_split
+            ),
         )
         tokens = int(whole.valid.sum())
         return MaskedBatch(

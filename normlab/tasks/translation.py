@@ -22,7 +22,7 @@ from normlab.errors import UserError
 from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
-from normlab.models.decoding import SearchSettings, search
+from normlab.models.decoding import SearchSettings, SpecialIds, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.tokens import Tokens
 from normlab.progress import counted
@@ -227,8 +227,8 @@ class Translation(Task):
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[list[int]]:
         """Return the tokens of each sentence's best translation (see `search`)."""
-        ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
-        best = search(model, batch.source, batch.source_tokens, settings, **ids)
+        special = SpecialIds(Tokenizer.bos_id, Tokenizer.eos_id, Tokenizer.pad_id)
+        best = search(model, batch.source, batch.source_tokens, settings, special)
         return [hypothesis.tokens for hypothesis in best]
 
     def score_lines(

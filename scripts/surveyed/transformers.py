@@ -5,7 +5,7 @@ import inspect
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-from normlab.any_model.tiny import AUDIO, MASKS, made
+from normlab.any_model.tiny import AUDIO, MASKS, tiny_model
 from surveyed import Subject
 
 SPEECH_HEADS = ("SeamlessM4TForSpeechToText", "SeamlessM4Tv2ForSpeechToText")
@@ -57,6 +57,6 @@ def classes() -> list[str]:
 
 def subject(name: str) -> Subject:
     """Return a small model of a class and inputs; UserError if no config or input fits."""
-    model, batch = made(name)
+    model, batch = tiny_model(name)
     mask = next(key for key in batch if key in MASKS)
     return Subject(model, [batch], {"mask": mask, "max_positions": batch[mask].shape[1]})

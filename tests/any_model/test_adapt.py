@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import normlab
-from normlab.any_model.adapt import Language, adapt
+from normlab.any_model.adapt import LanguageModel, adapt
 from normlab.any_model.swap import Swapped
 from normlab.cli import main
 
@@ -93,7 +93,7 @@ def test_transformers_loads_what_was_saved(name, capsys):
 def test_a_masked_language_model_predicts_15_percent(capsys):
     assert main([*SWAP, "--hf", saved("bert"), "--out", "new"]) == 0
     assert "saved in new" in capsys.readouterr().out
-    batches = [*Language("bert", trust=False).batches(["a b c d e f"] * 400, 1)]
+    batches = [*LanguageModel("bert", trust=False).batches(["a b c d e f"] * 400, 1)]
     ids, labels = (torch.cat([batch[key] for batch in batches]) for key in ("input_ids", "labels"))
     chosen = labels != -100
     assert (ids[chosen] == 2).all() and not chosen[:, 0].any() and not (ids[~chosen] == 2).any()
@@ -102,7 +102,7 @@ def test_a_masked_language_model_predicts_15_percent(capsys):
 
 
 def swapped(name, norm="none"):
-    language = Language(saved(name), trust=False)
+    language = LanguageModel(saved(name), trust=False)
     lines = Path("lines.txt").read_text().splitlines()
     found = normlab.swap(language.model, norm, calibrate=language.batches(lines, 0))
     return language, found.model, language.shuffled(lines, 0)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normlab.data.dice import dice
-from normlab.data.masking import DICE, mask_tokens
+from normlab.data.masking import DICE, Corruption, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -14,17 +14,15 @@ ORDINARY = range(DocumentTokenizer.first_ordinary, 107)
 few = settings(max_examples=60)
 
 
-def masked(ids, *, seed=0, share=0.15, maskable=None, **values):
+def masked(ids, *, seed=0, share=0.15, maskable=None, begins=None, **split):
     ids = np.asarray(ids, dtype=np.int64)
-    values.setdefault("begins", np.ones(ids.shape, bool))
     return mask_tokens(
         ids,
         ids >= ORDINARY.start if maskable is None else maskable,
+        np.ones(ids.shape, bool) if begins is None else begins,
+        np.random.default_rng(seed).random((*ids.shape, DICE)),
         share=share,
-        ordinary=ORDINARY,
-        mask_id=MASK,
-        dice=np.random.default_rng(seed).random((*ids.shape, DICE)),
-        **values,
+        corruption=Corruption(MASK, ORDINARY, **split),
     )
 
 

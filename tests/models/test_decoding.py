@@ -9,7 +9,7 @@ import torch
 
 from normlab.models.base import incremental
 from normlab.models.cache import CachedDecoding, PrefixDecoding
-from normlab.models.decoding import Hypothesis, SearchSettings, search
+from normlab.models.decoding import Hypothesis, SearchSettings, SpecialIds, search
 from normlab.norms.tokens import Tokens
 from tests.models.small import (
     BOS,
@@ -96,7 +96,7 @@ def sharpened(model, factor):
 
 
 def run(model, ids, settings):
-    return search(model, ids, Tokens(ids != PAD), settings, bos_id=BOS, eos_id=EOS, pad_id=PAD)
+    return search(model, ids, Tokens(ids != PAD), settings, SpecialIds(BOS, EOS, PAD))
 
 
 def log_probabilities(model, source, target):
