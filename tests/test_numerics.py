@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from normlab.config.registry import option_names, sha256
-from normlab.records.code import module_file
-from normlab.records.pairs import same_code
+from normlab.records.code import module_file, same_code
 from normlab.training import run_folder
 from normlab.training.run_folder import own_norms
 from scripts.golden import GOLDEN, parse

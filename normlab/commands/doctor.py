@@ -72,7 +72,7 @@ def run_checks() -> Iterator[Diagnosis]:
     """Check the device, the precision behind `precision=auto`, and the W&B login."""
     import torch
 
-    from normlab.records.pairs import arithmetic_of
+    from normlab.records.record import arithmetic_of
     from normlab.training.runtime import Runtime
 
     environment = Runtime.start(device="auto", precision="auto", threads=None).environment()

@@ -119,3 +119,8 @@ def origin(codes: Sequence[Code]) -> dict[str, Any]:
     dirty = True if True in states else None if None in states else False
     several = {"commits": commits} if len(commits) > 1 else {}
     return {"commit": codes[-1].commit, "dirty": dirty, **several}
+
+
+def same_code(a: MadeBy, b: MadeBy) -> bool:
+    """Return whether two runs have the same numerics, and identical files of shared user norms."""
+    return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from normlab.config.schema import NORM_KEYS, REPEATS
 from normlab.errors import UserError
-from normlab.records.code import MadeBy
-from normlab.records.record import Parts, RunRecord, Score
+from normlab.records.code import same_code
+from normlab.records.record import Parts, RunRecord, Score, arithmetic_of
 
 ABSENT = "(absent)"
 _DATA = ("source", "sizes", "checksums")
@@ -115,18 +115,6 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
     if may_differ is not None and (keys := settings(a.parts, b.parts, may_differ)):
         return f"different settings ({', '.join(keys)})"
     return None
-
-
-def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs have the same numerics, and identical files of shared user norms."""
-    return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
-
-
-def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`."""
-    unknown = f"unknown ({environment.get('device', 'no device named')})"
-    kind, precision = (str(environment.get(key)) for key in ("device_type", "precision"))
-    return kind, precision, environment.get("instruction_set") or unknown
 
 
 # How configs differ -------------------------------------------------------------------------------

@@ -288,3 +288,10 @@ def _hashed(value: Any) -> Any:
         return [_hashed(item) for item in cast("list[Any]", value)]
     # `lr=1` and `lr=1.0` are the same experiment, whatever type YAML gives them.
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`."""
+    unknown = f"unknown ({environment.get('device', 'no device named')})"
+    kind, precision = (str(environment.get(key)) for key in ("device_type", "precision"))
+    return kind, precision, environment.get("instruction_set") or unknown

@@ -24,7 +24,8 @@ from normlab.metrics.spread import (
     p_value,
     t_interval,
 )
-from normlab.records.pairs import Experiment, Pairing, PairRules, same_code, spelled, varying
+from normlab.records.code import same_code
+from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
 from normlab.records.record import RunRecord, is_probe_metric, parts
 
 _K = TypeVar("_K")

@@ -16,7 +16,8 @@ from statistics import fmean, median
 
 from normlab.errors import UserError
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
-from normlab.records.pairs import Experiment, same_code
+from normlab.records.code import same_code
+from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import SPIKE_COUNT
 from normlab.reports.answer import answer

@@ -29,8 +29,7 @@ from normlab.norms.running import running_norms
 from normlab.progress import PREPARING, Stage, heard_by, say
 from normlab.records.code import Code, followed_by, joint_code, origin
 from normlab.records.files import atomic_write
-from normlab.records.pairs import arithmetic_of
-from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, arithmetic_of, fingerprint
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
 from normlab.tasks.base import Task
 from normlab.training import data

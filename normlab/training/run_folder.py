@@ -27,10 +27,10 @@ from normlab.records.code import (
     files_of_class,
     joint_code,
     module_file,
+    same_code,
     uncommitted_files,
 )
 from normlab.records.files import remove_leftovers
-from normlab.records.pairs import same_code
 from normlab.records.record import DISTURBANCES, RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
 from normlab.training import data

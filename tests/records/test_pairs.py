@@ -13,9 +13,9 @@ from normlab.records.pairs import (
     Pairing,
     PairRules,
     Summary,
-    arithmetic_of,
     why_not_paired,
 )
+from normlab.records.record import arithmetic_of
 from normlab.records.store import RunStore, select
 from tests.records.examples import SIGNATURE, record
 
