@@ -235,6 +235,13 @@ def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:
                 f"equal {unit}: about {_rounded(fmean(tokens.values()))} in each run's training"
             )
         return
+    budgets = {_budget_spent(record) for finished in ended.values() for record in finished}
+    if len(budgets) == 1 and (budget := budgets.pop()) is not None:
+        yield Note(
+            f"equal {unit}: {budget:,} in each run's training, and the rest of its last batch, up "
+            f"to {_rounded(tokens[most])} with {most}"
+        )
+        return
     equal = "in equal updates, " if len({*steps.values()}) == 1 else ""
     times = tokens[most] / tokens[least] if tokens[least] else math.inf
     yield Note(
@@ -243,6 +250,15 @@ def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:
         "epochs=N) trains all on equal amounts",
         f"UNEQUAL {unit}, up to {times:.1f} times as many",
     )
+
+
+def _budget_spent(record: RunRecord) -> int | None:
+    """Return the budget of tokens (or samples) that ended a run; None if something else did."""
+    budget = record.config.get("budget")
+    if record.outcome.reason != "tokens" or not isinstance(budget, Mapping):
+        return None
+    tokens = budget.get("tokens")
+    return tokens if isinstance(tokens, int) else None
 
 
 def _rounded(count: float) -> str:

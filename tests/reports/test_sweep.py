@@ -144,14 +144,18 @@ def test_a_score_over_batch_sizes_is_a_figure_in_each_format(form, tmp_path):
 
 
 def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_are_named():
-    def notes(tokens, steps):
+    def notes(tokens, steps, budget=None):
+        record = made("ln", 1, {BLEU: 30.0})
+        if budget is not None:
+            outcome = replace(record.outcome, reason="tokens")
+            config = {**record.config, "budget": {"tokens": budget}}
+            record = replace(record, outcome=outcome, config=config)
         found = [
             run(
                 replace(record, budget=replace(record.budget, tokens=seen, steps=updates)),
                 *("ln", 1, f"batch_size={size}"),
             )
             for size, seen, updates in zip((8, 128), tokens, steps, strict=True)
-            for record in [made("ln", 1, {BLEU: 30.0})]
         ]
         grid = {"batch_size": {"8": (), "128": ()}}
         return "\n".join(build(study(grid=grid), "smoke", found).notes)
@@ -161,6 +165,8 @@ def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_a
     assert "16.0 times as many" in unequal and "budget.tokens=N" in unequal
     assert "equal tokens: about 600,000 in each run" in notes((600_100, 599_800), (4779, 299))
     assert "equal tokens" not in notes((1000, 1000), (40, 40)).lower()
+    small = notes((3_030, 3_360), (24, 2), budget=3_000)
+    assert "equal tokens: 3,000 in each run's training" in small and "UNEQUAL" not in small
 
 
 def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_none():
