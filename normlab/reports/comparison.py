@@ -216,7 +216,7 @@ def not_alike(
 ) -> dict[str, str]:
     """Return notes on differences between rows, by key, but for those that `axes` show.
 
-    `named` has the keys that the name of each row says.
+    `row_keys` has the keys that the name of each row says.
     """
     apart = told_apart([row.records[0].config for row in rows.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))

@@ -20,7 +20,7 @@ from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import (
     Activations,
-    Attention,
+    AttentionWeights,
     Branches,
     Drift,
     ResidualStream,
@@ -200,7 +200,7 @@ def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
         "branches": Branches(every=1),
         "drift": Drift(every=1),
         "independence": Independence(every=1, samples=2, tokens=2),
-        "attention": Attention(every=1, threshold=0.99),
+        "attention": AttentionWeights(every=1, threshold=0.99),
     }
     group = ProbeGroup(probes)
     group.attach(model)
@@ -342,7 +342,7 @@ def test_hidden_keys_padded_queries_and_rows_of_one_key_do_not_count():
 
 
 def test_every_attention_of_a_translator_is_seen():
-    row = observed(Attention(every=1, threshold=0.99), seq2seq("ln", "pre").train())
+    row = observed(AttentionWeights(every=1, threshold=0.99), seq2seq("ln", "pre").train())
     seen = [name.removeprefix("entropy/") for name in row if name.startswith("entropy/")]
     layers = [f"{stack}.{i}" for stack in ("encoder", "decoder") for i in (0, 1)]
     expected = [f"{name}.self" for name in layers] + [f"decoder.{i}.cross" for i in (0, 1)]

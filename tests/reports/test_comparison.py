@@ -77,5 +77,5 @@ def test_rows_that_differ_in_their_steps_alone_compare():
     base, shorter = (cell(1.0, 2.0, budget={"steps": steps}) for steps in (200, 150))
     found = compare(shorter, base)
     assert found is not None and found.mean == 0.0
-    named = dict.fromkeys("ab", ("budget.steps",))
-    assert not_alike({"a": base, "b": shorter}, named=named) == {}
+    row_keys = dict.fromkeys("ab", ("budget.steps",))
+    assert not_alike({"a": base, "b": shorter}, row_keys=row_keys) == {}

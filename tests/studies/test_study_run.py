@@ -87,7 +87,7 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     assert [row[3:] for row in cells(lines)] == [["1", "3,000", "0.4", "0.01"]] * 2
     assert "min/run: the median of finished runs (2 own on CPU)" in lines[-1]
     _, lines, _ = printed(capsys, "plan", "seeds=3", "--processes", "2")
-    assert "time: 50s one run after the other, 25s with 2 at once" in lines[-1]
+    assert "time: 50 s one run after the other, 25 s with 2 at once" in lines[-1]
     assert "min/run: the median of finished runs (4 published on CPU)" in lines[-1]
 
 
