@@ -24,8 +24,8 @@ class _Called(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         jax = importlib.import_module("jax")
-        found = ctx.pull(jax.numpy.asarray(grad.numpy()))
-        return *(torch.tensor(each.__array__()) for each in found), None
+        gradients = ctx.pull(jax.numpy.asarray(grad.numpy()))
+        return *(torch.tensor(each.__array__()) for each in gradients), None
 
 
 class SingleScale(nn.Module):

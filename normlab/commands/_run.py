@@ -21,7 +21,7 @@ _DEBUG = "debug=true: at most 3 steps, one batch of validation and of each test;
 
 def train_once(config: "DictConfig", *, again: str) -> int:
     """Train a run and return the exit status; `again` is the command that resumes it."""
-    record = train_and_say(config)
+    record = train_and_summarize(config)
     if config.observe.debug:
         print_line(_DEBUG)
     if record.outcome.status != "interrupted":
@@ -31,7 +31,7 @@ def train_once(config: "DictConfig", *, again: str) -> int:
     return INTERRUPTED
 
 
-def train_and_say(config: "DictConfig") -> "RunRecord":
+def train_and_summarize(config: "DictConfig") -> "RunRecord":
     """Train a run and print its summary."""
     from normlab.training import train
 

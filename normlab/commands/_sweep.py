@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._run import train_and_say, train_once
+from normlab.commands._run import train_and_summarize, train_once
 from normlab.commands._terminal import crash
 from normlab.config.schema import RunConfig
 from normlab.errors import UserError
@@ -175,7 +175,7 @@ def _train_elsewhere(
     from normlab.config.compose import from_hydra
 
     try:
-        record = train_and_say(from_hydra(config))
+        record = train_and_summarize(from_hydra(config))
     except Exception as error:
         if note is None:
             raise

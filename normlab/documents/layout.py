@@ -5,9 +5,9 @@ Each row has the article's words and, under them, what was found. Notes say in f
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
 
@@ -216,14 +216,23 @@ def _in_latex(text: str) -> str:
 
 def page(tables: Sequence[ShownTable]) -> str:
     """Return tables as an HTML page that needs no other file."""
+    return filled("tables.html", {"tables": tables})
+
+
+def filled(template: str, values: Mapping[str, Any]) -> str:
+    """Return a template of this room; values of an HTML page are escaped and put on one line.
+
+    Raises jinja2's UndefinedError if the template uses a name that is not in `values`.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    html = template.endswith(".html")
     environment = Environment(
         loader=PackageLoader("normlab.documents", "templates"),
-        autoescape=True,
-        finalize=lambda value: one_line(value) if type(value) is str else value,
+        autoescape=html,
+        finalize=lambda value: one_line(value) if html and type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("tables.html").render(tables=tables)
+    return environment.get_template(template).render(values)

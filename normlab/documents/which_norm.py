@@ -17,6 +17,7 @@ from normlab.config.conversion import convert
 from normlab.config.registry import read_yaml
 from normlab.documents.evidence import PartItem, Results
 from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
+from normlab.documents.layout import filled
 from normlab.errors import UserError
 from normlab.records.labels import in_markdown
 
@@ -58,20 +59,11 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
 
 def page(situations: Sequence[Situation], results: Results) -> str:
     """Return the page in Markdown; UserError if a part that it names does not exist."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("normlab.documents", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     shown = {
         language.code: [_shown(situation, results, language) for situation in situations]
         for language in (ENGLISH, CHINESE)
     }
-    return environment.get_template("which_norm.md").render(shown)
+    return filled("which_norm.md", shown).rstrip() + "\n"
 
 
 class _Shown(Struct, frozen=True):

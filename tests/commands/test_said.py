@@ -88,7 +88,7 @@ def test_the_command_that_resumes_is_printed_by_the_first_rank(rank, monkeypatch
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
     stopped = record(outcome=Outcome("interrupted", 3))
-    monkeypatch.setattr(_run, "train_and_say", lambda config: stopped)
+    monkeypatch.setattr(_run, "train_and_summarize", lambda config: stopped)
     assert cli(["train", "experiment=gpt_bn", "norm=batchnorm"]) == 130
     typed = "experiment=gpt_bn norm=batchnorm"
     said = capsys.readouterr().err.count(f"to resume: normlab train {typed}\n")

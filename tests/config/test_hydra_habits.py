@@ -80,7 +80,7 @@ def test_an_interrupted_run_exits_with_130_whatever_hydra_is_told(
     more, monkeypatch, capsys, tmp_path
 ):
     stopped = record(status="interrupted")
-    monkeypatch.setattr(_run, "train_and_say", lambda config: stopped)
+    monkeypatch.setattr(_run, "train_and_summarize", lambda config: stopped)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "task=toy", "scale=smoke", *more]) == 130
     assert "to resume: normlab train task=toy" in capsys.readouterr().err

@@ -114,8 +114,8 @@ def begun(monkeypatch):
         return [[runs[0], runs[-1]] for runs in all_runs(*arguments)]
 
     monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
-    monkeypatch.setattr(_run, "train_and_say", begin)
-    monkeypatch.setattr(_sweep, "train_and_say", begin)
+    monkeypatch.setattr(_run, "train_and_summarize", begin)
+    monkeypatch.setattr(_sweep, "train_and_summarize", begin)
     monkeypatch.setattr(_sweep, "_run_grid", sweep)
     monkeypatch.setattr(_sweep, "RunQueue", list)
     monkeypatch.setattr(_sweep, "run_all", trial)
