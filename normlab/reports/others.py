@@ -16,15 +16,13 @@ from normlab.studies.load import load_study
 from normlab.studies.study import PublishedNumber, Study
 
 OTHERS = "published.md"
-PREFIX = "published_"
-"""How the names of studies begin that repeat a table of others."""
 _HEAD = """\
 # What others measured, and what we get
 
 Each row is a number that others published, with its source; the number that normlab measures in the
 same setting, with its 95 % t interval over seeds; and whether the interval holds the published
 number. Where our model is smaller than theirs, only the sign of a difference is compared. The file
-of each study, `configs/study/published_*.yaml`, has the settings, and what differs from theirs.
+of each study, `configs/study/STUDY.yaml`, has the settings, and what differs from theirs.
 
 | what, and where | theirs | ours | verdict |
 | --- | --- | --- | --- |
@@ -33,7 +31,7 @@ of each study, `configs/study/published_*.yaml`, has the settings, and what diff
 
 def others_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     """Return the page in Markdown, from the studies' files and the runs that `read` finds."""
-    studies = [load_study(name) for name in option_names("study") if name.startswith(PREFIX)]
+    studies = [load_study(name) for name in option_names("study")]
     rows = [
         _row(study, each, _settings(root / study.name / each.scale, read))
         for study in studies

@@ -9,7 +9,7 @@ from normlab.reports.runs import Run
 from tests.records.examples import changed, record
 
 LN, DERF, RMS = "ln", "derf", "rms"
-NANO, SIGN = "published_nanogpt", "published_norm_optimizer"
+NANO, SIGN = "published_nanogpt", "norm_optimizer"
 
 
 def page(root, study, values):
@@ -45,10 +45,10 @@ def test_a_published_number_is_in_our_interval_or_not(tmp_path, losses, said):
 
 def test_at_another_size_only_the_sign_of_a_paired_difference_counts(tmp_path):
     rms, up, down = [5.0, 5.1, 5.2], [5.1, 5.21, 5.3], [4.9, 5.01, 5.1]
-    point = "optim=adam"
+    point = "optim=adam decay=usual"
     lines = page(tmp_path / "a", SIGN, {(RMS, point): rms, (DERF, point): up})
     assert "the same sign" in lines[0] and "0.103 [" in lines[0]
-    assert "not run yet (`normlab study run published_norm_optimizer scale=small`)" in lines[1]
+    assert "not run yet (`normlab study run norm_optimizer scale=small`)" in lines[1]
     lines = page(tmp_path / "b", SIGN, {(RMS, point): rms, (DERF, point): down})
     assert "the opposite sign" in lines[0]
     lines = page(tmp_path / "c", SIGN, {(RMS, point): rms, (DERF, point): [5.2, 5.0, 5.1]})
