@@ -40,7 +40,7 @@ TORCHLESS = (
     *("documents", "errors", "formats", "notebook", "training.run_folder", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
-CHECKED = ("metrics.spread", "records.packed", "reports.trials")
+CHECKED = ("metrics.significance", "records.packed", "reports.trials")
 CONFIGURED = ("config", "training.execution", "training.run_folder", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
@@ -251,7 +251,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
         ),
         ("import normlab.inspection.explain", {"normlab.models", "normlab.training"}),
         ("from normlab.cli import main; main(['claims', '7'])", {"hydra", "normlab.claims"}),
-        ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy"}),
+        ("import normlab.metrics.baseline, normlab.claims.ledger", {"scipy"}),
     ],
 )
 def test_a_light_call_loads_nothing_heavy(call, unwanted):

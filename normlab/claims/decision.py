@@ -22,7 +22,7 @@ from typing import Literal
 
 from normlab.claims.sample import Count
 from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
-from normlab.metrics.spread import (
+from normlab.metrics.significance import (
     Interval,
     binomial,
     equivalence,

@@ -18,7 +18,7 @@ from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
 from normlab.claims.study_endpoints import Document, Gap
 from normlab.errors import UserError
-from normlab.metrics.spread import holm
+from normlab.metrics.significance import holm
 
 NOT_SURVIVED = "does not survive the correction for the other endpoints of its study or timings"
 VERDICTS = {

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
 from normlab.errors import UserError
-from normlab.metrics.spread import at_baseline
+from normlab.metrics.baseline import at_baseline
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written

@@ -281,7 +281,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
     trains: {side: {norm: none}, reference: {norm: ln}}
 
     The reference is optional for parts with `says: trains`. A run trains if it finishes clearly
-    better than the untrained baseline (`metrics.spread`).
+    better than the untrained baseline (`metrics.baseline`).
     With nuisances, a seed trains if all its runs do.
     """
 

@@ -66,7 +66,7 @@ def _is_first_rank() -> bool:
 
 def summary(record: "RunRecord") -> str:
     """Return one line about a run: its outcome and test scores."""
-    from normlab.metrics.spread import NOT_CLEAR, ON_PLATEAU, flat, on_plateau
+    from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU, is_near_baseline, on_plateau
 
     scores = ", ".join(
         f"{name} {score.value:.4g}"
@@ -74,7 +74,7 @@ def summary(record: "RunRecord") -> str:
         if name.startswith("test")
     )
     reason = f" ({record.outcome.reason})" if record.outcome.reason else ""
-    why = ON_PLATEAU if on_plateau(record) else NOT_CLEAR if flat(record) else ""
+    why = ON_PLATEAU if on_plateau(record) else NOT_CLEAR if is_near_baseline(record) else ""
     but = f", but {why}:" if why else ""
     ended = f"{record.outcome.status} at step {record.outcome.step}{reason}{but}"
     return f"{record.run_id}: {ended} {scores}"

@@ -18,7 +18,7 @@ from normlab.commands._arguments import (
 )
 from normlab.commands._terminal import folded, print_error, print_legend, print_prose, print_table
 from normlab.errors import UserError
-from normlab.metrics.spread import p_value, paired_interval
+from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.reports.arrangement import Arrangement, arranged, by_recipe
 from normlab.reports.headings import setting

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from normlab.commands._arguments import add_notes, command_parser
 from normlab.commands._terminal import at_work, print_legend, print_prose, print_table
 from normlab.errors import UserError
-from normlab.metrics.spread import at_baseline
+from normlab.metrics.baseline import at_baseline
 from normlab.records.files import atomic_write
 from normlab.records.packed import Key
 from normlab.records.record import RunRecord

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from normlab.claims.evidence import CheckFinding, read_computed
 from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
-from normlab.metrics.spread import at_baseline
+from normlab.metrics.baseline import at_baseline
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment, Summary
 from normlab.reports.comparison import Comparison, Rules

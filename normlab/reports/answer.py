@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from normlab.metrics.spread import at_baseline
+from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
 from normlab.reports.comparison import lost
 from normlab.reports.headings import heading, unit

@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from normlab.errors import UserError
-from normlab.metrics.spread import NOT_CLEAR, clear_of, paired_interval
+from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
+from normlab.metrics.significance import paired_interval
 from normlab.records.labels import in_markdown
 from normlab.records.record import number
 from normlab.reports.page import page
@@ -153,7 +154,7 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[st
             continue
         values, floor = [*mine.values()], number(figures["floors"].get(name))
         higher = figures["higher_is_better"][name]
-        low = floor is not None and not clear_of(floor, values, name, higher_is_better=higher)
+        low = floor is not None and not clearly_beats(floor, values, name, higher_is_better=higher)
         differences: list[tuple[str, float, float, str]] = []
         for baseline, other in baselines.items():
             its = other["examinations"].get(task, {}).get("figures", {})

@@ -13,17 +13,14 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from normlab.config.schema import REPEATS
-from normlab.metrics.spread import (
+from normlab.metrics.baseline import (
     NOT_CLEAR,
     ON_PLATEAU,
-    Interval,
     at_baseline,
-    flat,
-    holm,
+    is_near_baseline,
     on_plateau,
-    p_value,
-    t_interval,
 )
+from normlab.metrics.significance import Interval, holm, p_value, t_interval
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
 from normlab.records.record import RunRecord, is_probe_metric, parts
@@ -161,7 +158,7 @@ def lost(records: Iterable[RunRecord]) -> int:
 
 def marks(row: Experiment) -> list[str]:
     """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
-    count = sum(map(flat, row.records))
+    count = sum(map(is_near_baseline, row.records))
     warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
     if stuck := sum(map(on_plateau, row.records)):
         warnings.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")

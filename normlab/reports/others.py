@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean
 
 from normlab.config.registry import option_names
-from normlab.metrics.spread import Interval, t_interval
+from normlab.metrics.significance import Interval, t_interval
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS
 from normlab.records.pairs import Pairing, PairRules

@@ -15,7 +15,7 @@ from itertools import combinations
 from statistics import fmean, median
 
 from normlab.errors import UserError
-from normlab.metrics.spread import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
+from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from normlab.metrics.spread import Interval, p_value
+from normlab.metrics.significance import Interval, p_value
 from normlab.records.labels import in_markdown, in_prose, in_sheet
 from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score

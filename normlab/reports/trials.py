@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.errors import UserError
-from normlab.metrics.spread import rate_sensitivity
+from normlab.metrics.rate_sensitivity import rate_sensitivity
 from normlab.records.files import only_writer
 from normlab.records.record import plain
 from normlab.reports.manifest import accept, write_files

@@ -21,7 +21,7 @@ from rich.table import Column
 from rich.text import Text
 
 from normlab.formats import duration, number
-from normlab.metrics.spread import failing
+from normlab.metrics.baseline import learning_problem
 from normlab.progress import TRAINING, Stage
 from normlab.records.record import MAIN_SCORES, RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
@@ -142,7 +142,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     """Return the summary: outcome, main scores, the record's path, what to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
-    but = f", but {why}," if (why := failing(record)) else ""
+    but = f", but {why}," if (why := learning_problem(record)) else ""
     lines = [
         Text.assemble(
             (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),

@@ -7,7 +7,7 @@ import pytest
 
 from normlab.claims.evidence import PlannedRuns, TimedCandidate, Timings
 from normlab.claims.ledger import NOT_SURVIVED
-from normlab.metrics.spread import NOT_CLEAR
+from normlab.metrics.baseline import NOT_CLEAR
 from normlab.records.record import Score
 from normlab.studies.load import load_study
 from tests.claims.made import (

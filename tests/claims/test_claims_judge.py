@@ -15,7 +15,7 @@ from normlab.claims.decision import (
     sequential,
 )
 from normlab.formats import aligned
-from normlab.metrics.spread import t_interval
+from normlab.metrics.significance import t_interval
 
 SPREAD = (-0.2, -0.1, 0.0, 0.1, 0.2)  # its 95 % interval is +-0.196, its 90 % one +-0.151
 

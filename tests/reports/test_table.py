@@ -8,7 +8,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from normlab.metrics.spread import NOT_CLEAR, ON_PLATEAU
+from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU
 from normlab.reports.latex import latex
 from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page

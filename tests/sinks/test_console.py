@@ -10,7 +10,7 @@ from rich.console import Console as RichConsole
 
 from normlab.commands._run import summary
 from normlab.formats import duration, number
-from normlab.metrics.spread import flat, on_plateau
+from normlab.metrics.baseline import is_near_baseline, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.training import sinks as files
@@ -189,6 +189,6 @@ def test_a_run_that_never_learned_is_said_to_be_at_the_baseline(
         floors={} if floor is None else {"loss": floor},
         budget=BudgetUsed(steps, 9, 1.0, 9.0, 0),
     )
-    assert flat(end) is at_baseline
+    assert is_near_baseline(end) is at_baseline
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
         assert ("but not clearly better than the untrained baseline" in said) == at_baseline

@@ -7,7 +7,7 @@ import statistics
 import pytest
 from scipy.stats import ttest_1samp
 
-from normlab.metrics.spread import (
+from normlab.metrics.significance import (
     Interval,
     binomial,
     equivalence,
@@ -15,7 +15,6 @@ from normlab.metrics.spread import (
     holm,
     p_value,
     paired_interval,
-    rate_sensitivity,
     smallest_difference,
     t_interval,
     wilson,
@@ -87,18 +86,3 @@ def test_the_smallest_difference_is_found_four_times_in_five():
         p_value(t_interval([rng.gauss(shift, 2.0) for _ in range(5)])) < 0.05 for _ in range(trials)
     )
     assert found / trials == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / trials))
-
-
-@pytest.mark.parametrize(
-    ("losses", "first", "expected"),
-    [
-        ([3.0, 4.0, 8.0], 9.0, 2.0),
-        ([3.0, 4.0, None], 8.0, 2.0),  # a run that diverged counts as the first loss
-        ([3.0, 12.0], 8.0, 2.5),  # and so does one that ended above it
-        ([3.0, 4.0], None, 0.5),
-        ([3.0, None], None, None),
-        ([None, None], 8.0, None),
-    ],
-)
-def test_the_sensitivity_to_the_rate_by_hand(losses, first, expected):
-    assert rate_sensitivity(losses, first) == expected

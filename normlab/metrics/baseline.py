@@ -1,0 +1,103 @@
+"""Whether runs have learned: their scores compared with those of an untrained baseline."""
+
+import statistics
+from collections.abc import Sequence
+
+from normlab.metrics.significance import t_interval, wilson
+from normlab.records.record import RunRecord, is_probe_metric
+
+NATS = 1.0
+POINTS = 0.02
+UNITS = 0.5
+"""How much better than the untrained baseline a loss, an accuracy or any other score must be."""
+NOT_CLEAR = "not clearly better than the untrained baseline"
+CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
+"""How tables, pages and messages describe runs that fail `clearly_beats`, and its thresholds."""
+BAND = 0.15
+ON_PLATEAU = "on a plateau"
+PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only how frequent its targets are"
+"""How runs are described that have learned nothing but frequencies, and the rule."""
+
+
+def is_near_baseline(record: RunRecord) -> bool:
+    """Return whether a run finished without clearly beating the untrained baseline.
+
+    The score that decides is the accuracy over classes where the run has one, or else the loss. A
+    run of a single update is not judged.
+    """
+    if not record.finished or record.budget.steps <= 1:
+        return False
+    return at_baseline([record], _learning_score([record])) is not None
+
+
+def on_plateau(record: RunRecord) -> bool:
+    """Return whether a run ended where it knows nothing but how frequent its targets are.
+
+    A language model there predicts each token with its share of the text: its loss is the unigram
+    entropy, which it leaves only when it begins to use the context. A classifier with that loss may
+    still name the classes better than chance; then it is not on the plateau.
+    """
+    baseline, score = record.floors.get("loss"), record.scores.get("test/loss")
+    if baseline is None or score is None:
+        return False
+    return is_near_baseline(record) and abs(score.value - baseline) <= BAND
+
+
+def learning_problem(record: RunRecord) -> str:
+    """Return what is wrong with a finished run's learning, in words; empty if nothing is."""
+    if on_plateau(record):
+        return f"{ON_PLATEAU} ({PLATEAU})"
+    return f"{NOT_CLEAR} ({CLEAR})" if is_near_baseline(record) else ""
+
+
+def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
+    """Describe the mean score of runs if it is not clearly better than the untrained baseline.
+
+    Returns None if it is (see `clearly_beats`), or if the baseline is unknown. The baseline of a
+    score is stored under the score's last word, such as `bleu` for `test_2017/bleu`. Probe metrics
+    and steps to a target are judged as `is_near_baseline` judges a run.
+    """
+    if is_probe_metric(score) or "/steps_to" in score:
+        records = [record for record in records if record.budget.steps > 1]
+        score = _learning_score(records)
+    name = score.rpartition("/")[2]
+    known = [record for record in records if name in record.floors and score in record.scores]
+    if not known:
+        return None
+    baseline = statistics.fmean(record.floors[name] for record in known)
+    scores = [record.scores[score] for record in known]
+    values = [each.value for each in scores]
+    n, higher = min(each.n for each in scores), scores[0].higher_is_better
+    if clearly_beats(baseline, values, name, higher_is_better=higher, n=n):
+        return None
+    needed = f"; {NATS:g} nat is needed" if name.endswith(("loss", "nll")) else ""
+    needed = f"; {100 * POINTS:g} points are needed" if "accuracy" in name else needed
+    return f"{score} {statistics.fmean(values):.4g} is {NOT_CLEAR} ({baseline:.4g}{needed})"
+
+
+def _learning_score(records: Sequence[RunRecord]) -> str:
+    """Return the score by which runs are judged that have no baseline for the score asked for."""
+    by_class = any("accuracy" in record.floors for record in records)
+    return "test/accuracy" if by_class else "test/loss"
+
+
+def clearly_beats(
+    baseline: float,
+    values: Sequence[float],
+    name: str,
+    higher_is_better: bool,
+    n: int | None = None,
+) -> bool:
+    """Return whether a score's mean over seeds is clearly better than the untrained baseline.
+
+    A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must start at
+    least 2 points above the baseline; without `n`, the mean is taken as exact. For any other score,
+    the whole t interval over seeds must be better, or a single run by more than 0.5.
+    """
+    mean = statistics.fmean(values)
+    if name.endswith(("loss", "nll")):
+        return baseline - mean >= NATS
+    if "accuracy" in name:
+        return (mean if n is None else wilson(mean * n, n)[0]) >= baseline + POINTS
+    better = [(value - baseline) * (1 if higher_is_better else -1) for value in values]
+    return (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS
