@@ -165,7 +165,7 @@ def _passage(passage: Passage, article: Article, path: Path, key: str) -> Passag
         raise UserError(f"{path}: {key}.table: one of {', '.join(article.tables)}")
     if passage.piece and passage.piece not in PIECES:
         raise UserError(f"{path}: {key}.piece: one of {', '.join(PIECES)}")
-    return msgspec.structs.replace(passage, ours=_items(passage.ours, path, f"{key}.ours"))
+    return msgspec.structs.replace(passage, ours=items_of(passage.ours, path, f"{key}.ours"))
 
 
 def _table(table: ArticleTable, path: Path, key: str) -> ArticleTable:
@@ -181,15 +181,16 @@ def _table(table: ArticleTable, path: Path, key: str) -> ArticleTable:
                 "if nothing can be, say why with {says: {zh: ..., en: ...}}"
             )
         cells = [
-            msgspec.structs.replace(cell, ours=_items(cell.ours, path, f"{at}[{place}].ours"))
+            msgspec.structs.replace(cell, ours=items_of(cell.ours, path, f"{at}[{place}].ours"))
             for place, cell in enumerate(row)
         ]
         rows.append(tuple(cells))
-    below = _items(table.below, path, f"{key}.below")
+    below = items_of(table.below, path, f"{key}.below")
     return msgspec.structs.replace(table, rows=tuple(rows), below=below)
 
 
-def _items(nodes: tuple[Any, ...], path: Path, key: str) -> tuple[Item, ...]:
+def items_of(nodes: tuple[Any, ...], path: Path, key: str) -> tuple[Item, ...]:
+    """Return a file's items by their kinds; UserError naming the key of one without a kind."""
     items: list[Item] = []
     for number, node in enumerate(nodes):
         kinds = [kind for kind in KINDS if isinstance(node, dict) and kind in node]

@@ -6,15 +6,19 @@ when: {zh: ..., en: ...}     the situation
 advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict
 rests_on: {2.worse: supported, ...}
 also: [2.unstable, ...]      other parts that a reader should know, with whatever verdict they have
+numbers: [{gap: ...}, ...]   what records show and no part has a verdict on, as in configs/document/
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from normlab.config.conversion import convert
 from normlab.config.registry import read_yaml
+from normlab.documents.article import items_of
 from normlab.documents.evidence import PartItem, Results
 from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
 from normlab.documents.layout import filled
@@ -29,6 +33,7 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     advice: Words
     rests_on: dict[str, str]
     also: tuple[str, ...] = ()
+    numbers: tuple[Any, ...] = ()
 
     def changed(self, results: Results) -> list[str]:
         """Return the parts whose verdicts are no longer those that the advice needs."""
@@ -54,7 +59,12 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
             if verdict not in ENGLISH.verdicts:
                 known = ", ".join(ENGLISH.verdicts)
                 raise UserError(f"{key}.{name}: {verdict!r} is no verdict; there are {known}")
-    return situations
+    return tuple(
+        msgspec.structs.replace(
+            each, numbers=items_of(each.numbers, path, f"situations[{number}].numbers")
+        )
+        for number, each in enumerate(situations)
+    )
 
 
 def page(situations: Sequence[Situation], results: Results) -> str:
@@ -74,6 +84,7 @@ class _Shown(Struct, frozen=True):
     changed: list[str]
     evidence: list[str]
     also: list[str]
+    numbers: list[str]
 
 
 def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
@@ -83,6 +94,7 @@ def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
         [_line(name, results, language) for name in situation.changed(results)],
         [_line(name, results, language) for name in situation.rests_on],
         [_line(name, results, language) for name in situation.also],
+        [in_markdown(item.short(results, language)) for item in situation.numbers],
     )
 
 

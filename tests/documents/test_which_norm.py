@@ -1,5 +1,7 @@
 """The page that says which norm when, `results/which_norm.md`."""
 
+import re
+
 import pytest
 
 from normlab.config.folders import CONFIG_DIR
@@ -14,6 +16,8 @@ situations:
     advice: {zh: 用层归一化。, en: Layer norm.}
     rests_on: {2.worse: supported}
     also: [2.figure]
+    numbers:
+      - {gap: test/accuracy, of: vit_norms/small, row: bn, to: ln, about: {zh: 准, en: accuracy}}
 """
 
 
@@ -42,6 +46,13 @@ def test_advice_stands_above_what_it_rests_on_in_both_languages(situations):
     assert "*not tested* [2.2](claims.md#claim-2): It is worse.\n" in english
 
 
+def test_what_records_show_without_a_verdict_is_between_the_verdicts(situations):
+    english, chinese = page(situations, ledger("supported")).split("## 中文")
+    measured = r"- accuracy: 0\.\d+ \[.+\] lower \(CIFAR-10.*, 5 seeds\)"
+    assert re.search(rf"\n\nMeasured, without a verdict:\n\n{measured}\n\nSee also:", english)
+    assert "\n\n另有实测，未作判定：\n\n- 准：低 0." in chinese
+
+
 @pytest.mark.parametrize("verdict", ["undecided", "contradicted", "no difference"])
 def test_advice_is_withdrawn_if_a_verdict_changes_that_it_rests_on(situations, verdict):
     english, chinese = page(situations, ledger(verdict)).split("## 中文")
@@ -61,6 +72,7 @@ def test_every_advice_that_is_published_follows_today():
         ("{2.worse: supported}", "{}", r"situations\[0\].rests_on: is empty; name a part"),
         ("supported", "holds", r"rests_on.2.worse: 'holds' is no verdict; there are supported, "),
         ("also:", "and:", "and"),
+        ("gap:", "hole:", r"situations\[0\].numbers\[0\]: needs one of score, "),
     ],
 )
 def test_an_invalid_file_is_named_with_its_key(tmp_path, old, new, message):
