@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,14 @@ from normlab.errors import UserError
 
 AGREE = 1e-11  # largest movement between tensors that agree, in float64
 ROUNDS, TRIES = 4, 6  # at most: modules to name, and suspects to try for each
+Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
+"""What an output should not depend on."""
 Calls = dict[tuple[str, int], Call]
 """Calls by module name and how often the module was called before."""
 
 
 def locate(
-    about: Examination, comparison: PassPair, output: str, cause: str
+    about: Examination, comparison: PassPair, output: str, cause: Cause
 ) -> tuple[str | None, str]:
     """Return the path of the module that moves an output, and a sentence about it.
 
@@ -45,7 +47,7 @@ def locate(
 
 
 def _locate(
-    about: Examination, comparison: PassPair, output: str, cause: str
+    about: Examination, comparison: PassPair, output: str, cause: Cause
 ) -> tuple[str | None, str]:
     (variant, base, overlap, _), run = comparison, about.runner
     agree, limit = (BLIND, BLIND) if about.blind else (AGREE, LEAK)
@@ -149,7 +151,7 @@ def _keeping(
 
 
 def _described(
-    call: Call, before: Calls, after: Calls, overlap: Overlap, cause: str, agree: float
+    call: Call, before: Calls, after: Calls, overlap: Overlap, cause: Cause, agree: float
 ) -> tuple[str, str]:
     """Return a suspect's path, and a description of it."""
     name = class_name(call.module)
@@ -165,7 +167,7 @@ def _described(
     return call.name, f"{name}, {_how(call.module, cause)}{more}"
 
 
-def _how(module: nn.Module, cause: str) -> str:
+def _how(module: nn.Module, cause: Cause) -> str:
     """Return how `cause`, which should not matter, gets into the module's output."""
     name = class_name(module).lower()
     if "norm" in name:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import torch
 
-from normlab.any_model.culprit import locate
+from normlab.any_model.culprit import Cause, locate
 from normlab.any_model.examination import BLIND, LEAK, TABLES, Examination, Moved, PassPair
 from normlab.any_model.finding import Finding
 from normlab.any_model.movement import Oddity, percent
@@ -43,7 +43,7 @@ def leak(
     about: Examination,
     movements: Mapping[str, Moved],
     comparisons: Mapping[str, PassPair],
-    cause: str,
+    cause: Cause,
     how: str,
     *,
     unusual: str = "",

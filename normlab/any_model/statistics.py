@@ -53,7 +53,7 @@ def statistics(about: Examination) -> Finding:
     moments = _moments(about, norms)
     rows = [(name, *_compared(norm, moments[name])) for name, norm in norms.items()]
     faults = [row for row in rows if row[-1]]
-    broken = [row for row in faults if row[-1] == "not finite"]
+    broken = [row for row in faults if _not_finite(norms[row[0]])]
     worst = max(broken or faults or rows, key=lambda row: row[3])
     answer = "; ".join(filter(None, (_sentence(rows, worst), unexamined(hidden))))
     plain = [norm for norm in norms.values() if not is_scripted(norm)]
@@ -160,13 +160,20 @@ def _not_linear(x: Tensor, y: Tensor) -> float:
     return float((y - gain[:, None] * x).square().sum())
 
 
+def _not_finite(norm: Any) -> bool:
+    """Return whether the running statistics have infinities, NaN or a negative variance."""
+    statistics = running(norm)
+    assert statistics
+    kept = [x for x in statistics if x is not None]
+    return not all(bool(x.isfinite().all()) for x in kept) or bool((statistics.var < 0).any())
+
+
 def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None, float, str]:
     """Return distance and ratio (None without data), the factor over the limit, and the state."""
     statistics = running(norm)
     assert statistics
     mean, var = statistics.mean, statistics.var
-    finite = bool(var.isfinite().all()) and (mean is None or bool(mean.isfinite().all()))
-    if not (finite and bool((var >= 0).all())):
+    if _not_finite(norm):
         return None, None, torch.inf, "not finite"
     never = "never updated"
     initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))

@@ -67,12 +67,20 @@ class Basis:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """A command that measures more, and what it costs, such as `30 runs, about 2.0 h`."""
+
+    command: str
+    cost: str
+
+
+@dataclass(frozen=True)
 class Judgement:
-    """A decision, what it rests on, and the command that measures more, with its cost."""
+    """A decision, what it rests on, and what measures more."""
 
     decision: Decision
     basis: Basis = Basis()
-    to_measure: str = ""
+    to_measure: Measurement | None = None
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,7 +225,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             excluded=sample.excluded,
             records=tuple(made[run.run_id].folder for run in sample.runs(judged)),
         )
-        more = "" if decision.stuck or sample.problem else self._next(plan, len(unseen), runs)
+        more = None if decision.stuck or sample.problem else self._next(plan, len(unseen), runs)
         if only_seen and decision.verdict != "not measured":
             decision = undecided_by_seen(decision)
         return Judgement(decision, basis, more)
@@ -254,12 +262,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
         return Setting(plan.scale.data_name, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
-    def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> str:
-        """Return the command that runs the seeds up to the next planned analysis, with its cost."""
+    def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> Measurement | None:
+        """Return what runs the seeds up to the next planned analysis; None if it was the last."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
-            return ""
+            return None
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds: completing a partly run seed could pair runs from two machines.
@@ -270,7 +278,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
         cost = f"{runs_left:.0f} runs, about {hours_left:.1f} h; data: {scale.data}"
-        return f"`normlab study run {study.name} scale={self.scale}{chosen_seeds}` ({cost})"
+        command = f"normlab study run {study.name} scale={self.scale}{chosen_seeds}"
+        return Measurement(command, cost)
 
 
 def _layers(run: RunRecord) -> str | None:

@@ -37,12 +37,16 @@ _T = TypeVar("_T")
 
 
 class CheckFinding(Struct, frozen=True):
-    """A finding of a check: the question, the finding, and whether it supports the claim."""
+    """A finding of a check: the question, the finding, and whether it supports the claim.
+
+    Its `name`, unique within the check, selects it.
+    """
 
     question: str
     finding: str
     standing: Literal["supports", "contradicts"]
     numbers: Mapping[str, float] = {}
+    name: str = ""
 
 
 class _Computed(Struct):

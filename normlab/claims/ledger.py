@@ -177,5 +177,5 @@ def _corrected(outcome: JudgedPart, family: Sequence[float] = ()) -> JudgedPart:
         verdict, reason = "undecided", NOT_SURVIVED
     judgement = replace(outcome.judgement, decision=decision)
     if verdict in DECIDED:  # nothing more to measure
-        judgement = replace(judgement, to_measure="")
+        judgement = replace(judgement, to_measure=None)
     return replace(outcome, p_holm=p_holm, judgement=judgement, verdict=verdict, reason=reason)

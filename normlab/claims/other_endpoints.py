@@ -13,8 +13,8 @@ from normlab.claims.decision import (
     undecided_by_seen,
     with_power,
 )
-from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting, Text
-from normlab.claims.evidence import BENCH, EvidenceStore, Place
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting, Text
+from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
 from normlab.formats import aligned
 
 
@@ -42,7 +42,7 @@ class Published(Endpoint, frozen=True):
 
 
 class Computed(Endpoint, frozen=True):
-    """The findings of a computed check; `only` selects findings by the start of their question.
+    """The findings of a computed check; `only` selects findings by their names.
 
     computed: {check: batch.mates, only: [bn in training]}
     """
@@ -53,16 +53,20 @@ class Computed(Endpoint, frozen=True):
     def question(self, says: str) -> str:
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
 
+    def chooses(self, finding: CheckFinding) -> bool:
+        """Return whether a finding of the check decides the part."""
+        return not self.only or finding.name in self.only
+
     def judge(self, runs: EvidenceStore, says: str) -> Judgement:
-        pieces = runs.computed.get(self.check, ())
-        chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
-        if not chosen:
-            known = "; ".join(piece.question for piece in pieces)
-            reason = f"`only` fits no question: {known}" if pieces else "not computed"
-            command = "`normlab claims --compute` (seconds)"
-            return Judgement(Decision("not measured", reason=reason), to_measure=command)
-        holds = all(piece.standing == "supports" for piece in chosen)
-        answers = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
+        findings = runs.computed.get(self.check, ())
+        chosen = [each for each in findings if self.chooses(each)]
+        if not chosen or not {each.name for each in chosen} >= set(self.only):
+            known = "; ".join(each.name for each in findings)
+            reason = f"`only` names no finding; there are: {known}" if findings else "not computed"
+            more = Measurement("normlab claims --compute", "seconds")
+            return Judgement(Decision("not measured", reason=reason), to_measure=more)
+        holds = all(each.standing == "supports" for each in chosen)
+        answers = ". ".join(f"{each.question}: {each.finding}" for each in chosen)
         decision = Decision("supported" if holds else "contradicted", value=answers)
         return Judgement(decision, Basis(grade="D"))
 
@@ -77,6 +81,7 @@ class Timing(Endpoint, frozen=True):
       margin: 0.02                 optional: a share of the time
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
       measured: model=vit          optional: arguments for `python scripts/bench norms`
+      alone: true                  optional: the group times norms by themselves, not models
       seen: true                   optional: written after this report was seen, which shows but
                                    does not decide
 
@@ -93,6 +98,7 @@ class Timing(Endpoint, frozen=True):
     margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
     report: str = "norms"
     measured: str = ""
+    alone: bool = False
     seen_before: bool = field(name="seen", default=False)
 
     @property
@@ -109,10 +115,8 @@ class Timing(Endpoint, frozen=True):
         named = {each.name: each for each in group}
         if timings is None or not named.keys() >= {self.faster, self.slower}:
             command = f"python scripts/bench norms {self.measured}".strip()
-            command = f"`{command} --json results/{BENCH}/{self.report}.json` (minutes)"
-            return Judgement(
-                Decision("not measured", reason="no timings of both"), to_measure=command
-            )
+            more = Measurement(f"{command} --json results/{BENCH}/{self.report}.json", "minutes")
+            return Judgement(Decision("not measured", reason="no timings of both"), to_measure=more)
         first, second = named[self.faster], named[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]
@@ -121,7 +125,7 @@ class Timing(Endpoint, frozen=True):
         basis = Basis(
             n=len(saved),
             repeats="round",
-            grade="C" if self.group.startswith("model") else "D",  # a norm alone
+            grade="D" if self.alone else "C",
             setting=Setting(f"{machine['device']} {machine['precision']}"),
             records=(timings.path,),
         )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from normlab.claims.claim import Part
 from normlab.claims.decision import DECIDED, p_text
+from normlab.claims.endpoint import Measurement
 from normlab.claims.ledger import PARTS, VERDICTS, JudgedClaim, JudgedPart
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, address_of
@@ -108,11 +109,15 @@ def _outcome(outcome: JudgedPart) -> dict[str, Any]:
         "test": "" if _p(outcome) is None else tested,
         **({"trained": basis.trained} if basis.trained else {}),
         "excluded": "; ".join(basis.excluded),
-        "to_measure": outcome.judgement.to_measure.replace("`", ""),
+        **_measurement(outcome.judgement.to_measure),
         "n": basis.n,
         **{name: plain(float(f"{x:.6g}")) for name, x in numbers.items() if x is not None},
         "records": list(dict.fromkeys(path.partition("@seed")[0] for path in basis.records)),
     }
+
+
+def _measurement(more: Measurement | None) -> dict[str, str]:
+    return {"to_measure": more.command if more else "", "cost": more.cost if more else ""}
 
 
 def _p(outcome: JudgedPart) -> float | None:
@@ -167,7 +172,7 @@ def _section(entry: JudgedClaim) -> str:
     for outcome in entry.primary:
         part = f"- Part {outcome.number}"
         if measure := outcome.judgement.to_measure:
-            lines.append(f"{part}, to measure: {measure}")
+            lines.append(f"{part}, to measure: `{measure.command}` ({measure.cost})")
         if excluded := outcome.basis.excluded:
             lines.append(f"{part}, runs that do not count: {'; '.join(excluded)}")
     if lines:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands import DOES
 from normlab.commands._terminal import at_work, print_error
@@ -23,18 +23,29 @@ _RUNS = Path("runs")  # where runs are if no runs_dir is given
 class Parser(argparse.ArgumentParser):
     """Suggests a flag, or a key of `key=value`, for a flag that does not exist."""
 
-    def error(self, message: str) -> NoReturn:
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the arguments; the line about unknown ones says what was meant."""
+        return self._known(*self.parse_known_args(args, namespace))
+
+    def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the arguments, of which flags and words may be mixed; see `parse_args`."""
+        return self._known(*self.parse_known_intermixed_args(args, namespace))
+
+    def _known(self, arguments: Any, unknown: Sequence[str]) -> Any:
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        return arguments
+
+    def _meant(self, unknown: Sequence[str]) -> str:
         from normlab.config.overrides import meant
 
-        flag = next((word for word in message.split() if word.startswith("--")), "").split("=")[0]
-        if flag and message.startswith("unrecognized arguments"):
-            near = get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.8)
-            if near:
-                message += f". Did you mean {near[0]}?"
-            elif any("key=value" in str(action.metavar) for action in self._actions):
-                key = flag.removeprefix("--").replace("-", "_")
-                message += f"; settings are given as key=value.{meant(key)}"
-        super().error(message)
+        flag = next((word for word in unknown if word.startswith("--")), "").split("=")[0]
+        if near := get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.8):
+            return f". Did you mean {near[0]}?"
+        if flag and any("key=value" in str(action.metavar) for action in self._actions):
+            key = flag.removeprefix("--").replace("-", "_")
+            return f"; settings are given as key=value.{meant(key)}"
+        return ""
 
 
 def command_parser(name: str, epilog: str | None, does: str = "") -> Parser:

@@ -205,7 +205,8 @@ def _print_outcome(outcome: Mapping[str, Any]) -> None:
     facts = {"verdict": outcome["said"]}
     for name in ("question", "found", "test", "excluded"):
         facts[name] = outcome[name]
-    _print_facts({**facts, "to measure": outcome["to_measure"]})
+    command, cost = outcome["to_measure"], outcome["cost"]
+    _print_facts({**facts, "to measure": f"{command} ({cost})" if command else ""})
 
 
 def _print_facts(facts: Mapping[str, str | None]) -> None:

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import ranges, registry
-from normlab.config.experiments import EXPERIMENT, names_in
+from normlab.config.experiments import EXPERIMENT, names_in, settings_in
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.overrides import (
@@ -102,9 +102,17 @@ def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
         except UserError as same:
             if str(same) == str(error):
                 continue
-        path = str(registry.paths(EXPERIMENT).get(name, name))
-        return "" if path in str(error) else f"{path}: "
+        path = Path(registry.paths(EXPERIMENT).get(name, name))
+        return f"{path}: " if _is_readable(path) else ""  # if it is not, the error names it
     return ""
+
+
+def _is_readable(path: Path) -> bool:
+    """Return whether an experiment has a file, with settings that can be read."""
+    try:
+        return path.is_file() and bool(settings_in(path, registry.read_option(path)))
+    except UserError:
+        return False
 
 
 def _checked(overrides: Sequence[str]) -> DictConfig:

@@ -185,6 +185,7 @@ def quoted(text: str) -> str:
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise UserError for a wrong flag, unreadable text, or a list where one option belongs."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
 
     parser = OverridesParser.create()
     for before, text in pairwise(["", *arguments]):
@@ -200,7 +201,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 parser.parse_override(text)
             except Exception as error:  # from the parser, or from Python when it builds the value
                 hint = str(error).splitlines()[0]
-                if hint.startswith("token recognition error") and not _SPECIAL.intersection(value):
+                if isinstance(error, HydraException) and not _SPECIAL.intersection(value):
                     hint += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
                 raise UserError(f"{text!r:.80} cannot be read: {hint}") from None
             if {"/", "@"} & {*key} and key[0] not in "+~" and not _is_group(key):

@@ -139,7 +139,7 @@ def _lacks(item: PartItem, part: Mapping[str, Any]) -> str:
     claim = item.part.partition(".")[0]
     place = f"[{claim}.{part['part']}](claims.md#claim-{claim})"
     text = f"{place} {part['verdict']}: {part['statement']}"
-    if part["found"] != "no runs":
+    command = part["to_measure"]
+    if part["n"] or part["excluded"] or not command:
         text += f" Found: {part['found']}."
-    command, _, costs = part["to_measure"].partition(" (")
-    return f"{text} To decide it: `{command}` ({costs}" if costs else text
+    return f"{text} To decide it: `{command}` ({part['cost']})" if command else text

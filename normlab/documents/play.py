@@ -164,7 +164,7 @@ class EvidenceIndex:
             "v": part["verdict"],
             "s": [part["chinese"], part["statement"]],
             "f": _pair(zh, item.value(self.results, ENGLISH)) if measured else None,
-            "m": part["to_measure"].partition(" (")[0] if kind == "missing" else "",
+            "m": part["to_measure"] if kind == "missing" else "",
             "k": kind,
             "check": endpoint.check if computed else "",
             "n": part["n"] or "",
@@ -180,9 +180,9 @@ class EvidenceIndex:
             self.results.checks.get(endpoint.check, ()), self._chinese[endpoint.check], strict=True
         )
         chosen = [
-            text.format(**piece.numbers)
-            for piece, text in findings
-            if piece.question.startswith(endpoint.only or ("",))
+            text.format(**finding.numbers)
+            for finding, text in findings
+            if endpoint.chooses(finding)
         ]
         return CHINESE.between.join(chosen)
 

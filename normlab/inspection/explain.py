@@ -293,10 +293,10 @@ def _formula(norm: Norm) -> str:
     """Return the first paragraph of the docstring, and how weight and bias are applied."""
     text = " ".join((inspect.getdoc(type(norm)) or "").partition("\n\n")[0].split())
     learned = dict(norm.named_parameters())
-    if "weight" in learned and "weight" not in text:
-        then = " and `bias` is added" if "bias" in learned else ""
-        values = "one learned value per feature" if norm.weight.ndim else "one learned value"
-        text += f" The result is multiplied by `weight`{then}, {values}."
+    if "weight" in learned:
+        names = "The factor `weight` and the shift `bias` are" if "bias" in learned else ""
+        values = "one value per feature" if norm.weight.ndim else "one value"
+        text += f" {names or 'The factor `weight` is'} learned, {values}."
     return f"{text} ({type(norm).__module__}.{type(norm).__name__})"
 
 

@@ -1,6 +1,5 @@
 """Reading and checking a study's file; every error names the file and the key."""
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -111,8 +110,7 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
             )
         if tuning.key in grid:
             raise wrong_value(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
-    short = re.split("[:,]", scale.data)[0].strip() or scale.data
-    return structs.replace(scale, rows=rows, grid=grid, data_name=scale.data_name or short)
+    return structs.replace(scale, rows=rows, grid=grid, data_name=scale.data_name or scale.data)
 
 
 def _check_place(path: Path, key: str, name: str, rows: Collection[str], grid: Any) -> None:

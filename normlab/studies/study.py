@@ -50,7 +50,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """A size of a study: overrides for all runs, seeds, minutes per run, and data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
-    and values to run at this scale. `data_name` is a short name for titles. `rates` maps "row" or
+    and values to run at this scale. `data_name` is a short name for titles, by default
+    `data`. `rates` maps "row" or
     "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
     `tuning` says how rates are chosen, or names the scale of this study, or the study at this
     scale, whose tuning is used.

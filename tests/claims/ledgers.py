@@ -5,7 +5,7 @@ from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import Decision, Estimate, PValues
-from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.other_endpoints import Computed, Published
 from normlab.claims.study_endpoints import Contrast
@@ -25,11 +25,11 @@ COMPARED = {
     "setting": Setting("Multi30k", ("2+2",)),
     "records": tuple(f"results/norms/cpu:{norm}@seed1" for norm in ("ln", "bn")),
 }
-OPEN = {"reason": "no runs", "to_measure": f"`{COMMAND}` (30 runs, about 2.0 h)"}
+OPEN = {"reason": "no runs", "to_measure": Measurement(COMMAND, "30 runs, about 2.0 h")}
 
 
 def outcome(
-    verdict: Any, asked: Endpoint = ENDPOINT, *, to_measure: str = "", **facts: Any
+    verdict: Any, asked: Endpoint = ENDPOINT, *, to_measure: Measurement | None = None, **facts: Any
 ) -> JudgedPart:
     basis = Basis(**{name: facts.pop(name) for name in [*facts] if name in Basis.__annotations__})
     judgement = Judgement(made := Decision(verdict, **facts), basis, to_measure)

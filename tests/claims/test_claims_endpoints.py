@@ -62,7 +62,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert (found.verdict, found.p_holm, found.decision.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
     assert found.decision.detail == "0.200 against 0.200" and not found.decision.value
-    assert found.judgement.to_measure.startswith("`normlab study run made scale=small seeds=6,7,8`")
+    assert found.judgement.to_measure.command == "normlab study run made scale=small seeds=6,7,8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
     assert primary(tmp_path, same, document(35.2, {"task": "toy"})).verdict == "undecided"
     assert primary(tmp_path, same, level(above=25)).decision.detail == "mean 30.0"
@@ -198,8 +198,9 @@ def test_fewer_than_five_seeds_decide_nothing(tmp_path):
         found.decision.p,
     ) == (3, 6, None)
     # Seed 4 has a part of its runs, so new seeds are made.
-    more = "`normlab study run made scale=small seeds=5,6` (6 runs, about 0.6 h"
-    assert found.judgement.to_measure.startswith(more)
+    more = found.judgement.to_measure
+    assert more.command == "normlab study run made scale=small seeds=5,6"
+    assert more.cost.startswith("6 runs, about 0.6 h")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +275,7 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     ]
     near = primary(tmp_path, losses, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and "norm=bn: test/loss 5.83 is not clearly" in near.reason
-    assert near.judgement.to_measure == "" and "more seeds would not change that" in near.reason
+    assert near.judgement.to_measure is None and "more seeds would not change that" in near.reason
     for made in losses:
         made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
@@ -344,15 +345,15 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
         TimedCandidate("bn", {"median": 1.8}, ratios),
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
-    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
+    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m", "alone": True}})
     found = primary(tmp_path, [], each, timings={"norms": report})
     assert (found.verdict, found.basis.n, found.grade) == ("supported", 6, "D: CPU fp32")
     assert (
         found.decision.value.startswith("10.0% [") and "1.80 against 2.00" in found.decision.detail
     )
     none = primary(tmp_path, [], each)
-    assert none.judgement.to_measure.startswith(
-        "`python scripts/bench norms --json results/bench/no"
+    assert none.judgement.to_measure.command.startswith(
+        "python scripts/bench norms --json results/bench/no"
     )
 
 
@@ -398,7 +399,7 @@ def test_runs_that_were_seen_show_a_value_and_only_later_seeds_decide(tmp_path):
     found = primary(tmp_path, records, contrast(margin=0.5, **seen))
     assert found.verdict == "undecided" and "seeds after 5" in found.question
     assert found.decision.value.startswith("2.00 [") and found.decision.p is None
-    assert "seeds=6,7,8,9,10" in found.judgement.to_measure
+    assert "seeds=6,7,8,9,10" in found.judgement.to_measure.command
     twelve = [*side("ln", 30.0, 12), *side("bn", 28.0, 12)]
     later = [each for each in twelve if each.seed > 5]
     found = primary(tmp_path, [*side("ln", 30.0), *side("bn", 32.0), *later], contrast(**seen))

@@ -67,8 +67,9 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     assert among.p_holm == pytest.approx(min(1.0, 10 * alone.decision.p.at_look))
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
     # What the correction leaves open has a command, and what it leaves decided has none.
-    more = "`normlab study run made scale=small seeds=6,7,8` (9 runs, about 0.9 h"
-    assert among.judgement.to_measure.startswith(more) and alone.judgement.to_measure == ""
+    more = among.judgement.to_measure
+    assert more.command == "normlab study run made scale=small seeds=6,7,8"
+    assert more.cost.startswith("9 runs, about 0.9 h") and alone.judgement.to_measure is None
 
 
 def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
@@ -91,18 +92,18 @@ def test_a_value_that_the_interval_holds_is_not_corrected_away(tmp_path):
 def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
     found = {
         "a.b": [
-            CheckFinding("bn: it moves", "it moves", "supports"),
-            CheckFinding("ln: it moves", "it does not", "contradicts"),
+            CheckFinding("bn: it moves", "it moves", "supports", name="moving"),
+            CheckFinding("ln: it moves", "it does not", "contradicts", name="still"),
         ]
     }
     every, some, none = (
         part({"computed": {"check": "a.b", "only": only}}, "definition")
-        for only in ([], ["bn"], ["x"])
+        for only in ([], ["moving"], ["bn"])
     )
     entry = decided(tmp_path, [], every, some, none, computed=found)
     verdicts = [each.verdict for each in entry.primary]
     assert verdicts == ["contradicted", "supported", "not measured"]
-    assert "bn: it moves; ln" in entry.primary[2].reason
+    assert "moving; still" in entry.primary[2].reason
     assert entry.verdict == "mixed" and entry.grades == "D"
     assert decided(tmp_path, [], some).primary[0].reason == "not computed"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from normlab.claims.endpoint import Setting
+from normlab.claims.endpoint import Measurement, Setting
 from normlab.claims.pages import data_in_chinese, markdown, summary, verdict_text
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import options
@@ -70,7 +70,7 @@ def test_what_is_not_measured_says_why_and_what_would_measure_it():
 def test_what_is_written_is_escaped():
     odd = "<b>a|b</b>"
     shown = compared("supported", value=odd, detail=odd, setting=Setting(odd))
-    missing = open_outcome(reason=odd, to_measure=odd)
+    missing = open_outcome(reason=odd, to_measure=Measurement(odd, odd))
     parts = decided("a", shown, statement=odd), decided("b", missing)
     text = markdown([entry(5, *parts, statement=odd, figure=odd)])
     assert all(odd not in line for line in text.splitlines() if line.startswith("| "))

@@ -22,12 +22,13 @@ def sentence(*verdicts, remark=False):
     parts = [PartItem(part=f"{number}.p") for number, _ in enumerate(verdicts)]
     told = [RemarkItem(remark=Words("话", "a word"))] if remark else []
     told += parts
-    told_of = {"name": "p", "part": 1, "statement": "S.", "found": "F"}
-    commands = {"not measured": "normlab study run x (5 runs)"}
+    told_of = {"name": "p", "part": 1, "statement": "S.", "found": "F", "n": 0, "excluded": ""}
+    commands = {"not measured": ("normlab study run x", "5 runs")}
     results = Results(RESULTS)
     results.claims = {
-        number: {"parts": [{**told_of, "verdict": v, "to_measure": commands.get(v, "")}]}
+        number: {"parts": [{**told_of, "verdict": v, "to_measure": command, "cost": cost}]}
         for number, v in enumerate(verdicts)
+        for command, cost in [commands.get(v, ("", ""))]
     }
     return Sentence(1, "place", "原文", "words", tuple(told)), results
 
@@ -55,8 +56,7 @@ def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
     each, results = sentence("supported", "undecided", "not measured")
     assert each.why(results) == [
         "[1.1](claims.md#claim-1) undecided: S. Found: F.",
-        "[2.1](claims.md#claim-2) not measured: S. Found: F. "
-        "To decide it: `normlab study run x` (5 runs)",
+        "[2.1](claims.md#claim-2) not measured: S. To decide it: `normlab study run x` (5 runs)",
     ]
 
 

@@ -20,7 +20,8 @@ from normlab.inspection.checks import (
     positions,
     shape,
 )
-from normlab.inspection.checks.tools import draw, draw_tokens, in_full
+from normlab.inspection.checks.finding import in_full
+from normlab.inspection.checks.inputs import draw, draw_tokens
 
 
 def numbers(name):

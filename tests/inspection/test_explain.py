@@ -49,8 +49,15 @@ def test_the_articles_own_numbers():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("ln", ["6 groups of 4 values.", "`weight` and `bias` is added", "padding counts no"]),
-        ("ssnorm", ["multiplied by `weight`, one learned value. ("]),
+        (
+            "ln",
+            [
+                "6 groups of 4 values.",
+                "`weight` and the shift `bias` are learned",
+                "padding counts no",
+            ],
+        ),
+        ("ssnorm", ["The factor `weight` is learned, one value. ("]),
         ("in", ["in eval it sees earlier tokens, later tokens"]),
         ("bn", ["training it sees earlier tokens, later tokens, other samples", "include, fill"]),
         (

@@ -4,12 +4,12 @@ import torch
 
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import WIDTH, draw_tokens, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
+from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm
 from normlab.inspection.subject import run
 
 
-@question("affine.identity", of="claim")
+@check("affine.identity", "bn", "ln")
 def identity() -> list[CheckFinding]:
     """Is there a scale and shift for each feature that undoes a norm on a given batch?
 
@@ -28,7 +28,7 @@ def identity() -> list[CheckFinding]:
         left[name] = movement(best - flat.mean(0), flat - flat.mean(0))
     statement = "a learned scale and shift can undo the norm, so that nothing is lost"
     return [
-        piece(
+        finding(
             f"{name}: {statement}",
             "they can, to rounding"
             if off < 1e-9

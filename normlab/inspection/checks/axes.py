@@ -3,9 +3,9 @@
 from torch import nn
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import close, option, piece
+from normlab.inspection.checks.finding import check, close, finding
+from normlab.inspection.checks.inputs import option
 from normlab.inspection.explain import SHAPE, Group, dependence, document, pooled_cells, work
-from normlab.inspection.question import question
 
 
 def _first_group(name: str) -> Group:
@@ -13,7 +13,7 @@ def _first_group(name: str) -> Group:
     return work(norm, pooled_cells(norm, dependence(norm)))[0]
 
 
-@question("axes.worked", of="claim")
+@check("axes.worked", "bn_sample", "ln", "bn")
 def worked() -> list[CheckFinding]:
     """What statistics do ln and two kinds of bn compute on the articles' example tensor?"""
     expected = {
@@ -21,7 +21,7 @@ def worked() -> list[CheckFinding]:
         "ln": ("sample 1, token 1, [1,2,3,4]", 2.5, 1.25),
         "bn": ("feature 0 over all six tokens", 4.0, 35 / 3),
     }
-    pieces = []
+    findings = []
     for name, (what, mean, var) in expected.items():
         group = _first_group(name)
         assert group.line is not None
@@ -32,11 +32,13 @@ def worked() -> list[CheckFinding]:
             f"{center:.4g} and divides by {divisor:.4g}"
         )
         holds = close((group.mean, group.var, center), (mean, var, mean))
-        pieces.append(piece(statement, answer, holds=holds, mean=group.mean, var=group.var))
-    return pieces
+        findings.append(finding(statement, answer, holds=holds, mean=group.mean, var=group.var))
+    return findings
 
 
-@question("axes.positions", of="claim")
+@check(
+    "axes.positions", "article 1's code", "its worked example", "batch norm as the papers have it"
+)
 def positions() -> list[CheckFinding]:
     """What does the articles' batch norm pool over in their code, example and table?"""
     x = document().permute(0, 2, 1)
@@ -62,7 +64,7 @@ def positions() -> list[CheckFinding]:
     as_papers = "batch norm as the papers have it pools the same position of different samples"
     every = f"it pools {papers} values, {axes}: every position"
     return [
-        piece(code, ran, holds=not error),
-        piece(as_its_table, pooled, holds=example == table),
-        piece(as_papers, every, holds=same_position),
+        finding(code, ran, holds=not error),
+        finding(as_its_table, pooled, holds=example == table),
+        finding(as_papers, every, holds=same_position),
     ]

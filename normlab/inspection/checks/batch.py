@@ -12,15 +12,13 @@ from torch import Tensor
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
-from normlab.inspection.checks.tools import (
+from normlab.inspection.checks.finding import change_finding, changes, check, finding
+from normlab.inspection.checks.inputs import (
     LENGTH,
     SEED,
     WIDTH,
-    change_piece,
-    changes,
     draw_tokens,
     new_norm,
-    piece,
     trained_norm,
 )
 from normlab.inspection.leaks import (
@@ -30,7 +28,6 @@ from normlab.inspection.leaks import (
     attention_weights,
     changes_over_sets,
 )
-from normlab.inspection.question import question
 from normlab.inspection.subject import call, one_by_one, run
 from normlab.inspection.subject import look as look_at_norm
 from normlab.norms.base import Norm
@@ -39,7 +36,13 @@ from normlab.norms.batch import BatchNorm
 SETS = 50  # of batch mates, on which the ledger's numbers rest
 
 
-@question("batch.alone", of="claim")
+@check(
+    "batch.alone",
+    "bn with running statistics",
+    "bn with the batch's own statistics",
+    "bn: positions",
+    "bn_position",
+)
 def alone() -> list[CheckFinding]:
     """In eval, what does bn do with a sentence alone, or with one longer than any in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
@@ -49,25 +52,25 @@ def alone() -> list[CheckFinding]:
         movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch)
     )
     far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
-    refusal = "it takes them"
+    refuses, refusal = False, "it takes them"
     try:
         run(rows, longer)
     except UserError:  # the error message may change, but not the published finding
-        kind = type(rows).__name__
+        refuses, kind = True, type(rows).__name__
         refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
     alone = "a sentence alone has another output than in a batch"
     one_row = ": one row of statistics serves all positions"
     beyond = "bn: positions beyond the longest of training are treated differently"
     own_reading = "bn_position, the articles' own reading: it has no statistics for such positions"
     return [
-        change_piece(f"bn with running statistics: {alone}", single),
-        change_piece(f"bn with the batch's own statistics: {alone}", single_by_batch),
-        change_piece(beyond, far, because=one_row),
-        piece(own_reading, refusal, holds="num_positions" in refusal),
+        change_finding(f"bn with running statistics: {alone}", single),
+        change_finding(f"bn with the batch's own statistics: {alone}", single_by_batch),
+        change_finding(beyond, far, because=one_row),
+        finding(own_reading, refusal, holds=refuses),
     ]
 
 
-@question("batch.generation", of="claim")
+@check("batch.generation", "bn with running statistics", "bn with the batch's own statistics")
 def generation() -> list[CheckFinding]:
     """Does decoding token by token give a different output than the whole sentence?"""
     x = draw_tokens(1, 16)
@@ -77,12 +80,12 @@ def generation() -> list[CheckFinding]:
     }
     text = "decoding token by token gives another output than the whole sentence"
     return [
-        change_piece(f"{name}: {text}", movement(one_by_one(norm, x), run(norm, x)))
+        change_finding(f"{name}: {text}", movement(one_by_one(norm, x), run(norm, x)))
         for name, norm in norms.items()
     ]
 
 
-@question("batch.ranks", of="claim")
+@check("batch.ranks", "bn: half of the batch", "bn: it does so", "ln")
 def ranks() -> list[CheckFinding]:
     """Does splitting a batch over two processes change the output?"""
     x = draw_tokens(16, LENGTH)
@@ -94,13 +97,13 @@ def ranks() -> list[CheckFinding]:
     half = "half of the batch on each of two processes"
     both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
     return [
-        change_piece(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
-        change_piece(both, movement(_in_step(x), whole["bn"])),
-        change_piece(f"ln: {half} does not change the output", moved["ln"], expected=False),
+        change_finding(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
+        change_finding(both, movement(_in_step(x), whole["bn"])),
+        change_finding(f"ln: {half} does not change the output", moved["ln"], expected=False),
     ]
 
 
-@question("batch.gradients", of="claim")
+@check("batch.gradients", "bn, processes", "bn, steps", "ln, processes", "ln, steps")
 def gradients() -> list[CheckFinding]:
     """Do gradients change if a batch is divided over processes, or over steps that accumulate them?
 
@@ -119,23 +122,23 @@ def gradients() -> list[CheckFinding]:
         assert weight.grad is not None
         return weight.grad
 
-    pieces = []
+    findings = []
     for name in ("bn", "ln"):
         for parts, how in ((2, "over two processes"), (4, "into four steps that accumulate it")):
             does = "changes" if name == "bn" else "keeps"
             statement = f"{name}: dividing a batch {how} {does} the gradient"
             moved = movement(gradient(name, parts), gradient(name, 1))
-            pieces.append(change_piece(statement, moved, expected=name == "bn"))
-    return pieces
+            findings.append(change_finding(statement, moved, expected=name == "bn"))
+    return findings
 
 
-@question("batch.order", of="claim")
+@check("batch.order", "bn", "ln")
 def order() -> list[CheckFinding]:
     """Does the output of a sample depend on the order of the samples in its batch?"""
     x = draw_tokens(16, LENGTH)
     orders = torch.randperm(16, generator=torch.Generator().manual_seed(SEED))
     return [
-        change_piece(
+        change_finding(
             f"{name}: the order of the samples of a batch does not matter",
             movement(run(new_norm(name), x[orders]), run(new_norm(name), x)[orders]),
             expected=False,
@@ -166,7 +169,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         return torch.cat(list(pool.map(half, (0, 1))))
 
 
-@question("batch.mates", of="claim")
+@check("batch.mates", "bn in training", "ln", "bn in eval")
 def computed_mates() -> list[CheckFinding]:
     """Do a sentence's values and attention change with the rest of its batch?
 
@@ -187,7 +190,7 @@ def computed_mates() -> list[CheckFinding]:
         query, key = (each[None, None] for each in y @ maps / math.sqrt(WIDTH))
         return {"": y}, {"": attention_weights(query, key, None)}
 
-    pieces = []
+    findings = []
     for name, (norm, expected) in norms.items():
         measured = changes_over_sets([of_norm(norm, set_) for set_ in others])
         values, weights = (each[""] for each in measured)
@@ -197,5 +200,5 @@ def computed_mates() -> list[CheckFinding]:
         verb = "change" if expected else "do not change"
         statement = f"{name}: a sentence and its attention {verb} with the rest of the batch"
         holds = changes(values) == expected
-        pieces.append(piece(statement, answer, holds=holds, values=values, attention=weights))
-    return pieces
+        findings.append(finding(statement, answer, holds=holds, values=values, attention=weights))
+    return findings

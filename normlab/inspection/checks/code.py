@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
 
 BATCH, LENGTH, HIDDEN = 2, 3, 4
 
@@ -24,7 +23,7 @@ def shape_of(x: Tensor) -> str:
     return str([*x.shape])
 
 
-@question("code.article_1", of="claim")
+@check("code.article_1", "LayerNorm", "BatchNorm1d", "the cure")
 def article_1() -> list[CheckFinding]:
     """Does the code of article 1, section 7, run?"""
     x = torch.randn(BATCH, LENGTH, HIDDEN, generator=torch.Generator().manual_seed(1))
@@ -34,23 +33,23 @@ def article_1() -> list[CheckFinding]:
     cure = error_of(nn.BatchNorm1d(HIDDEN), permuted)
     cured = f"BatchNorm1d(hidden_dim) runs and gives {shape_of(nn.BatchNorm1d(HIDDEN)(permuted))}"
     return [
-        piece(
+        finding(
             "LayerNorm(hidden_dim)(x) keeps the shape [2, 3, 4]",
             f"it gives {shape_of(y)}",
             holds=y.shape == x.shape,
         ),
-        piece(
+        finding(
             "BatchNorm1d(seq_len)(x.permute(0, 2, 1)) runs",
             f"it raises: {error}; after the permutation the features are on axis 1"
             if error
             else "it runs",
             holds=not error,
         ),
-        piece("the cure is BatchNorm1d(hidden_dim)", cure or cured, holds=not cure),
+        finding("the cure is BatchNorm1d(hidden_dim)", cure or cured, holds=not cure),
     ]
 
 
-@question("code.article_3", of="claim")
+@check("code.article_3", "shapes", "its batch norm")
 def article_3() -> list[CheckFinding]:
     """Does the code of article 3, section 9, run, and over what does its batch norm normalize?"""
     generator = torch.Generator().manual_seed(1)
@@ -60,12 +59,12 @@ def article_3() -> list[CheckFinding]:
         y, z = nn.LayerNorm(HIDDEN)(x), nn.BatchNorm2d(64)(images)
     off = float(z.mean((0, 2, 3)).abs().max())
     return [
-        piece(
+        finding(
             "LayerNorm(4) and BatchNorm2d(64) run and keep their shapes",
             f"they give {shape_of(y)} and {shape_of(z)}",
             holds=y.shape == x.shape and z.shape == images.shape,
         ),
-        piece(
+        finding(
             "its batch norm normalizes each channel over the batch",
             "each channel has a mean of 0 over the samples and all their pixels together",
             holds=off < 1e-4,

@@ -9,8 +9,7 @@ from torch import nn
 
 from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
-from normlab.inspection.checks.tools import piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
 
 SURVEY = CONFIG_DIR.parent / "results" / "survey" / "norms.json"
 """Written by `python scripts/survey_norms.py`."""
@@ -19,11 +18,11 @@ VISION = SURVEY.with_name("vision_norms.json")
 VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
-@question("facts.bert_base", of="claim")
+@check("facts.bert_base", "parameters")
 def bert_base() -> list[CheckFinding]:
     """How many parameters has BERT-base?
 
-    It has embeddings of pieces, positions and segments, a norm, twelve layers, and the pooler.
+    It has embeddings of findings, positions and segments, a norm, twelve layers, and the pooler.
     """
     with torch.device("meta"):
         parts = [nn.Embedding(rows, DIM) for rows in (VOCABULARY, POSITIONS, SEGMENTS)]
@@ -32,7 +31,9 @@ def bert_base() -> list[CheckFinding]:
     total = sum(each.numel() for part in parts for each in part.parameters())
     holds = round(total / 1e7) == 11
     return [
-        piece("BERT-base has 110 million parameters", f"{total:,}", holds=holds, total=float(total))
+        finding(
+            "BERT-base has 110 million parameters", f"{total:,}", holds=holds, total=float(total)
+        )
     ]
 
 
@@ -43,7 +44,7 @@ def surveyed() -> dict[str, Any]:
     }
 
 
-@question("facts.norms", of="claim")
+@check("facts.norms", "most")
 def norms() -> list[CheckFinding]:
     """How many models of transformers use layer norm or RMS norm, and how many batch norm?"""
     classes = surveyed()
@@ -59,10 +60,10 @@ def norms() -> list[CheckFinding]:
         f"batch norm is in {has['batch']}, and alone in {alone}"
     )
     statement = "nearly all Transformers use layer norm or RMS norm"
-    return [piece(statement, answer, holds=either >= 0.9 * total, share=either / total)]
+    return [finding(statement, answer, holds=either >= 0.9 * total, share=either / total)]
 
 
-@question("facts.vision_norms", of="claim")
+@check("facts.vision_norms", "most")
 def vision_norms() -> list[CheckFinding]:
     """Which norms have the families of vision models in timm, each by its smallest model?"""
     rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
@@ -73,10 +74,10 @@ def vision_norms() -> list[CheckFinding]:
     )
     statement = "more vision models have batch norm than any other norm"
     counts = {"batch": float(has["batch"]), "layer": float(has["layer"]), "of": float(len(rows))}
-    return [piece(statement, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
+    return [finding(statement, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
 
 
-@question("facts.placement", of="claim")
+@check("facts.placement", "most")
 def placement() -> list[CheckFinding]:
     """How many models of transformers normalize before their sub-layers?"""
     classes = surveyed()
@@ -88,5 +89,7 @@ def placement() -> list[CheckFinding]:
     statement = "most Transformers have pre-norm"
     holds = orders["pre"] + orders["both"] > len(classes) / 2
     return [
-        piece(statement, answer, holds=holds, pre=float(orders["pre"]), post=float(orders["post"]))
+        finding(
+            statement, answer, holds=holds, pre=float(orders["pre"]), post=float(orders["post"])
+        )
     ]

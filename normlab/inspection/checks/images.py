@@ -6,8 +6,8 @@ from torch import Tensor
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import draw, in_words, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding, in_words
+from normlab.inspection.checks.inputs import draw, new_norm
 from normlab.inspection.subject import run
 
 HEIGHT, CHANNELS = 6, 8
@@ -19,7 +19,7 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
-@question("images.shift", of="claim")
+@check("images.shift", "bn", "bn does so")
 def shift() -> list[CheckFinding]:
     """If an image is shifted, and the others of its batch are not, is its output shifted alike?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
@@ -33,12 +33,12 @@ def shift() -> list[CheckFinding]:
     by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
     same = max(movements.values()) < 1e-9
     return [
-        piece(
+        finding(
             "bn shifts its output with the image",
             "it does" if movements["bn"] < 1e-9 else "it does not",
             holds=movements["bn"] < 1e-9,
         ),
-        piece(
+        finding(
             "bn does so, and ln does not",
             f"{', '.join(SHIFTED[:-1])} and {SHIFTED[-1]} all do; statistics for each pixel do not "
             f"(the output changes by {by_position:.0%})"
@@ -49,7 +49,7 @@ def shift() -> list[CheckFinding]:
     ]
 
 
-@question("images.channels", of="claim")
+@check("images.channels", "bn", "ln")
 def channels() -> list[CheckFinding]:
     """Do other channels of the output change if one channel of all images does?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
@@ -62,12 +62,12 @@ def channels() -> list[CheckFinding]:
 
     bn, ln = moved("bn"), moved("ln")
     return [
-        piece(
+        finding(
             "bn uses statistics of several channels",
             "no other channel changes" if bn == 0 else f"the others change by {bn:.0%}",
             holds=bn > 0,
         ),
-        piece(
+        finding(
             "ln uses statistics of several channels",
             f"the others change by {ln:.0%}",
             holds=ln > 0.01,
@@ -76,7 +76,7 @@ def channels() -> list[CheckFinding]:
     ]
 
 
-@question("images.grey", of="claim")
+@check("images.grey", "ln", "bn")
 def grey() -> list[CheckFinding]:
     """What becomes of the colours of a pixel if its channels are normalized together?"""
     colours = {
@@ -90,13 +90,13 @@ def grey() -> list[CheckFinding]:
     lost = float(ln[:2].abs().max()) == 0 and float((ln[2] - ln[3]).abs().max()) < 0.01
     apart = min(float((bn[0] - bn[1]).abs().min()), float((bn[2] - bn[3]).abs().min()))
     return [
-        piece(
+        finding(
             "ln over the channels of a pixel loses what they say",
             f"every grey becomes {in_words(ln[0], 0)}, and 10 20 30 and 100 200 300 both become "
             f"{in_words(ln[2])}",
             holds=lost,
         ),
-        piece(
+        finding(
             "bn keeps the channels independent",
             f"greys and brightnesses stay apart, by {apart:.2f} or more",
             holds=apart > 0.01,

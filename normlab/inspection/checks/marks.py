@@ -6,8 +6,8 @@ from torch import Tensor
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import change_piece, draw, in_words, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import change_finding, check, finding, in_words
+from normlab.inspection.checks.inputs import draw, new_norm
 from normlab.inspection.subject import run
 
 PUPILS, SUBJECTS = ("Ming", "Hong", "Gang"), ("maths", "English", "physics")
@@ -25,7 +25,7 @@ def standardized(name: str) -> Float[Tensor, "3 3"]:
     return run(new_norm(name, len(SUBJECTS)), marks())[0]
 
 
-@question("marks.subjects", of="claim")
+@check("marks.subjects", "bn standardizes", "ln standardizes", "bn: better", "ln: better")
 def subjects() -> list[CheckFinding]:
     """Whom does a norm compare: the class in a subject, or the subjects of a pupil?"""
     bn, ln = standardized("bn"), standardized("ln")
@@ -38,24 +38,24 @@ def subjects() -> list[CheckFinding]:
     }
     first = f"{PUPILS[0]}'s {', '.join(SUBJECTS)} become"
     return [
-        piece(
+        finding(
             "bn standardizes each subject over the class",
             f"{first} {in_words(bn[0])}; each subject has a mean of 0 over the class",
             holds=float(bn.mean(0).abs().max()) < zero < float(bn.mean(1).abs().max()),
         ),
-        piece(
+        finding(
             "ln standardizes each pupil's own subjects",
             f"{first} {in_words(ln[0])}; each pupil has a mean of 0 over the subjects",
             holds=float(ln.mean(1).abs().max()) < zero < float(ln.mean(0).abs().max()),
         ),
-        change_piece("bn: better marks of the others change a pupil's result", changed["bn"]),
-        change_piece(
+        change_finding("bn: better marks of the others change a pupil's result", changed["bn"]),
+        change_finding(
             "ln: better marks of the others leave a pupil's result", changed["ln"], expected=False
         ),
     ]
 
 
-@question("marks.coach", of="claim")
+@check("marks.coach", "ln", "bn")
 def coach() -> list[CheckFinding]:
     """Does a norm calm what is too large and rouse what is too small, and keep people in line?"""
     x = draw(1, 12, 64)
@@ -65,13 +65,13 @@ def coach() -> list[CheckFinding]:
     lined = run(new_norm("bn", 1), heights)[0, :, 0]
     same = bool((lined.argsort() == heights[0, :, 0].argsort()).all())
     return [
-        piece(
+        finding(
             "ln gives the same result for a state that is too excited and one that is too low",
             f"ten times as large or as small, the result is the same to {off:.1%}",
             holds=off < 0.01,
             off=off,
         ),
-        piece(
+        finding(
             "bn lines up the class by height",
             f"heights of 152, 171, 160 and 190 become {in_words(lined)}, in the same order",
             holds=same,

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import draw, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
+from normlab.inspection.checks.inputs import draw, new_norm
 from normlab.inspection.subject import call
 
 SAMPLES, TOKENS, FEATURES = 2, 3, 4
@@ -30,7 +30,7 @@ def mixed(layer: Callable[[Block], Block]) -> set[str]:
     return axes
 
 
-@question("mixing.axes", of="claim")
+@check("mixing.axes", "the projections", "information", "ln", "bn")
 def axes() -> list[CheckFinding]:
     """Along which axes do projections, attention and norms mix values?"""
     weight = draw(FEATURES, FEATURES, seed=2)
@@ -56,7 +56,7 @@ def axes() -> list[CheckFinding]:
         "bn": ("bn mixes samples and positions", {"samples", "positions"}),
     }
     return [
-        piece(
+        finding(
             text,
             f"{name} mixes {', '.join(axis for axis in AXES if axis in mixed_axes[name])}",
             holds=mixed_axes[name] == expected,
@@ -65,7 +65,7 @@ def axes() -> list[CheckFinding]:
     ]
 
 
-@question("mixing.kernel", of="claim")
+@check("mixing.kernel", "CNN")
 def kernel() -> list[CheckFinding]:
     """Do the values of a feature come from one kernel in a Transformer, as in a CNN?"""
     x, weight = draw(2, 6, 8), draw(5, 8, seed=2)
@@ -73,7 +73,7 @@ def kernel() -> list[CheckFinding]:
     convolution = nn.functional.conv1d(x.mT, weight[:, :, None]).mT
     off = movement(convolution, linear)
     return [
-        piece(
+        finding(
             "only in a CNN are all values of a channel made by one kernel",
             "a linear layer is a convolution with a kernel of one position, to rounding"
             if off < 1e-12

@@ -7,20 +7,12 @@ import torch
 
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import (
-    WIDTH,
-    change_piece,
-    changes,
-    draw_tokens,
-    new_norm,
-    piece,
-    trained_norm,
-)
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import change_finding, changes, check, finding
+from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, trained_norm
 from normlab.inspection.subject import run
 
 
-@question("modes.mismatch", of="claim")
+@check("modes.mismatch", "bn", "ln")
 def mismatch() -> list[CheckFinding]:
     """Does the same batch give a different output in eval than in training?"""
 
@@ -32,12 +24,12 @@ def mismatch() -> list[CheckFinding]:
     statement = "bn: the same batch has another output in eval than in training"
     answer = f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096"
     return [
-        piece(statement, answer, holds=changes(few), few=few, many=many),
-        change_piece("ln: the same batch has the same output in both", layer, expected=False),
+        finding(statement, answer, holds=changes(few), few=few, many=many),
+        change_finding("ln: the same batch has the same output in both", layer, expected=False),
     ]
 
 
-@question("modes.agreement", of="claim")
+@check("modes.agreement", "ln: training and inference", "ln: a batch of one")
 def agreement() -> list[CheckFinding]:
     """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
     norm, x = new_norm("ln"), draw_tokens(8, 16)
@@ -48,12 +40,12 @@ def agreement() -> list[CheckFinding]:
     }
     bits = {True: "equal bit by bit", False: "not equal"}
     return [
-        piece(f"ln: {text}", bits[same := torch.equal(training, torch.cat(parts))], holds=same)
+        finding(f"ln: {text}", bits[same := torch.equal(training, torch.cat(parts))], holds=same)
         for text, parts in outputs.items()
     ]
 
 
-@question("modes.buffers", of="claim")
+@check("modes.buffers", "ln keeps", "bn keeps", "ln has", "bn switches")
 def buffers() -> list[CheckFinding]:
     """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
     x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
@@ -63,18 +55,18 @@ def buffers() -> list[CheckFinding]:
         names[name] = ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
         has_two[name] = not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
     return [
-        piece("ln keeps no buffers", names["ln"] or "none", holds=not names["ln"]),
-        piece(
+        finding("ln keeps no buffers", names["ln"] or "none", holds=not names["ln"]),
+        finding(
             "bn keeps running statistics",
             names["bn"] or "none",
             holds=bool(names["bn"]),
         ),
-        piece("ln has one mode", modes[has_two["ln"]], holds=not has_two["ln"]),
-        piece("bn switches between two modes", modes[has_two["bn"]], holds=has_two["bn"]),
+        finding("ln has one mode", modes[has_two["ln"]], holds=not has_two["ln"]),
+        finding("bn switches between two modes", modes[has_two["bn"]], holds=has_two["bn"]),
     ]
 
 
-@question("modes.memory", of="claim")
+@check("modes.memory", "bn_position")
 def memory() -> list[CheckFinding]:
     """How many values does batch norm store with one row per position, or one row for all?"""
 
@@ -89,4 +81,4 @@ def memory() -> list[CheckFinding]:
     statement = "bn_position: what it keeps grows in proportion to the longest sequence"
     answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
     numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
-    return [piece(statement, answer, holds=holds, **numbers)]
+    return [finding(statement, answer, holds=holds, **numbers)]

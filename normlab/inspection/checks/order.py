@@ -5,12 +5,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import SEED, WIDTH, draw, draw_tokens, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
+from normlab.inspection.checks.inputs import SEED, WIDTH, draw, draw_tokens, new_norm
 from normlab.inspection.subject import run
 
 
-@question("order.kept", of="claim")
+@check(
+    "order.kept",
+    "ln keeps the order",
+    "bn keeps the order",
+    "ln does not keep",
+    "bn does not keep",
+    "ln keeps it with learned weights",
+)
 def order_kept() -> list[CheckFinding]:
     """Does a norm preserve the order of values within a token, and within a feature?"""
     x = draw_tokens(8, 16)
@@ -24,25 +31,25 @@ def order_kept() -> list[CheckFinding]:
         ("bn does not keep the order of a token's features", new_norm("bn"), False, False),
         ("ln keeps it with learned weights too (0.5 to 1.5 here)", weighted, False, True),
     )
-    pieces = []
+    findings = []
     for text, norm, across, exactly in cases:
         before, after = (table.flatten(0, 1) for table in (x, run(norm, x)))
         correlation = rank_correlation(*(before.T, after.T) if across else (before, after))
         answer = f"rank correlation {correlation['rho']:.4g}, exact in {correlation['exact']:.0%}"
-        pieces.append(
-            piece(text, answer, holds=(correlation["exact"] == 1) == exactly, **correlation)
+        findings.append(
+            finding(text, answer, holds=(correlation["exact"] == 1) == exactly, **correlation)
         )
-    return pieces
+    return findings
 
 
-@question("order.time", of="claim")
+@check("order.time", "ln", "bn")
 def order_over_time() -> list[CheckFinding]:
     """Which norm preserves the order of a feature's values over the positions of a sentence?
 
     Tokens have four features, as in the articles' example; their values are normal.
     """
     x = draw(64, 16, 4)
-    pieces = []
+    findings = []
     for name, statement in (
         ("ln", "ln keeps the order of a feature over time"),
         ("bn", "bn does not keep the order of a feature over time"),
@@ -51,8 +58,8 @@ def order_over_time() -> list[CheckFinding]:
         pairs, whole = pairs_in_order(before, after)
         answer = f"{pairs:.0%} of pairs of positions stay in order, {whole:.0%} of sentences do"
         holds = (whole == 1) == (name == "ln")
-        pieces.append(piece(statement, answer, holds=holds, pairs=pairs, whole=whole))
-    return pieces
+        findings.append(finding(statement, answer, holds=holds, pairs=pairs, whole=whole))
+    return findings
 
 
 def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> tuple[float, float]:

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import LENGTH, SEED, WIDTH, draw, in_words, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding, in_words
+from normlab.inspection.checks.inputs import LENGTH, SEED, WIDTH, draw, new_norm
 from normlab.inspection.subject import run
 from normlab.norms.make import make_norm
 
@@ -24,17 +24,17 @@ _ALIVE = 0.01  # the smallest slope of a softmax that still passes a gradient
 _DEAD = 1e-6
 
 
-@question("outlier.softmax", of="claim")
+@check("outlier.softmax", "without a norm")
 def softmax() -> list[CheckFinding]:
     """Does an outlier of 999 saturate the softmax, in the article's example as it stands?"""
     bare = attended(norm_of_sentence("none"))
     slope = float(bare.slope[0])
     statement = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
     answer = f"largest logit {bare.logit:,.0f}, slope {slope:.3g}"
-    return [piece(statement, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
+    return [finding(statement, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
 
 
-@question("outlier.words", of="claim")
+@check("outlier.words", "ln brings", "ln stretches", "ln keeps")
 def words() -> list[CheckFinding]:
     """What does layer norm make of the three words of article 3?"""
     first, second, third = norm_of_sentence("ln")
@@ -53,11 +53,11 @@ def words() -> list[CheckFinding]:
     )
     size = float(first.square().mean().sqrt())
     return [
-        piece(
+        finding(
             f"{statements[0]} to a mean of 0 and a variance of 1", answers[0], holds=_near_one(size)
         ),
-        piece(f"{statements[1]} to a normal range", answers[1], holds=_near_one(stretched)),
-        piece(f"{statements[2]} from other words", answers[2], holds=bool(third.abs().max() > 0)),
+        finding(f"{statements[1]} to a normal range", answers[1], holds=_near_one(stretched)),
+        finding(f"{statements[2]} from other words", answers[2], holds=bool(third.abs().max() > 0)),
     ]
 
 
@@ -65,7 +65,7 @@ def _near_one(value: float) -> bool:
     return abs(value - 1) < 0.01
 
 
-@question("outlier.range", of="claim")
+@check("outlier.range", "ln's values", "ln brings")
 def value_range() -> list[CheckFinding]:
     """In which range do the values of layer norm lie?
 
@@ -90,12 +90,12 @@ def value_range() -> list[CheckFinding]:
     numbers = {f"of_{width}": value for width, value in largest.items()}
     small = max(largest.values()) <= 1
     return [
-        piece("ln's values lie in a range that the width fixes", bound, holds=within),
-        piece("ln brings the 999 into about -1 to 1", brought, holds=small, **numbers),
+        finding("ln's values lie in a range that the width fixes", bound, holds=within),
+        finding("ln brings the 999 into about -1 to 1", brought, holds=small, **numbers),
     ]
 
 
-@question("outlier.votes", of="claim")
+@check("outlier.votes", "without", "with ln")
 def votes() -> list[CheckFinding]:
     """How many points does each word of article 3 give to itself and to the others?"""
     counts = {name: norm_of_sentence(name) @ norm_of_sentence(name).T for name in ("none", "ln")}
@@ -109,14 +109,14 @@ def votes() -> list[CheckFinding]:
     largest = float(ln.abs().max())
     even = f"no word gives more than {largest:.2f} points, the number of features"
     return [
-        piece(
+        finding(
             statement,
             answer,
             holds=9e5 < float(bare[0, 0]) < 1.1e6 and others < 1e3,
             votes=float(bare[0, 0]),
             others=others,
         ),
-        piece(
+        finding(
             "with ln no word has more votes than the number of features",
             even,
             holds=largest <= 4,
@@ -125,7 +125,7 @@ def votes() -> list[CheckFinding]:
     ]
 
 
-@question("outlier.values", of="claim")
+@check("outlier.values", "small logits", "large logits")
 def softmax_values() -> list[CheckFinding]:
     """What is the softmax of the article's small and large logits?"""
     small, large = (
@@ -134,13 +134,13 @@ def softmax_values() -> list[CheckFinding]:
     )
     slopes = [float((p * (1 - p)).max()) for p in (small, large)]
     return [
-        piece(
+        finding(
             "logits of 1.1, 1.2 and 0.9 leave each word a share",
             f"shares {in_words(small, 3)}, largest slope {slopes[0]:.3f}",
             holds=float(small.min()) > 0.1,
             slope=slopes[0],
         ),
-        piece(
+        finding(
             "logits of 1000, 5 and 2 give one word everything, and no gradient",
             f"shares {in_words(large, 3)}, largest slope {slopes[1]:.3g}",
             holds=float(large.max()) == 1 and slopes[1] == 0,
@@ -148,7 +148,7 @@ def softmax_values() -> list[CheckFinding]:
     ]
 
 
-@question("outlier.scale", of="claim")
+@check("outlier.scale", "without", "with ln")
 def scale() -> list[CheckFinding]:
     """What happens to attention if all tokens become ten times as large?
 
@@ -165,7 +165,7 @@ def scale() -> list[CheckFinding]:
     (spread, share), (wide, sharp) = shares("none", 1.0), shares("none", 10.0)
     (_, before), (_, after) = shares("ln", 1.0), shares("ln", 10.0)
     return [
-        piece(
+        finding(
             "without a norm attention depends strongly on the scale of its input",
             f"tokens ten times as large make logits {wide / spread:.0f} times as large and raise "
             f"the largest weight of a row from {share:.2f} to {sharp:.2f}",
@@ -173,7 +173,7 @@ def scale() -> list[CheckFinding]:
             before=share,
             after=sharp,
         ),
-        piece(
+        finding(
             "with ln attention does not depend on the scale of its input",
             f"the largest weight of a row stays at {before:.2f}",
             holds=abs(before - after) < 1e-3,
@@ -183,7 +183,7 @@ def scale() -> list[CheckFinding]:
     ]
 
 
-@question("outlier.width", of="claim")
+@check("outlier.width", "without a norm", "ln keeps")
 def width() -> list[CheckFinding]:
     """Does the softmax saturate at widths of 4 to 768, with random query and key projections?
 
@@ -214,8 +214,8 @@ def width() -> list[CheckFinding]:
     holds = not any(saturated["ln"]) and min(slopes) > _ALIVE
     of = {name: {k: v for k, v in numbers.items() if k.startswith(name)} for name in by_norm}
     return [
-        piece(without, bare, holds=least >= 0.5, **of["none"]),
-        piece(f"ln keeps the gradient of the softmax {widths}", alive, holds=holds, **of["ln"]),
+        finding(without, bare, holds=least >= 0.5, **of["none"]),
+        finding(f"ln keeps the gradient of the softmax {widths}", alive, holds=holds, **of["ln"]),
     ]
 
 

@@ -6,24 +6,16 @@ from torch import Tensor, nn
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import (
-    WIDTH,
-    change_piece,
-    close,
-    draw_tokens,
-    new_norm,
-    option,
-    piece,
-)
+from normlab.inspection.checks.finding import change_finding, check, close, finding
+from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, option
 from normlab.inspection.explain import PADDED, document
-from normlab.inspection.question import question
 from normlab.inspection.subject import padding_moves, run, with_padding
 from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
-@question("padding.pollutes", of="claim")
+@check("padding.pollutes", "nn.BatchNorm1d", "bn", "padding left out")
 def pollutes() -> list[CheckFinding]:
     """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
     padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
@@ -41,7 +33,9 @@ def pollutes() -> list[CheckFinding]:
         (left_out, ours["exclude"], (3.0, 2.0)),
     )
     return [
-        piece(text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), expected), mean=m, var=v)
+        finding(
+            text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), expected), mean=m, var=v
+        )
         for text, (m, v), expected in cases
     ]
 
@@ -56,7 +50,7 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
     return float(batch.mean.flatten()[0]), float(batch.var.flatten()[0])
 
 
-@question("padding.spares", of="claim")
+@check("padding.spares", "ln, shares of padding", "ln, values of padding")
 def spares() -> list[CheckFinding]:
     """Does padding change any bit of layer norm's output at real tokens?"""
     norm, x = new_norm("ln"), draw_tokens(8, 12)
@@ -69,8 +63,8 @@ def spares() -> list[CheckFinding]:
     share = "ln: 8 to 80 % of padding does not change real tokens"
     whatever = "ln: padding does not change the articles' tensor, whatever its values"
     return [
-        piece(share, changed, holds=largest == 0, largest=largest),
-        piece(whatever, "changes" if moves else "identical", holds=not moves),
+        finding(share, changed, holds=largest == 0, largest=largest),
+        finding(whatever, "changes" if moves else "identical", holds=not moves),
     ]
 
 
@@ -85,7 +79,7 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
     return x.masked_fill(~real[..., None], 0.0), real
 
 
-@question("padding.batch_of_three", of="claim")
+@check("padding.batch_of_three", "the batch", "bn", "bn_position", "bn_position: left out", "ln")
 def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
 
@@ -108,24 +102,26 @@ def batch_of_three() -> list[CheckFinding]:
     numbers = {"cells": float(cells), "padding": float(empty)}
     many = f"{empty} of {cells} cells are padding"
     return [
-        piece("the batch of three sentences has padding", many, holds=empty > 0, **numbers),
-        change_piece("bn: padding, if it counts, moves the real tokens of that batch", moved["bn"]),
-        change_piece(
+        finding("the batch of three sentences has padding", many, holds=empty > 0, **numbers),
+        change_finding(
+            "bn: padding, if it counts, moves the real tokens of that batch", moved["bn"]
+        ),
+        change_finding(
             "bn_position, the article's reading: padding, if it counts, moves them",
             moved["bn_position"],
         ),
-        piece(
+        finding(
             "bn_position: left out, padding does no harm",
             "fox and jumps, alone at their positions, become 0"
             if float(lonely) < 1e-6
             else f"fox and jumps keep values of up to {float(lonely):.2f}",
             holds=float(lonely) > 1e-6,
         ),
-        change_piece("ln: padding leaves the fox sentence as it is alone", apart, expected=False),
+        change_finding("ln: padding leaves the fox sentence as it is alone", apart, expected=False),
     ]
 
 
-@question("padding.position_3", of="claim")
+@check("padding.position_3", "at position", "so padding")
 def position_3() -> list[CheckFinding]:
     """Does padding move real tokens at position 3 of [A, B, C, PAD, PAD] and [X, Y, PAD, PAD, PAD]?
 
@@ -142,12 +138,12 @@ def position_3() -> list[CheckFinding]:
     names = {(0, 0): "A", (0, 1): "B", (0, 2): "C", (1, 0): "X", (1, 1): "Y"}
     which = ", ".join(names[place] for place in moved) or "no token"
     return [
-        piece(
+        finding(
             "at position 3, counted from 0, both sentences have padding",
             f"{at_3} real tokens are there",
             holds=at_3 == 0,
         ),
-        piece(
+        finding(
             "so padding at position 3 changes real tokens",
             f"none is there to change; of the batch, padding moves {which} alone, at position 2, "
             f"by {max(off.tolist()):.1f} standard deviations",
@@ -157,7 +153,7 @@ def position_3() -> list[CheckFinding]:
     ]
 
 
-@question("padding.share", of="claim")
+@check("padding.share", "moments")
 def share() -> list[CheckFinding]:
     """How do mean and variance depend on the share of padding?
 
@@ -181,15 +177,15 @@ def share() -> list[CheckFinding]:
         f"the mean m becomes {', '.join(shown)} of padding, and the variance v becomes "
         "(1 - p) v + p (1 - p) m^2"
     )
-    return [piece("mean and variance change with the share of padding", answer, holds=off < 1e-6)]
+    return [finding("mean and variance change with the share of padding", answer, holds=off < 1e-6)]
 
 
-@question("padding.zero", of="claim")
+@check("padding.zero", "ln", "ln with a shift", "bn")
 def zero() -> list[CheckFinding]:
     """Are padded positions, filled with zeros, still zero behind a norm?"""
     x, real = padded_batch(3, 2)
     shift = draw_tokens(1)[0]
-    pieces = []
+    findings = []
     for name, learned in (("ln", False), ("ln", True), ("bn", False)):
         norm = new_norm(name, WIDTH)
         if learned:
@@ -197,5 +193,5 @@ def zero() -> list[CheckFinding]:
         largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
         statement = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
         answer = f"they become values of up to {largest:.2f}" if largest else "they do"
-        pieces.append(piece(statement, answer, holds=largest == 0, largest=largest))
-    return pieces
+        findings.append(finding(statement, answer, holds=largest == 0, largest=largest))
+    return findings

@@ -11,8 +11,7 @@ from typing import Any
 
 from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
-from normlab.inspection.checks.tools import piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
 
 COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
 Spectrum = Sequence[Sequence[int]]
@@ -36,13 +35,13 @@ def alike(spectrum: Spectrum) -> float:
     return sum(n * t * (t - 1) for t, n in spectrum) / (total * (total - 1))
 
 
-@question("positions.differ", of="claim")
+@check("positions.differ", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
 def differ() -> list[CheckFinding]:
     """Do the words at different positions of a sentence have different distributions?
 
     They do if the entropy of the first word is below 0.9 of that of all words.
     """
-    pieces = []
+    findings = []
     for name, corpus in read().items():
         bits = {key: entropy(corpus["positions"][key]) for key in ("1", "last", "all")}
         answer = (
@@ -53,14 +52,14 @@ def differ() -> list[CheckFinding]:
             f"{name}: words at the first position are distributed differently from all words"
         )
         numbers = {"first": bits["1"], "last": bits["last"], "all": bits["all"]}
-        pieces.append(piece(statement, answer, holds=bits["1"] < 0.9 * bits["all"], **numbers))
-    return pieces
+        findings.append(finding(statement, answer, holds=bits["1"] < 0.9 * bits["all"], **numbers))
+    return findings
 
 
-@question("positions.alike", of="claim")
+@check("positions.alike", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
 def first_words() -> list[CheckFinding]:
     """Are the first words of different sentences less alike than any two words?"""
-    pieces = []
+    findings = []
     for name, corpus in read().items():
         first, every = (alike(corpus["positions"][key]) for key in ("1", "all"))
         word, times = corpus["most"]["1"]
@@ -72,5 +71,5 @@ def first_words() -> list[CheckFinding]:
         statement = (
             f"{name}: first words of different sentences have less in common than any two words"
         )
-        pieces.append(piece(statement, answer, holds=first < every, first=first, all=every))
-    return pieces
+        findings.append(finding(statement, answer, holds=first < every, first=first, all=every))
+    return findings

@@ -3,11 +3,16 @@
 import numpy as np
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import SEED, WIDTH, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
+from normlab.inspection.checks.inputs import SEED, WIDTH
 
 
-@question("sampling.variance_of_the_mean", of="claim")
+@check(
+    "sampling.variance_of_the_mean",
+    "one value per sample",
+    "N is the batch size",
+    "N counts tokens",
+)
 def variance_of_the_mean() -> list[CheckFinding]:
     """Is Var(mean) = sigma^2 / N, and does N count sentences or tokens?
 
@@ -37,9 +42,9 @@ def variance_of_the_mean() -> list[CheckFinding]:
     )
     holds = [abs(value - 1) < near for value in (-slope, per_sentence, design)]
     return [
-        piece(by_one, falls, holds=holds[0], slope=slope, ratio=ratio),
-        piece(by_batch, too_large, holds=holds[1], per_sentence=per_sentence),
-        piece(by_token, too_small, holds=holds[2], design_effect=design),
+        finding(by_one, falls, holds=holds[0], slope=slope, ratio=ratio),
+        finding(by_batch, too_large, holds=holds[1], per_sentence=per_sentence),
+        finding(by_token, too_small, holds=holds[2], design_effect=design),
     ]
 
 

@@ -7,14 +7,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.checks.tools import SEED, WIDTH, draw, new_norm, piece
-from normlab.inspection.question import question
+from normlab.inspection.checks.finding import check, finding
+from normlab.inspection.checks.inputs import SEED, WIDTH, draw, new_norm
 from normlab.inspection.subject import run
 
 PRODUCTS, WIDE = 8, 256
 
 
-@question("shape.kept", of="claim")
+@check("shape.kept", "bn gives a mean", "bn gives a standard")
 def distribution() -> list[CheckFinding]:
     """Is a norm's output a standard normal distribution?
 
@@ -30,8 +30,8 @@ def distribution() -> list[CheckFinding]:
     moments = "each feature has mean 0 and variance 1"
     shape = f"the skewness of its features stays at {before:.2f} ({after:.2f} after the norm)"
     return [
-        piece("bn gives a mean of 0 and a variance of 1", moments, holds=max(mean, var) < 1e-3),
-        piece(
+        finding("bn gives a mean of 0 and a variance of 1", moments, holds=max(mean, var) < 1e-3),
+        finding(
             "bn gives a standard normal distribution",
             f"{shape}; that of a normal distribution is 0",
             holds=abs(after) < 0.1,
@@ -41,7 +41,7 @@ def distribution() -> list[CheckFinding]:
     ]
 
 
-@question("shape.rms", of="claim")
+@check("shape.rms", "rms subtracts", "rms gives")
 def rms() -> list[CheckFinding]:
     """Which mean and variance do tokens have after RMSNorm, if their mean is not 0?"""
     x = draw(64, 64, WIDE) + 3
@@ -49,13 +49,13 @@ def rms() -> list[CheckFinding]:
     mean, var = float(y.mean(-1).mean()), float(y.var(-1, correction=0).mean())
     square, centered = float(y.square().mean()), float(by_ln.mean(-1).abs().max())
     return [
-        piece(
+        finding(
             "rms subtracts no mean",
             f"tokens with a mean of 3 deviations keep one of {mean:.2f}; with ln it is 0",
             holds=mean > 0.5 and centered < 1e-6,
             mean=mean,
         ),
-        piece(
+        finding(
             "rms gives a variance of 1",
             f"the mean square is {square:.2f}, and the variance {var:.2f}",
             holds=abs(var - 1) < 0.01,
@@ -71,7 +71,7 @@ def skewness(x: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
     return centered.pow(3).mean(0) / centered.square().mean(0).pow(1.5)
 
 
-@question("shape.moments", of="claim")
+@check("shape.moments", "bn", "ln with one", "ln with a g")
 def moments() -> list[CheckFinding]:
     """Do outputs have mean b and variance g squared, for a learned shift b and scale g?"""
     x = draw(16, 16, WIDTH)
@@ -93,7 +93,7 @@ def moments() -> list[CheckFinding]:
         "ln with a g and b for each feature: each token has their mean": gap("ln", 1, each=True),
     }
     return [
-        piece(
+        finding(
             statement,
             "it does" if off < 1e-3 else f"it does not: a mean or variance is off by {off:.2f}",
             holds=off < 1e-3,
@@ -103,7 +103,7 @@ def moments() -> list[CheckFinding]:
     ]
 
 
-@question("shape.growth", of="claim")
+@check("shape.growth", "with weights", "with weights over width", "with torch's")
 def growth() -> list[CheckFinding]:
     """Does a vector grow with each product with a matrix?
 
@@ -126,14 +126,14 @@ def growth() -> list[CheckFinding]:
     }
     bound = float(nn.Linear(WIDE, WIDE).weight.detach().abs().max())
     assert bound <= 1 / math.sqrt(WIDE)  # that these are still torch's
-    pieces = []
+    findings = []
     for name, drawn in weights.items():
         start = x = draw(64, WIDE)
         for _ in range(PRODUCTS):
             x = x @ drawn(WIDE)
         factor = float(x.norm() / start.norm()) ** (1 / PRODUCTS)
         statement = f"with {name} a vector grows with each matrix product"
-        pieces.append(
-            piece(statement, f"{factor:.2f} times a product", holds=factor > 1.05, factor=factor)
+        findings.append(
+            finding(statement, f"{factor:.2f} times a product", holds=factor > 1.05, factor=factor)
         )
-    return pieces
+    return findings

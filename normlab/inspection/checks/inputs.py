@@ -1,46 +1,20 @@
-"""What checks share: their inputs, and how a number becomes evidence.
+"""The norms and values on which checks are computed.
 
 Seeds are fixed and everything is computed in float64, so the results are the same on every machine.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.any_model.movement import percent
-from normlab.claims.evidence import CheckFinding
 from normlab.config.registry import options
 from normlab.inspection.subject import on_table, trained
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 
 SEED, WIDTH, LENGTH = 1, 64, 12
-
-
-def piece(statement: str, answer: str, *, holds: bool, **numbers: float) -> CheckFinding:
-    """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise."""
-    return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers)
-
-
-def close(values: Sequence[float], expected: Sequence[float]) -> bool:
-    """Return whether all values are within 1e-6 of the expected ones."""
-    return all(abs(a - b) < 1e-6 for a, b in zip(values, expected, strict=True))
-
-
-def changes(share: float) -> bool:
-    """Return whether a relative change exceeds float64 rounding."""
-    return share > 1e-9
-
-
-def change_piece(
-    statement: str, share: float, *, expected: bool = True, because: str = ""
-) -> CheckFinding:
-    """Return evidence on whether an output changes, given its relative change, `share`."""
-    answer = f"changes by {percent(share)}" if changes(share) else "identical"
-    return piece(statement, answer + because, holds=changes(share) == expected, moved=share)
 
 
 def new_norm(name: str, width: int = WIDTH, **values: Any) -> Norm:
@@ -52,16 +26,6 @@ def draw(*shape: int, seed: int = SEED) -> Float[Tensor, "*shape"]:
     """Draw standard normal values."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
-    """Format values, separated by blanks, without a negative zero."""
-    return " ".join(f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
-
-
-def in_full(pieces: Sequence[CheckFinding]) -> str:
-    """Return the result of a check as one sentence: its findings."""
-    return "; ".join(piece.finding for piece in pieces)
 
 
 def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
