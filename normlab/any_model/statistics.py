@@ -164,8 +164,8 @@ def _not_finite(norm: Any) -> bool:
     """Return whether the running statistics have infinities, NaN or a negative variance."""
     statistics = running(norm)
     assert statistics
-    kept = [x for x in statistics if x is not None]
-    return not all(bool(x.isfinite().all()) for x in kept) or bool((statistics.var < 0).any())
+    moments = [x for x in statistics if x is not None]
+    return not all(bool(x.isfinite().all()) for x in moments) or bool((statistics.var < 0).any())
 
 
 def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None, float, str]:
