@@ -26,6 +26,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _PROSE = 50  # cells with more characters are prose
 _LEAST = 36  # the fewest columns for prose
 _GAP = 2
+_JOINT = "\N{NO-BREAK SPACE}"  # a space at which a label is not folded
 _FEWEST = 8  # columns that a cut text keeps
 _LEGEND = 3  # lines of notes below a table
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -51,32 +52,62 @@ def print_table(
     """Print rows of plain text under column names to standard output.
 
     Columns in `numeric` are right-aligned. If the table is too wide, text outside the columns
-    `numeric` and `whole` is folded at spaces, and columns that still do not fit form a second table
-    after the same `labels` columns. rich would need seconds for ten thousand rows.
+    `numeric` and `whole` is folded at spaces (labels at commas, if that is enough), and columns
+    that still do not fit form a second table after the same `labels` columns. rich would need
+    seconds for ten thousand rows.
     """
     room = shutil.get_terminal_size().columns
-    cells = zip(*rows, strict=True) if rows else [()] * len(columns)
+    cells = [*zip(*rows, strict=True)] if rows else [()] * len(columns)
     every: list[_Column] = []
-    for name, column_cells in zip(columns, cells, strict=True):
+    for n, (name, column_cells) in enumerate(zip(columns, cells, strict=True)):
         texts = [one_line(text) for text in (name, *column_cells)]
-        most = max(map(cell_len, texts))
-        words = max((cell_len(word) for text in texts for word in text.split()), default=0)
-        least = max(words, _LEAST if most > _PROSE else 0)
+        if n < labels:
+            texts[1:] = _folding_at_commas(texts[1:])
         # A number or path that is folded cannot be copied.
-        least = most if name in (*numeric, *whole) else least
-        every.append(_Column(texts, name in numeric, least, most))
+        whole_cells = name in (*numeric, *whole)
+        every.append(_column(texts, is_numeric=name in numeric, whole=whole_cells))
+    widest = max(every[labels:], key=lambda column: column.least, default=None)
+    if _least([*every[:labels], *filter(None, [widest])]) > room:
+        every[:labels] = [
+            _column([text.replace(_JOINT, " ") for text in texts], is_numeric=numbers)
+            for texts, numbers, *_ in every[:labels]
+        ]
     parts = [every[:labels]]
     for column in every[labels:]:
-        least = sum(each.least + _GAP for each in (*parts[-1], column)) - _GAP
-        if least > room and len(parts[-1]) > labels:
+        if _least((*parts[-1], column)) > room and len(parts[-1]) > labels:
             parts.append(every[:labels])
         parts[-1].append(column)
-    if len(parts) > 1 and len(parts[-1]) == labels + 1 and len(parts[-2]) > labels + 1:
-        parts[-1].insert(labels, parts[-2].pop())  # no column, such as the seeds, is alone
+    alone = len(parts) > 1 and len(parts[-1]) == labels + 1 and len(parts[-2]) > labels + 1
+    if alone and _least((*parts[-1], parts[-2][-1])) <= room:
+        parts[-1].insert(labels, parts[-2].pop())  # so that the seeds, say, have company
     for number, part in enumerate(parts):
         if number:
             print()
         _print_part(part, room)
+
+
+def _column(texts: list[str], *, is_numeric: bool, whole: bool = False) -> _Column:
+    """Return a column of texts that fold at spaces, unless they are `whole`."""
+    most = max(map(cell_len, texts))
+    words = max(cell_len(word) for text in texts for word in text.split(" "))
+    least = max(words, _LEAST if most > _PROSE and _JOINT not in "".join(texts) else 0)
+    return _Column(texts, is_numeric, most if whole else least, most)
+
+
+def _least(columns: Sequence[_Column]) -> int:
+    """Return the smallest width at which columns fit next to each other."""
+    return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _folding_at_commas(texts: Sequence[str]) -> list[str]:
+    """Return labels, such as `ln pre, learning rate 0.01`, that fold only after their commas.
+
+    Labels with a long part stay as they are.
+    """
+    parts = [text.split(", ") for text in texts]
+    if any(cell_len(part) > _LEAST for each in parts for part in each):
+        return [*texts]
+    return [", ".join(part.replace(" ", _JOINT) for part in each) for each in parts]
 
 
 def print_lines(
@@ -124,7 +155,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
             for text, column, width in zip(line, columns, widths, strict=True):
                 blank = " " * (width - cell_len(text))
                 parts.append(blank + text if column.numeric else text + blank)
-            print((" " * _GAP).join(parts).rstrip())
+            print((" " * _GAP).join(parts).replace(_JOINT, " ").rstrip())
         if not number:
             print("\u2500" * min(room, sum(widths) + gaps))
 

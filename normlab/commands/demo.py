@@ -285,4 +285,4 @@ def _page(
     shown = {"rows": rows(results), "said": paragraphs, "guess": _guess(results), "command": again}
     drawn = {"panels": panels, "styles": [*styles.values()]}
     about = {"facts": [(name, [text]) for name, text in facts.items()]}
-    return page("demo.html", data(panels, styles), **shown, **drawn, **about)
+    return page("demo.html", data(panels, styles, {}), **shown, **drawn, **about)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
 from normlab.reports.comparison import lost
-from normlab.reports.headings import heading, unit
+from normlab.reports.headings import heading, in_brackets, unit
 from normlab.reports.sweep import Axis, axes_of, values_at
 from normlab.reports.table import ScoreRow, ScoreTable, figure
 
@@ -47,7 +47,8 @@ def answer(table: ScoreTable, baseline: str) -> str:
     if column is None:
         return ""
     rows = [row for row in table.rows if row.entries[column].scores]
-    words = _Words.of(table, baseline, column)
+    words = _Words.of(table, column)
+    reference = in_brackets(baseline)
     if all(_untrained(row, column) for row in rows):
         why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
         return _sentence([f"{why}, so differences say nothing about norms"], rows, column)
@@ -56,18 +57,24 @@ def answer(table: ScoreTable, baseline: str) -> str:
         return _sentence(words.of_one_row(rows), rows, column)
     bases = {row.point: row for row in table.rows if row.name == baseline}
     if bases and all(_untrained(row, column) for row in bases.values()):
-        near = f"in {heading(column)}, {baseline} is near the untrained baseline"
+        near = f"in {heading(column)}, {reference} is near the untrained baseline"
         return _sentence([f"{near}, so no row is compared with it"], rows, column)
     clauses: list[str] = []
     for name in others[:_MOST_ROWS]:
         of_name = [row for row in table.rows if row.name == name]
         differences = [_finding(row, bases.get(row.point), column) for row in of_name]
         if any(each.kind != UNKNOWN for each in differences):
-            clauses.append(words.of_row(name, differences))
-    if clauses and (more := len(others) - _MOST_ROWS) > 0:
+            whole = words.axes or len(others) == 1
+            clauses.append(words.of_row(name, differences, reference if whole else "", not clauses))
+    if clauses and (more := len(others) - len(clauses)) > 0:
         clauses.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
     if clauses and not words.axes:
-        clauses[0] = f"in {words.score}, {clauses[0]}"
+        start = (
+            f"in {words.score}"
+            if len(others) == 1
+            else f"compared with {reference} in {words.score}"
+        )
+        clauses[0] = f"{start}, {clauses[0]}"
     return _sentence(clauses, rows, column)
 
 
@@ -113,34 +120,39 @@ class _Words:
     `axes` are those with several values, `keys` all keys of the points; `falls`: lower is better.
     """
 
-    baseline: str
     column: str
     axes: Sequence[Axis]
     keys: Sequence[str]
     falls: bool
 
     @classmethod
-    def of(cls, table: ScoreTable, baseline: str, column: str) -> "_Words":
+    def of(cls, table: ScoreTable, column: str) -> "_Words":
         scores = [score for row in table.rows for score in row.entries[column].scores.values()]
         falls = not any(score.higher_is_better for score in scores)
-        return cls(baseline, column, axes_of(table), table.axes, falls)
+        return cls(column, axes_of(table), table.axes, falls)
 
     @property
     def score(self) -> str:
         """Return the score's name, and that lower is better if so."""
         return heading(self.column) + (" (lower is better)" if self.falls else "")
 
-    def of_row(self, name: str, differences: Sequence[PointDifference]) -> str:
-        """Return what the findings of a row say, by value of the axis or as counts."""
+    def of_row(
+        self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
+    ) -> str:
+        """Return what the findings of a row say, by value of the axis or as counts.
+
+        `reference` is the row that it is compared with, or "" if that is said already. The first
+        row's clause names the score.
+        """
         parts = [[*group] for _, group in groupby(differences, key=lambda each: each.kind)]
         if len(self.axes) == 1 and not self.axes[0].numeric:
             parts = [[each] for each in differences]
         if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
-            return self._counted(name, differences)
+            return self._counted(name, differences, reference, is_first)
         clauses: list[str] = []
-        subject, whom = name, self.baseline
+        subject, whom = in_brackets(name), reference
         for part in parts:
-            what = self._clause(part, whom)
+            what = self._clause(part, whom, names_score=is_first and bool(whom))
             if part[0].kind in (ABOVE, BELOW, OPEN):
                 whom = ""  # the baseline is named once
             where = self._where([each.point for each in part], first=not clauses)
@@ -150,10 +162,10 @@ class _Words:
             subject = "it"
         return ", ".join(clauses)
 
-    def _clause(self, part: Sequence[PointDifference], whom: str) -> str:
+    def _clause(self, part: Sequence[PointDifference], whom: str, *, names_score: bool) -> str:
         """Return what is said of neighbouring points with the same kind of finding."""
         kind = part[0].kind
-        within = f" in {self.score}" if whom and self.axes and not unit(self.column) else ""
+        within = self._within if names_score else ""
         if kind in (ABOVE, BELOW):
             return f"{self._sizes(part)} {kind} {whom}".rstrip() + within
         if kind == DIVERGED:
@@ -162,6 +174,11 @@ class _Words:
             return kind
         than = f" from {whom}" if whom else ""
         return kind + than + within + (self._interval(part[0]) if len(part) == 1 else "")
+
+    @property
+    def _within(self) -> str:
+        """Return ` in test loss`; "" if that is said before, or by the unit of the differences."""
+        return f" in {self.score}" if self.axes and not unit(self.column) else ""
 
     def _where(self, points: Sequence[str], *, first: bool) -> str:
         """Return `at batch size 8 `, then for later points `at 32 and 128 `; "" without an axis.
@@ -174,25 +191,33 @@ class _Words:
         values = [*dict.fromkeys(values_at(point, self.keys)[axis.key] for point in points)]
         ends, between = values[:1] + values[1:][-1:], " and " if len(values) == 2 else " to "
         span = between.join(map(_thousands, ends))
-        preposition = "at" if axis.numeric else "with"
-        return f"{preposition} {f'{axis.name} ' if first else ''}{span} "
+        if axis.numeric:
+            return f"at {f'{axis.name} ' if first else ''}{span} "
+        return f"with {axis.name} {span}, " if first else f"with {span} "
 
-    def _counted(self, name: str, differences: Sequence[PointDifference]) -> str:
+    def _counted(
+        self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
+    ) -> str:
         """Return at how many points a row is below, above and not clearly different."""
-        counts: list[str] = []
+        clauses: list[str] = []
+        whom, total = reference, len(differences)
+        start = f"in {self.score}, " if is_first else ""
         for kind in dict.fromkeys(each.kind for each in differences):
             of_kind = [each for each in differences if each.kind == kind]
-            size = f" (by {self._sizes(of_kind)})" if kind in (ABOVE, BELOW) else ""
-            what = "has seeds that diverged" if kind == DIVERGED else f"is {kind}"
-            counts.append(f"{what}{size} at {_count(len(of_kind))}")
-        points = f"of {_count(len(differences))} points, {name}"
-        return f"{points} {', '.join(counts)}, compared with {self.baseline} in {self.score}"
+            what = self._clause(of_kind, whom, names_score=False)
+            if kind in (ABOVE, BELOW, OPEN):
+                whom = ""
+            of_all = "" if clauses else " point" if total == 1 else f" of {_count(total)} points"
+            verb = "has" if kind == DIVERGED else "is"
+            clauses.append(f"{verb} {what} at {_count(len(of_kind))}{of_all}")
+        ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
+        return f"{start}{in_brackets(name)} {' and '.join(ends)}"
 
     def of_one_row(self, rows: Sequence[ScoreRow]) -> list[str]:
         """Return the score of the only row, or at which point it is best and worst."""
         if len(rows) == 1:
             value = rows[0].entries[self.column].value
-            return [f"the {heading(self.column)} of {rows[0].name} is {value}"]
+            return [f"the {heading(self.column)} of {in_brackets(rows[0].name)} is {value}"]
         means = {
             row.point: summary.mean for row in rows if (summary := row.entries[self.column].summary)
         }
@@ -203,12 +228,16 @@ class _Words:
             f"{self._where([point], first=True)}({figure(means[point], self.column)})"
             for point in (ordered[0], ordered[-1])
         )
-        return [f"the {heading(self.column)} of {rows[0].name} is best {best} and worst {worst}"]
+        name = in_brackets(rows[0].name)
+        return [f"the {heading(self.column)} of {name} is best {best} and worst {worst}"]
 
     def _size(self, gap: float) -> str:
-        """Return the size of a difference: one digit of BLEU or chrF, if that is not zero."""
-        text = f"{abs(gap):.1f}" if unit(self.column) else figure(abs(gap), self.column)
-        return figure(abs(gap), self.column) if float(text.replace(",", "")) == 0 else text
+        """Return the size of a difference: one digit of BLEU or chrF; more if that is zero."""
+        digits = f"{abs(gap):.1f}" if unit(self.column) else figure(abs(gap), self.column)
+        for text in (digits, figure(abs(gap), self.column), f"{abs(gap):.1g}"):
+            if float(text.replace(",", "")) != 0:
+                return text
+        return figure(0.0, self.column)
 
     def _sizes(self, findings: Iterable[PointDifference]) -> str:
         """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""

@@ -155,8 +155,8 @@ class Panel:
     @property
     def summary(self) -> str:
         """Return the last value of each line as text, for readers who cannot see the chart."""
-        ends = ", ".join(
-            f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {self._tick(line.x[-1])}"
+        ends = "; ".join(
+            f"{joined(line.row, line.facet)}: {line.mean[-1]:.4g} at {self._tick(line.x[-1])}"
             for line in self.series
             if line.x
         )
@@ -184,7 +184,14 @@ class Panel:
             "marked": all(len(line.x) <= _POINTS_SHOWN for line in self.series),
             "series": [_columns(line) for line in self.series],
             "ended": [
-                {"row": line.row, "at": line.at, "seed": seed, "x": step, "mean": value}
+                {
+                    "row": line.row,
+                    "facet": line.facet,
+                    "at": line.at,
+                    "seed": seed,
+                    "x": step,
+                    "mean": value,
+                }
                 for line in self.series
                 for seed, step, value in line.lost
                 if value is not None
@@ -192,12 +199,22 @@ class Panel:
         }
 
 
-def data(panels: Iterable[Panel], styles: Mapping[str, LineStyle]) -> dict[str, Any] | None:
-    """Return the data that `templates/charts.js` draws; None without panels."""
+def data(
+    panels: Iterable[Panel], styles: Mapping[str, LineStyle], points: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Return the data that `templates/charts.js` draws; None without panels.
+
+    `points` are the names of grid points in words.
+    """
     drawn = [panel.data() for panel in panels]
-    return (
-        {"panels": drawn, "looks": [asdict(style) for style in styles.values()]} if drawn else None
-    )
+    if not drawn:
+        return None
+    named = {at: name for at, name in points.items() if name}
+    return {
+        "panels": drawn,
+        "looks": [asdict(style) for style in styles.values()],
+        **({"points": named} if named else {}),
+    }
 
 
 def _columns(line: Series) -> dict[str, Any]:
@@ -215,6 +232,11 @@ def _columns(line: Series) -> dict[str, Any]:
         columns["low"] = [significant(y) for y in line.low]
         columns["high"] = [significant(y) for y in line.high]
     return columns
+
+
+def joined(*parts: str) -> str:
+    """Return the parts of a name with commas between them, without empty ones."""
+    return ", ".join(filter(None, parts))
 
 
 def _reaches(values: Sequence[float], ratio: float) -> bool:

@@ -27,8 +27,10 @@ from normlab.reports.chart_data import (
     Panel,
     Series,
     Theme,
+    joined,
     styles_of,
 )
+from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.sweep import by_axis
 from normlab.reports.table import ScoreTable
@@ -114,7 +116,7 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
             {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
             for run in members
         ]
-        line = Series.of_seeds(row, at, at, curves)
+        line = Series.of_seeds(row, point_name(at), at, curves)
         lost = [
             (run.key.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
             for run, curve in zip(members, curves, strict=True)
@@ -169,7 +171,7 @@ def _layers(runs: Sequence[Run], name: str) -> Panel:
             curves = [
                 {x: each[key] for x, key in positions.items() if key in each} for each in seeds
             ]
-            lines.append(Series.of_seeds(row, f"{part} {at}".strip(), at, curves))
+            lines.append(Series.of_seeds(row, joined(part, point_name(at)), at, curves))
     ticks = tuple(map(float, range(len(layers))))
     inside = [layer.partition(".")[2].replace(".", " ") or layer for layer in layers]
     names = tuple(f"layer {each}" if each.isdecimal() else each for each in inside)

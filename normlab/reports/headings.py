@@ -1,5 +1,9 @@
 """Names of scores and of swept settings as a reader would say them: `BLEU`, `batch size`."""
 
+import re
+
+NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
+_KEY = re.compile(r"(?:^| )([a-z][\w./]*)=")
 _SCORES = {
     **{"bleu": "BLEU", "bleu_tok": "tokenized BLEU", "chrf": "chrF", "nll": "NLL"},
     **{"mlm_loss": "masked-word loss", "nsp_loss": "sentence-pair loss"},
@@ -16,6 +20,10 @@ _SETTINGS = {
     **{"model.depth": "depth", "model.dim": "width", "model.dropout": "dropout"},
     **{"schedule.warmup": "warm-up steps", "budget.steps": "steps", "budget.tokens": "tokens"},
     **{"budget.epochs": "epochs", "task.label_smoothing": "label smoothing"},
+    **{"norm.padding": "padding", "norm.eval_stats": "statistics at evaluation"},
+    **{"norm.ghost": "ghost batch", "norm.noise_scale": "noise scale", "norm.affine": "gain"},
+    **{"norm.detach": "detached statistics", "model.gain": "initial gain"},
+    **{"model.input_statistics": "input statistics", "task.eval_max_length": "test length"},
 }
 
 
@@ -51,6 +59,20 @@ def setting(key: str) -> str:
     return _SETTINGS.get(key, key)
 
 
+def point_name(point: str) -> str:
+    """Return a point of a grid as one would say it: `batch_size=8 placement=pre` in words."""
+    parts = _KEY.split(point)[1:]
+    values = zip(parts[::2], parts[1::2], strict=True)
+    said = (phrase(key, float(text) if NUMBER.fullmatch(text) else text) for key, text in values)
+    return ", ".join(said) or point
+
+
+def in_brackets(name: str) -> str:
+    """Return a row's name for a sentence: `ln (padding excluded)` for `ln, padding excluded`."""
+    first, *others = name.split(", ")
+    return f"{first} ({', '.join(others)})" if others else first
+
+
 _COUNTED = {
     **{"budget.steps": "steps", "budget.tokens": "tokens", "budget.epochs": "epochs"},
     **{"schedule.warmup": "warm-up steps", "max_tokens": "tokens per batch"},
@@ -58,19 +80,34 @@ _COUNTED = {
 """Settings that are said after their number: 3,000 steps."""
 _PLAIN = ("precision",)
 """Settings whose value says what they are: bf16."""
+_VALUES = {
+    **{("norm.padding", "exclude"): "padding excluded", ("norm.padding", "fill"): "padding filled"},
+    ("norm.padding", "include"): "padding included",
+    **{("norm.eval_stats", each): f"{each} statistics" for each in ("running", "batch")},
+    ("norm.eval_stats", "recalibrated"): "recalibrated statistics",
+    **{("norm.detach", each): f"{each} detached" for each in ("mean", "std", "value")},
+    **{("norm.detach", "none"): "nothing detached", ("norm.detach", "both"): "both detached"},
+    **{("norm.affine", "True"): "with gain", ("norm.affine", "False"): "without gain"},
+    ("norm.ghost", "None"): "no ghost batches",
+    ("model.input_statistics", "step"): "input statistics by step",
+    ("model.input_statistics", "sequence"): "input statistics by sequence",
+}
+"""Values of settings that are not numbers, as one would say them."""
 
 
 def phrase(key: str, value: object) -> str:
     """Return a setting and its value as one would say them.
 
-    `3,000 steps`, `batch size 32`, `learning rate 0.001`, `bf16`, and for an option of a config
-    group `model small`. Other keys are shown as they are typed.
+    `3,000 steps`, `batch size 32`, `learning rate 0.001`, `bf16`, `padding excluded`, and for an
+    option of a config group `model small`. Other keys are shown as they are typed.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     text = f"{value:,.12g}" if number else str(value)
     if key in _COUNTED and number:
         words = _COUNTED[key]
         return f"{text} {words.removesuffix('s') if value == 1 else words}"
+    if (key, text) in _VALUES:
+        return _VALUES[key, text]
     if key in _PLAIN:
         return text
     if key in _SETTINGS or "." not in key:

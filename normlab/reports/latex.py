@@ -10,7 +10,7 @@ from typing import Literal
 
 from normlab.records.labels import one_line
 from normlab.reports.headings import heading
-from normlab.reports.sweep import axes_of, point_name, values_at
+from normlab.reports.sweep import axes_of, values_at
 from normlab.reports.table import Entry, ScoreRow, ScoreTable
 
 Marks = Literal["", "stars", "intervals"]
@@ -106,8 +106,7 @@ def _grouped(table: ScoreTable, marks: Marks) -> list[str]:
     for row, entries, last in table.lines:
         if row.point != before:
             lines += [r"\addlinespace"] if lines else []
-            point = point_name(row.point, table.axes)
-            lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(point)}}}}} \\")
+            lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(row.at)}}}}} \\")
         before = row.point
         texts = [*(last[:1] if ended else []), *last[1:]]
         lines += _row(row.name, entries, marks, texts)

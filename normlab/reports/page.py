@@ -152,8 +152,9 @@ class TableSection:
         return {column: _direction(self.table, column) for column in self.table.columns}
 
     @property
-    def points(self) -> list[str]:
-        return list(dict.fromkeys(row.point for row in self.table.rows))
+    def points(self) -> dict[str, str]:
+        """Return the points of the grid, each with its name in words."""
+        return {row.point: row.at for row in self.table.rows}
 
     @property
     def row_names(self) -> list[str]:
@@ -241,13 +242,14 @@ def _page_of_runs(
     runs = [run for section in sections for run in section.runs]
     records = [record for section in sections for record in section.records]
     rows = dict.fromkeys(name for section in sections for name in section.row_names)
+    points = {at: name for section in sections for at, name in section.points.items()}
     styles = row_styles(runs, rows)
     return page(
         template,
-        data([panel for section in sections for panel in section.panels], styles),
+        data([panel for section in sections for panel in section.panels], styles, points),
         sections=sections,
         settings=[asdict(style) for style in styles.values()],
-        points=list(dict.fromkeys(point for section in sections for point in section.points)),
+        points=points,
         overview=_overview(runs, records),
         recorded={
             "configuration": facts(run.settings for run in runs),

@@ -54,7 +54,7 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
     labels = [label(config) for config in configs]
     shown = [n for n in (1, 2) if len({each[n] for each in labels}) > 1]
     shown = [n for n in shown if not (n == 1 and PLACEMENT in axes)]
-    words = [[" ".join([its.norm, *(its[n] for n in shown)])] for its in labels]
+    words = [[" ".join([its.norm, *(its[n] for n in shown if its[n] != "-")])] for its in labels]
     if not BATCH & {*axes} and len({its.batch for its in labels}) > 1:
         words = [[*each, its.batch] for each, its in zip(words, labels, strict=True)]
     keys_of: list[list[str]] = [[] for _ in configs]

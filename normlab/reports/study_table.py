@@ -33,12 +33,13 @@ from normlab.reports.comparison import (
     not_alike,
     scored_by,
 )
-from normlab.reports.headings import heading, setting
+from normlab.reports.headings import heading, in_brackets, point_name, setting
 from normlab.reports.notes import About, Note
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.table import Entry, ScoreRow, ScoreTable, figure
 from normlab.studies.study import STABILITY, Study
 
+_ROWS_LISTED = 3  # more rows in a note in brief are only counted
 _SAME_TEXT = 1.1  # amounts of data whose ratio is at most this are called equal
 BOLD = (
     "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
@@ -92,18 +93,20 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
 def _row(study: Study, runs: Sequence[Run]) -> ScoreRow:
     """Return a setting's row, without differences; `problem` says why if it has no scores."""
     name, point, _ = runs[0].key
+    at = point_name(point)
     article, state = study.figures.get(name, {}), runs[0].state
     entries = {column: Entry(column, document=article.get(column)) for column in study.columns}
     records = [run.record for run in runs if run.record is not None]
     if not records:
-        return ScoreRow(name, point, entries, state, state, article.get(STABILITY), problem=state)
+        ends = (state, state, article.get(STABILITY), state)
+        return ScoreRow(name, point, entries, *ends, at=at)
     try:
         experiment = Experiment.of(records)
         entries = {k: replace(entry, scores=experiment.scores(k)) for k, entry in entries.items()}
     except UserError as error:
         problem = str(error)
         ends = ("refused", "refused", article.get(STABILITY), problem)
-        return ScoreRow(name, point, entries, *ends, refused=True)
+        return ScoreRow(name, point, entries, *ends, refused=True, at=at)
     others = [run.state for run in runs if run.record is None]
     outcome = experiment.outcome + (f", {len(others)} {others[0]}" if others else "")
     ended = [outcome, *([] if lost(experiment.records) else ["diverged 0"]), *marks(experiment)]
@@ -117,6 +120,7 @@ def _row(study: Study, runs: Sequence[Run]) -> ScoreRow:
         "; ".join(ended),
         article.get(STABILITY),
         experiment=experiment,
+        at=at,
     )
 
 
@@ -128,7 +132,7 @@ def ended_in_brief(row: ScoreRow) -> str:
     diverged = lost(row.records)
     spikes = [r.stability[SPIKE_COUNT] for r in row.records if SPIKE_COUNT in r.stability]
     parts = [f"{finished}/{len(row.records)}", *([f"{diverged} diverged"] if diverged else [])]
-    return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if any(spikes) else [])])
+    return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if median(spikes or [0]) else [])])
 
 
 def _compared(row: ScoreRow, base: Experiment | None, rules: Rules) -> ScoreRow:
@@ -309,7 +313,9 @@ def _differences(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterat
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(reasons).items()
     ):
         text = f"differences: {text}; the two runs of a pair have the same seed, {shared}"
-        brief = f"not compared: {', '.join(apart)}" if apart else ""
+        listed = "; ".join(map(in_brackets, apart))
+        many = f"{len(apart)} rows are not compared with {in_brackets(study.baseline)}"
+        brief = many if len(apart) > _ROWS_LISTED else f"not compared: {listed}" if apart else ""
         yield Note(text, brief, About.OTHER if apart else About.PAIRS)
 
 

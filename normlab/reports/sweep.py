@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from normlab.reports.chart_data import Panel, Series
 from normlab.reports.comparison import grouped
-from normlab.reports.headings import heading, phrase, setting
+from normlab.reports.headings import NUMBER, heading, point_name, setting
 from normlab.reports.table import ScoreRow, ScoreTable
 
-_NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
 """Axes on which values are usually multiplied, whatever their range."""
 _UNITS = {"batch_size": " (sequences)", "model.depth": " (layers per stack)"}
@@ -31,7 +30,7 @@ class Axis(NamedTuple):
 
     @property
     def numeric(self) -> bool:
-        return all(_NUMBER.fullmatch(value) for value in self.values)
+        return all(NUMBER.fullmatch(value) for value in self.values)
 
     @property
     def name(self) -> str:
@@ -48,13 +47,6 @@ def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
         return {}
     parts = re.split(rf"(?:^| )({'|'.join(map(re.escape, keys))})=", point)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def point_name(point: str, keys: Sequence[str]) -> str:
-    """Return a point as one would say it: `batch size 8, 3,000 steps`."""
-    at = values_at(point, keys)
-    values = {k: float(v) if _NUMBER.fullmatch(v) else v for k, v in at.items()}
-    return ", ".join(phrase(*each) for each in values.items()) or point
 
 
 def axes_of(table: ScoreTable) -> list[Axis]:
@@ -123,4 +115,4 @@ def _place(row: ScoreRow, axis: Axis, keys: Sequence[str]) -> tuple[float, str] 
     if axis.key not in at:
         return None
     others = " ".join(f"{key}={value}" for key, value in at.items() if key != axis.key)
-    return axis.position(at[axis.key]), point_name(others, keys)
+    return axis.position(at[axis.key]), point_name(others)

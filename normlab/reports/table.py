@@ -83,7 +83,7 @@ class ScoreRow:
 
     `stability` describes how its seeds trained, `article` what the article says of that, and
     `problem` says why the row has no scores; `refused` if its seeds cannot be averaged.
-    `comparison` is with the baseline at the same point.
+    `comparison` is with the baseline at the same point. `at` says the point in words.
     """
 
     name: str
@@ -96,10 +96,12 @@ class ScoreRow:
     experiment: Experiment | None = None
     comparison: Comparison | None = None
     refused: bool = False
+    at: str = ""
 
     @property
     def label(self) -> str:
-        return f"{self.name} {self.point}".strip()
+        """Return the row's name with its point: `ln`, `ln at batch size 8`."""
+        return f"{self.name} at {self.at}" if self.at else self.name
 
     @property
     def records(self) -> tuple[RunRecord, ...]:
@@ -165,7 +167,7 @@ def markdown(table: ScoreTable) -> str:
     """Return a table in Markdown, followed by its notes as a list."""
     rows: list[list[str]] = []
     for row, entries, last in table.lines:
-        cells = [in_markdown(row.name), in_markdown(row.point or "-")]
+        cells = [in_markdown(row.name), in_markdown(row.at or "-")]
         for each in entries:
             value = f"**{each.value}**" if each.best else each.value
             cells.append(f"{value}<br>({each.gap})" if each.gap else value)

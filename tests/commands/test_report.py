@@ -49,7 +49,7 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
     head, *rows = results_of(runs.parent / "paper")
     titles = [title.replace("/ ", "/").split()[0] for title in head]
     assert titles == ["setting", "BLEU", "validation", "stability"]
-    assert [row[0] for row in rows] == ["batch_size=8", "ln", "bn", "batch_size=32", "ln", "bn"]
+    assert [row[0] for row in rows] == ["batch size 8", "ln", "bn", "batch size 32", "ln", "bn"]
     assert rows[1][1] == "1.18 \u00b1 0.18" and rows[2][1] == "1.05"
     assert rows[2][3].startswith("finished 1/1, 1 not ended")
     assert "<dt>scale" not in (runs.parent / "paper" / "report.html").read_text(), "none is chosen"

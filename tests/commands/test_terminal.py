@@ -59,6 +59,18 @@ def test_prose_folds_and_numbers_do_not(lines, columns):
     assert " ".join([first, *others]).split() == PROSE.split()
 
 
+def test_a_label_folds_only_at_its_commas_and_no_table_is_wider_than_the_terminal(lines):
+    """Numbers that would leave a label one word per line go into a table of their own."""
+    rows = [["ln post, learning rate 0.003", "1", f"-0.{n:026}", f"-1.{n:030}"] for n in (3, 4)]
+    head = ["setting", "batch size", "bits", "loss"]
+    found = lines(80, print_table, head, rows, numeric=head[2:], labels=2)
+    starts = [line.split("  ")[0] for line in found]
+    assert {*starts[2:4]} <= {"ln post,", "learning rate 0.003", "ln post, learning rate 0.003"}
+    assert sum(line.startswith("setting") for line in found) == 2
+    narrow = lines(40, print_table, ["setting", "bits"], [rows[0][::2]], numeric=["bits"])
+    assert len(narrow) == 6, "without room for its parts, a label folds at spaces"
+
+
 def test_a_legend_has_three_lines_and_names_the_flag_if_it_says_more(lines):
     short, long = ["loss: nats per token", "+-: standard deviation"], Note(PROSE, "in brief")
     assert lines(80, print_legend, short, whole=False) == ["; ".join(short)]

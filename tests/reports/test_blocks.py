@@ -69,7 +69,7 @@ def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root):
     said = f"table placement_depth/small columns={BLEU} rows='{ROWS[0]}' at=a=2"
     text = made_of(root, said)
     lines = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(lines) == 3 and "31.50 +- 0.71" in lines[2] and "a=2" in lines[2]
+    assert len(lines) == 3 and "31.50 +- 0.71" in lines[2] and "a 2" in lines[2]
     assert "rows of fewer than 5 seeds decide nothing" in text
     assert "results/placement_depth/small/table.md" in text
 

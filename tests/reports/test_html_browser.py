@@ -84,7 +84,7 @@ def test_exact_values_are_shown_by_hovering_and_as_a_table(visit):
     table = figure.locator(".values table")
     table.wait_for()
     head = table.locator("thead th").all_inner_texts()
-    assert head[0] == "training step" and f"{ODD} batch_size=8" in head and len(head) == 7
+    assert head[0] == "training step" and f"{ODD} batch size 8" in head and len(head) == 7
     last = table.locator("tbody tr").last
     assert last.locator("th").inner_text() == "100"
     assert last.locator("td").first.inner_text() == "1.15674 (1.10674 to 1.20674)"
@@ -100,7 +100,7 @@ def test_nothing_is_wider_than_a_phone_and_without_scripts_charts_are_said_in_wo
         assert place["x"] > 0 and place["x"] + place["width"] <= 360, "scores need no scrolling"
     page = visit(scripts=False)
     assert page.locator("table.results").is_visible() and page.locator("#filters").is_hidden()
-    assert "ln batch_size=8 1.157 at 100" in page.locator(f"{LOSS} .summary").inner_text()
+    assert "ln, batch size 8: 1.157 at 100" in page.locator(f"{LOSS} .summary").inner_text()
 
 
 def first_cells(page, table):
@@ -143,12 +143,12 @@ def test_charts_and_tables_are_files_for_the_asking(visit):
     rows = list(csv.reader(io.StringIO(downloaded(chart.locator("button", has_text="CSV")))))
     assert rows[0] == ["setting", "at", "training step", "mean", "lowest", "highest", "seeds"]
     assert {row[0] for row in rows[1:]} == {"bn", ODD}
-    last = next(row for row in rows if row[:3] == ["bn", "batch_size=32", "100"])
+    last = next(row for row in rows if row[:3] == ["bn", "batch size 32", "100"])
     assert last[3:] == ["3.35674", "3.30674", "3.40674", "2"]
     tables = page.locator('button[aria-label="Download Table of results as CSV"]')
     head, *body = csv.reader(io.StringIO(downloaded(tables)))
     assert head[0] == "setting" and head[-1] == "at" and len(body) == 4
-    assert body[0][0] == "bn" and body[1][0] == ODD and body[0][-1] == "batch_size=8"
+    assert body[0][0] == "bn" and body[1][0] == ODD and body[0][-1] == "batch size 8"
 
 
 def ticks(figure):

@@ -81,18 +81,42 @@ def test_rows_are_not_compared_with_a_baseline_near_the_untrained_one():
     )
 
 
+def test_several_rows_name_their_baseline_once_and_two_axes_give_counts():
+    def said(levels, points):
+        found = [
+            run(made(row, 1, {BLEU: level}), row, 1, point)
+            for (row, level), point in zip(levels, points, strict=True)
+        ]
+        rows = {row: (f"norm={row}",) for row, _ in levels}
+        grid = {key: {} for key in ("batch_size", "optim.lr") if key in points[0]}
+        of = study(rows=rows, grid=grid, columns=(BLEU,))
+        return answer(build(of, "smoke", found), "ln, padding excluded")
+
+    rows = [("ln, padding excluded", 30.0), ("bn", 29.0), ("gn, ghost batch 8", 30.5)]
+    assert said(rows, [""] * 3) == (
+        "Compared with ln (padding excluded) in BLEU, bn is 1.0 below; gn (ghost batch 8) is 0.5 "
+        "above; one seed, so another seed may say otherwise."
+    )
+    sizes = [f"batch_size={size} optim.lr={rate}" for size in (8, 32) for rate in (0.1, 0.2)]
+    levels = [(rows[0][0], 30.0)] * 4 + [("bn", level) for level in (29.0, 29.5, 29.5, 30.5)]
+    assert said(levels, sizes * 2) == (
+        "In BLEU, bn is 0.5 to 1.0 BLEU below ln (padding excluded) at three of four points and "
+        "is 0.5 BLEU above at one; one seed, so another seed may say otherwise."
+    )
+
+
 def test_words_of_an_axis_are_named_one_by_one_and_a_loss_is_lower_when_better():
     levels = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     table = sweep(levels, "placement", score="test/loss", column=("test/loss",))
     assert table.answer == (
-        "With placement pre bn is 0.600 above ln in test loss (lower is better), with post 1.100 "
+        "With placement pre, bn is 0.600 above ln in test loss (lower is better), with post 1.100 "
         "above; three seeds."
     )
 
 
 def test_a_row_that_diverged_is_said_to_and_one_row_alone_has_its_best_point():
     table = sweep(SIZES)
-    first = next(row for row in table.rows if row.label == "bn batch_size=8")
+    first = next(row for row in table.rows if row.label == "bn at batch size 8")
     ended = Experiment.of([diverged(first.records[0], 45), *first.records[1:]])
     rows = tuple(changed(row, experiment=ended) if row is first else row for row in table.rows)
     said = answer(changed(table, rows=rows), "ln")
@@ -161,7 +185,7 @@ def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_a
         return "\n".join(build(study(grid=grid), "smoke", found).notes)
 
     unequal = notes((1000, 16000), (40, 40))
-    assert "UNEQUAL tokens: in equal updates, ln batch_size=8 was trained on 1,000" in unequal
+    assert "UNEQUAL tokens: in equal updates, ln at batch size 8 was trained on 1,000" in unequal
     assert "16.0 times as many" in unequal and "budget.tokens=N" in unequal
     assert "equal tokens: about 600,000 in each run" in notes((600_100, 599_800), (4779, 299))
     assert "equal tokens" not in notes((1000, 1000), (40, 40)).lower()

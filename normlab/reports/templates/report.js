@@ -57,6 +57,7 @@
   // Charts --------------------------------------------------------------------------------------
   const key = (row, at) => JSON.stringify([row, at]);
   let looks = new Map();
+  let names = {}; // of grid points, in words
   let figures = [];
 
   // Returns the points of a panel that the filters leave, one object per point.
@@ -73,7 +74,7 @@
       });
     }
     for (const end of panel.ended) {
-      if (shows(end.row, end.at)) found.push({ ...end, facet: end.at, at: end.at || "–", n: 0 });
+      if (shows(end.row, end.at)) found.push({ ...end, at: end.at || "–", n: 0 });
     }
     return found;
   }
@@ -100,7 +101,7 @@
   const told = (panel) => ({ raw, ...shown }) => tip(panel, raw ?? shown, raw ? [["smoothed", exact(shown.mean)]] : []);
   const tip = (panel, value, more) => [
     ["setting", value.row],
-    ["at", value.at],
+    ["at", names[value.at] ?? value.at],
     ...(panel.names ? [] : [[panel.across, value.x.toLocaleString("en")]]),
     ...(value.n ? [["mean", exact(value.mean)]] : [["diverged", `seed ${value.seed}`]]),
     ...more,
@@ -204,7 +205,7 @@
   // Returns the points of a chart that are shown, one row per point.
   function lines(figure) {
     const rows = visible(figure.panel).filter(({ n }) => n).map((value) =>
-      [value.row, value.at, value.x, value.mean, value.low, value.high, value.n].map(String));
+      [value.row, names[value.at] ?? value.at, value.x, value.mean, value.low, value.high, value.n].map(String));
     return [["setting", "at", figure.panel.across, "mean", "lowest", "highest", "seeds"], ...rows];
   }
 
@@ -257,6 +258,7 @@
   normlab.read = () => {
     const source = document.getElementById("charts");
     const content = source ? JSON.parse(source.textContent) : { panels: [], looks: [] };
+    names = content.points ?? {};
     looks = new Map(content.looks.map((look) => [look.name, look]));
     const form = document.getElementById("filters");
     if (form && form !== filters) normlab.recall(form);
