@@ -63,8 +63,8 @@ def point_name(point: str) -> str:
     """Return a point of a grid as one would say it: `batch_size=8 placement=pre` in words."""
     parts = _KEY.split(point)[1:]
     values = zip(parts[::2], parts[1::2], strict=True)
-    said = (phrase(key, float(text) if NUMBER.fullmatch(text) else text) for key, text in values)
-    return ", ".join(said) or point
+    phrases = (phrase(key, float(text) if NUMBER.fullmatch(text) else text) for key, text in values)
+    return ", ".join(phrases) or point
 
 
 def in_brackets(name: str) -> str:
