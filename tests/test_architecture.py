@@ -194,6 +194,7 @@ def test_the_loop_knows_no_concrete_task_norm_or_probe():
             concrete = {m for m in inner(name) if room_of(m) in rooms}
             assert concrete <= {
                 "tasks.base",
+                "tasks.batch",
                 "tasks.conditions",
                 "progress",
                 "probes.base",

@@ -34,7 +34,7 @@ class Images(Labelled):
 class ImageSource(LabelledSource[Images]):
     """A source of labelled images."""
 
-    unit = "images"
+    unit = "pictures"
 
 
 @dataclass(kw_only=True, eq=False)

@@ -39,7 +39,7 @@ class LabelledSource(DataSource, Generic[Examples]):
     Attributes:
         label, origin: the name of the data in result tables, such as `CIFAR-10 (JPEG)`, and their
             source in the record; both are set once `published` has returned.
-        unit: what an example is, in the plural, such as `images`.
+        unit: what an example is, in the plural, such as `pictures`; the unit of a run's budget.
         classes: the names of the classes, in the order of their numbers.
         valid_size: number of published training examples to hold out for validation.
         train_size: number of other examples to train on, an equal share per class; None for all.

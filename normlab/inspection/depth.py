@@ -12,7 +12,7 @@ from normlab.inspection.model import Subject, look
 from normlab.inspection.question import Answer, question
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
-from normlab.tasks.base import Batch
+from normlab.tasks.batch import Batch
 from normlab.training.optimizer import build_optimizer
 
 GROWTH = 100.0  # growth or decay of the gradient above which it is worth a look

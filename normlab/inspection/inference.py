@@ -18,7 +18,8 @@ from normlab.inspection.model import Subject, taking
 from normlab.inspection.question import Answer, question
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
-from normlab.tasks.base import Batch, log_probabilities
+from normlab.tasks.batch import Batch
+from normlab.tasks.losses import log_probabilities
 
 SENTENCES = 256
 DECODED = 12  # sentences

@@ -29,7 +29,8 @@ from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
 from normlab.reports.arrangement import arranged
 from normlab.reports.runs import found_run
-from normlab.tasks.base import Batch, Task
+from normlab.tasks.base import Task
+from normlab.tasks.batch import Batch
 from normlab.training.build import build_model, build_task, calibrate_model
 from normlab.training.loaded import load_run
 from normlab.training.runtime import Runtime, torch_settings_kept

@@ -1,4 +1,4 @@
-"""The base class of tasks and their shared code: batches, scoring of splits, cross-entropy.
+"""The base class of tasks: their data, batches, losses and scores.
 
 The training loop draws batches, asks for summed losses, and divides them by the batches' counts,
 which are first summed over all micro-batches and ranks.
@@ -7,72 +7,24 @@ which are first summed over all micro-batches and ranks.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from normlab.data.batching import Batches, Batching, eval_batches
 from normlab.distributed.process_group import Shard, gather_objects
 from normlab.errors import UserError
 from normlab.models.base import Spec
 from normlab.norms.running import EvalStats
-from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.record import Score
-
-_CACHE_ELEMENTS = 1 << 20  # float32 elements per chunk on a CPU: 4 MB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """One micro-batch: its tensors and counts.
-
-    Attributes:
-        counts: the denominator of each summed loss, by loss name.
-        tokens: number of real tokens that count towards a token budget (translation: target side).
-        positions: number of positions in the batch, including padding.
-        padding: number of padding positions.
-    """
-
-    counts: dict[str, int]
-    tokens: int
-    positions: int
-    padding: int = 0
-
-    def to(self, device: torch.device) -> Any:
-        """Return the batch on a device; from pinned memory, no copy waits for the device."""
-        return self._with(
-            lambda x: x.to(device) if isinstance(x, Tokens) else x.to(device, non_blocking=True)
-        )
-
-    def pinned(self) -> Any:
-        """Return the batch in memory that a GPU can copy without waiting."""
-        return self._with(lambda x: x.pinned() if isinstance(x, Tokens) else x.pin_memory())
-
-    def _with(self, change: Callable[[Any], Any]) -> Any:
-        """Return the batch with its tensors and tokens changed."""
-        values = vars(self).items()
-        changed = {n: change(x) for n, x in values if isinstance(x, Tensor | Tokens)}
-        return replace(self, **changed)
-
-
-class Draw(NamedTuple):
-    """The seed and epoch that determine an epoch's random crops, segment pairs and masks.
-
-    `limit` is the maximum number of tokens per example; None uses the task's setting.
-    """
-
-    seed: int
-    epoch: int
-    limit: int | None = None
+from normlab.tasks.batch import Batch, Draw
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,8 +40,8 @@ class Task(ABC):
         targets: target values per validation score; records say how many steps each one took.
         headline: the task's main score, if it is not the loss.
         padded: whether examples differ in length, so that batches have padding.
-        tallied: the keys that `tally` returns, each with its shape after the first dimension. With
-            `length_buckets`, `tokens` must be one of them.
+        sum_shapes: the keys that `score_sums` returns, each with its shape after the first
+            dimension. With `length_buckets`, `tokens` must be one of them.
     """
 
     batch_size: int | None
@@ -102,7 +54,7 @@ class Task(ABC):
     targets: Mapping[str, Sequence[int | float]] = field(default_factory=dict)
     headline: ClassVar[str | None] = None
     padded: ClassVar[bool] = True
-    tallied: ClassVar[Mapping[str, tuple[int, ...]]]
+    sum_shapes: ClassVar[Mapping[str, tuple[int, ...]]]
 
     @property
     @abstractmethod
@@ -153,17 +105,17 @@ class Task(ABC):
         """Return the SUM of each loss; `batch.counts` has the denominators under the same names."""
 
     @abstractmethod
-    def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return what `scores` needs, summed per example, [B, ...], under the keys of `tallied`.
+    def score_sums(self, model: Any, batch: Any) -> dict[str, Tensor]:
+        """Return what `scores` needs, summed per example, [B, ...], under the keys of `sum_shapes`.
 
         Without `length_buckets`, sums over the whole batch, [1, ...], are enough.
         """
 
     @abstractmethod
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
-        """Return the scores by name, given the values of `tally` summed over all examples."""
+        """Return the scores by name, given the values of `score_sums` summed over all examples."""
 
-    def floors(self) -> dict[str, float]:
+    def baselines(self) -> dict[str, float]:
         """Return the untrained baseline of each score on the split `test`, by score name.
 
         For losses and accuracies, it is the score of predicting the test targets' own frequencies
@@ -217,7 +169,7 @@ class Task(ABC):
         """
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
-    def reach(self, max_positions: int) -> int:
+    def longest_fed(self, max_positions: int) -> int:
         """Return how many positions a run may feed, at most, to a model with this limit."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
@@ -244,7 +196,7 @@ class Task(ABC):
 
     def score_names(self) -> Sequence[str]:
         """Return the names of the validation scores."""
-        sums = {name: np.ones(shape).tolist() for name, shape in self.tallied.items()}
+        sums = {name: np.ones(shape).tolist() for name, shape in self.sum_shapes.items()}
         return list(self.scores(sums))
 
     @torch.no_grad()
@@ -270,12 +222,12 @@ class Task(ABC):
         chosen = spread(len(lengths), limit)
         bucket = np.searchsorted(self.length_buckets, lengths[:, 0])
         count = len(self.length_buckets) + 1
-        sums = {name: np.zeros((count, *shape)) for name, shape in self.tallied.items()}
+        sums = {name: np.zeros((count, *shape)) for name, shape in self.sum_shapes.items()}
         size = batch_size or self.eval_batch_size
         for part in counted(eval_batches(lengths[chosen], batch_size=size, shard=shard), len):
             indices = chosen[part]
             batch = self.collate(split, indices).to(device)
-            for name, values in self.tally(model, batch).items():
+            for name, values in self.score_sums(model, batch).items():
                 rows = bucket[indices][: len(values)]
                 np.add.at(sums[name], rows, values.double().cpu().numpy())
             each(indices, batch)
@@ -302,62 +254,3 @@ def step_by_step(model: Any, ids: Int[Tensor, "B P"], state: Any) -> Float[Tenso
     """Feed tokens one position at a time; return the logits after each token."""
     steps = [model.decode_step(column, state) for column in ids.unbind(1)]
     return torch.stack(steps, dim=1)
-
-
-def label_smoothed_cross_entropy(
-    logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the summed loss and the summed negative log-likelihood (nats; no gradient).
-
-    The target distribution puts 1 - smoothing on the target plus smoothing / V on every token
-    (Szegedy et al. 2016, section 7), as in `torch.nn.functional.cross_entropy`.
-    """
-    return _LabelSmoothedCrossEntropy.apply(logits, targets, smoothing)
-
-
-def log_probabilities(
-    logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
-) -> Float[Tensor, "N"]:
-    """Return the log probability of each target, in at least float32."""
-    work = torch.promote_types(logits.dtype, torch.float32)
-    return logits.to(work).log_softmax(-1).gather(1, targets[:, None])[:, 0]
-
-
-class _LabelSmoothedCrossEntropy(torch.autograd.Function):
-    """Label-smoothed cross-entropy that computes its gradient in the forward pass.
-
-    Loss and gradient share one pass over the logits, a few rows at a time so that the float32 copy
-    fits in the CPU cache. Only the gradient is saved, in the precision of the logits.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        rows, vocab = logits.shape
-        size = max(1, _CACHE_ELEMENTS // vocab if logits.is_cpu else rows)
-        work, gradient = torch.promote_types(logits.dtype, torch.float32), torch.empty_like(logits)
-        losses, nlls = [], []
-        parts = (x.split(size) for x in (logits, targets[:, None], gradient))
-        for part, target, slope in zip(*parts, strict=True):
-            scores = part.to(work)
-            picked = scores.gather(1, target)[:, 0]
-            # The largest softmax value is 1 / sum(exp(scores - largest)).
-            share = scores.softmax(-1)
-            log_total = scores.amax(-1) - share.amax(-1).log()
-            nlls.append((log_total - picked).sum())
-            smooth = (1 - smoothing) * picked + smoothing * scores.mean(-1)
-            losses.append((log_total - smooth).sum())
-            if logits.requires_grad:
-                pull = torch.full_like(target, smoothing - 1, dtype=work)
-                slope.copy_(share.sub_(smoothing / vocab).scatter_add_(1, target, pull))
-        ctx.save_for_backward(gradient)
-        loss, nll = (reduce(torch.add, sums) for sums in (losses, nlls))
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, None, None]:
-        (gradient,) = ctx.saved_tensors  # used only once, so scaling in place is safe
-        return gradient.mul_(loss_gradient.to(gradient.dtype)), None, None

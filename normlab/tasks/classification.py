@@ -17,7 +17,9 @@ from normlab.data.labelled import Labelled, LabelledSource
 from normlab.errors import UserError
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.records.record import Score
-from normlab.tasks.base import Batch, Task, label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.base import Task
+from normlab.tasks.batch import Batch
+from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 _BINS = 15
 
@@ -42,7 +44,7 @@ class Classification(Task):
     label_smoothing: float
     headline = "accuracy"
     padded = False
-    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"nll": (), "bins": (3, _BINS)}
+    sum_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {"nll": (), "bins": (3, _BINS)}
 
     def __post_init__(self) -> None:
         if self.batch_size is None:
@@ -81,7 +83,7 @@ class Classification(Task):
         logits = self.logits(model, batch)
         return {"loss": label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
 
-    def tally(self, model: nn.Module, batch: LabelledBatch) -> dict[str, Tensor]:
+    def score_sums(self, model: nn.Module, batch: LabelledBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
         confidence, predicted = logits.double().softmax(-1).max(-1)
         hits = (predicted == batch.labels).double()
@@ -107,7 +109,7 @@ class Classification(Task):
             "calibration_error": mean_score(apart, total, higher_is_better=False),
         }
 
-    def floors(self) -> dict[str, float]:
+    def baselines(self) -> dict[str, float]:
         classes = np.bincount(self.splits["test"].labels, minlength=len(self.source.classes))
         return {
             "loss": unigram_nll(classes.tolist()) / float(classes.sum()),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from normlab.data.images import Augmentation, Images, ImageSource
 from normlab.models.base import Image
-from normlab.tasks.base import Draw
+from normlab.tasks.batch import Draw
 from normlab.tasks.classification import Classification, LabelledBatch
 
 
@@ -53,7 +53,7 @@ class ImageClassification(Classification):
     def describe(self) -> dict[str, Any]:
         height, width, channels = self.splits["train"].pixels.shape[1:]
         size = {"height": height, "width": width, "channels": channels}
-        return {**super().describe(), "unit": "pictures", "size": size}
+        return {**super().describe(), "size": size}
 
     def spec(self) -> Image:
         height, width, channels = self.splits["train"].pixels.shape[1:]

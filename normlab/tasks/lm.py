@@ -25,15 +25,9 @@ from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.record import Score
-from normlab.tasks.base import (
-    Batch,
-    Draw,
-    Task,
-    label_smoothed_cross_entropy,
-    log_probabilities,
-    spread,
-    step_by_step,
-)
+from normlab.tasks.base import Task, spread, step_by_step
+from normlab.tasks.batch import Batch, Draw
+from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,7 @@ class DocumentTask(Task):
 
     @abstractmethod
     def blind_sums(self, split: str) -> dict[str, float]:
-        """Return the `tally` sums of a split for a model that predicts target frequencies."""
+        """Return the `score_sums` sums of a split for a model that predicts target frequencies."""
 
     @cached_property
     def data(self) -> PreparedDocuments:
@@ -164,11 +158,11 @@ class DocumentTask(Task):
         return Text(
             vocab=len(self.data.tokenizer),
             pad_id=DocumentTokenizer.pad_id,
-            longest=self.reach(0),
+            longest=self.longest_fed(0),
             causal=self.causal,
         )
 
-    def reach(self, max_positions: int) -> int:
+    def longest_fed(self, max_positions: int) -> int:
         return max(self.longest, self.eval_limit)
 
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
@@ -181,7 +175,7 @@ class DocumentTask(Task):
         final = self.length_change.max_length
         return Batches(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch, final)))
 
-    def floors(self) -> dict[str, float]:
+    def baselines(self) -> dict[str, float]:
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
 
 
@@ -208,7 +202,11 @@ class LanguageModeling(DocumentTask):
 
     one_by_one: int
     causal = True
-    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"tokens": (), "nll": (), "characters": ()}
+    sum_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {
+        "tokens": (),
+        "nll": (),
+        "characters": (),
+    }
 
     def examples(self, split: str, draw: Draw, limit: int) -> Windows:
         return text_windows(self.split(split), max_length=limit)
@@ -245,7 +243,7 @@ class LanguageModeling(DocumentTask):
         stepwise = step_by_step(model, batch.ids, state)
         return self.logits(model, batch), batch.real_tokens.pack(stepwise)
 
-    def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
+    def score_sums(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
         row = batch.real_tokens.sequences(batch.ids)
         return {

@@ -21,8 +21,9 @@ from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.text import MaskedLM
 from normlab.norms.tokens import Tokens
 from normlab.records.record import Score
-from normlab.tasks.base import Batch, Draw, label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.batch import Batch, Draw
 from normlab.tasks.lm import SCORED, DocumentTask
+from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 TOP = 5
 
@@ -64,7 +65,7 @@ class MaskedLanguageModeling(DocumentTask):
     whole_word: bool
     headline = "mlm_accuracy"
     causal = False
-    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = dict.fromkeys(
+    sum_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = dict.fromkeys(
         ("tokens", "nll", "hits", "hits_in_top", "pairs", "pair_nll", "pair_hits"), ()
     )
 
@@ -130,7 +131,7 @@ class MaskedLanguageModeling(DocumentTask):
             losses["nsp"] = label_smoothed_cross_entropy(pairs, batch.is_random_next, 0.0)[0]
         return losses
 
-    def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
+    def score_sums(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         tokens, pairs = self.logits(model, batch)
         row = batch.real // batch.places.shape[1]
         best = tokens.topk(min(TOP, tokens.shape[-1])).indices == batch.labels[:, None]

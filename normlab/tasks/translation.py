@@ -28,7 +28,9 @@ from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
-from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, step_by_step
+from normlab.tasks.base import Task, step_by_step
+from normlab.tasks.batch import Batch, Draw
+from normlab.tasks.losses import label_smoothed_cross_entropy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class Translation(Task):
     valid_search: SearchSettings
     test_search: SearchSettings
     headline = "bleu"
-    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"loss": (), "nll": (), "tokens": ()}
+    sum_shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {"loss": (), "nll": (), "tokens": ()}
 
     def __post_init__(self) -> None:
         check_vocab_size(self.vocab_size, PAIR_SPECIALS)
@@ -135,14 +137,14 @@ class Translation(Task):
     ) -> TranslationBatch:
         return padded(self.split(split), indices, padding=padding)
 
-    def reach(self, max_positions: int) -> int:
+    def longest_fed(self, max_positions: int) -> int:
         searched = dict.fromkeys(self.test_splits(), self.test_search)
         searched["valid"] = self.valid_search
         limits = [
             settings.max_length(int(self.lengths(split)[:, 0].max()), max_positions)
             for split, settings in searched.items()
         ]
-        return max(super().reach(max_positions), *limits)
+        return max(super().longest_fed(max_positions), *limits)
 
     def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
         """Return the logits `[N, V]` at the real target tokens under teacher forcing."""
@@ -155,7 +157,7 @@ class Translation(Task):
             "loss": label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)[0]
         }
 
-    def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
+    def score_sums(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
         logits, smoothing = self.logits(model, batch), self.label_smoothing
         loss, nll = label_smoothed_cross_entropy(logits, batch.tgt_out, smoothing)
         return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
@@ -266,7 +268,7 @@ class Translation(Task):
         by_text += ["bleu_tok"] if tokenizer_of(target.script) == "13a" else []
         return [*super().score_names(), *by_text]
 
-    def floors(self) -> dict[str, float]:
+    def baselines(self) -> dict[str, float]:
         """Return BLEU and chrF of copying the source, and losses of predicting token frequencies.
 
         For `loss` the frequencies are label-smoothed, and its value is their entropy.

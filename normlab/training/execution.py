@@ -271,7 +271,7 @@ class _Execution:
             sees_future=seeing_future(trainer.model),
             weights=weights,
             first_loss=trainer.divergence.first_loss,
-            floors={} if outcome.status == "interrupted" else self.task.floors(),
+            floors={} if outcome.status == "interrupted" else self.task.baselines(),
         )
 
     def _valid_scores(self, validations: Validations) -> dict[str, Score]:
@@ -339,11 +339,11 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
     if not rows:
         return
     key, least = min(rows.items(), key=lambda item: item[1])
-    reach = task.reach(config["model"].get("max_positions", least))
-    if reach > least:
+    longest = task.longest_fed(config["model"].get("max_positions", least))
+    if longest > least:
         raise UserError(
-            f"{key}.num_positions={least} is less than the {reach} positions that the longest "
-            f"sequence of this run may have: give {key}.num_positions={reach}, or shorten the "
+            f"{key}.num_positions={least} is less than the {longest} positions that the longest "
+            f"sequence of this run may have: give {key}.num_positions={longest}, or shorten the "
             "sequences"
         )
 

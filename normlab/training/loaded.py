@@ -17,7 +17,8 @@ from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
 from normlab.records.record import DISTURBANCES, RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
-from normlab.tasks.base import Batch, Task
+from normlab.tasks.base import Task
+from normlab.tasks.batch import Batch
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.training.checkpoint import FORMAT, Checkpoints, load_checkpoint, put_weights, reading
 from normlab.training.data import (

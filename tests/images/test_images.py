@@ -213,7 +213,7 @@ def test_projections_and_gains_of_zero_are_options():
         (("task=digits", "model=tiny"), "model=resnet8, resnet20, vit"),
         (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
-        (("task=digits", "max_tokens=100"), "measured in images, not tokens; set batch_size"),
+        (("task=digits", "max_tokens=100"), "measured in pictures, not tokens; set batch_size"),
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 from normlab.config.schema import NORM_KEYS as SITES
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed.process_group import Shard
-from normlab.tasks.base import Draw
+from normlab.tasks.batch import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.training.ahead import BatchesAhead

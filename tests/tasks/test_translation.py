@@ -191,7 +191,7 @@ def test_text_without_spaces_scores_by_its_script_in_every_form(form, codes, tok
         plain = task.data.plain(decoded)
         found.append(task.score_lines("test", plain, decoded=decoded))
         assert set(task.score_names()) >= set(found[-1]) and "bleu_tok" not in found[-1]
-        assert "bleu_tok" not in task.floors()
+        assert "bleu_tok" not in task.baselines()
     assert all(scores == found[0] for scores in found)
     assert 20 < found[0]["bleu"].value < 90 and f"tok:{tokenizer}" in found[0]["bleu"].signature
 
@@ -205,5 +205,5 @@ def test_references_in_another_normal_form_cost_no_score():
         ids = [task.data.pairs["test"].target[i] for i in range(2)]
         decoded = task.data.target_tokenizer.decode_batch(ids)
         scores.append(task.score_lines("test", decoded, decoded=decoded))
-        assert task.floors()["bleu"] == pytest.approx(100)
+        assert task.baselines()["bleu"] == pytest.approx(100)
     assert scores[0] == scores[1] and scores[0]["bleu_tok"].value == pytest.approx(100)

@@ -19,33 +19,33 @@ def entropy(targets: torch.Tensor) -> float:
 def test_the_baseline_of_a_language_model_is_the_frequencies_of_its_targets():
     task = lm()
     everything = task.batch("test", range(len(task.lengths("test"))))
-    floors, nats = task.floors(), entropy(everything.tgt_out)
-    assert floors["loss"] == pytest.approx(nats)
-    assert floors["perplexity"] == pytest.approx(math.exp(nats))
+    baselines, nats = task.baselines(), entropy(everything.tgt_out)
+    assert baselines["loss"] == pytest.approx(nats)
+    assert baselines["perplexity"] == pytest.approx(math.exp(nats))
     characters = float(everything.characters.sum())
     bits = nats * everything.tokens / math.log(2) / characters
-    assert floors["bits_per_character"] == pytest.approx(bits)
+    assert baselines["bits_per_character"] == pytest.approx(bits)
 
 
 def test_the_baseline_of_a_masked_model_is_all_tokens_that_may_be_masked():
     task, all_masked = mlm(), mlm(mask_share=1.0)
     batch = all_masked.batch("test", range(len(task.lengths("test"))))
-    floors, nats = task.floors(), entropy(batch.labels)
+    baselines, nats = task.baselines(), entropy(batch.labels)
     share = np.sort(np.bincount(batch.labels.numpy()))[::-1] / len(batch.labels)
-    assert floors["mlm_loss"] == pytest.approx(nats)
-    assert floors["mlm_accuracy"] == pytest.approx(share[0])
-    assert floors["mlm_accuracy_top5"] == pytest.approx(share[:5].sum())
+    assert baselines["mlm_loss"] == pytest.approx(nats)
+    assert baselines["mlm_accuracy"] == pytest.approx(share[0])
+    assert baselines["mlm_accuracy_top5"] == pytest.approx(share[:5].sum())
     follows = float(batch.is_random_next.float().mean())
-    assert floors["nsp_accuracy"] == pytest.approx(max(follows, 1 - follows))
-    assert floors["nsp_loss"] == pytest.approx(entropy(batch.is_random_next))
-    assert floors["loss"] == pytest.approx(floors["mlm_loss"] + floors["nsp_loss"])
+    assert baselines["nsp_accuracy"] == pytest.approx(max(follows, 1 - follows))
+    assert baselines["nsp_loss"] == pytest.approx(entropy(batch.is_random_next))
+    assert baselines["loss"] == pytest.approx(baselines["mlm_loss"] + baselines["nsp_loss"])
 
 
 def test_the_baseline_of_translation_is_a_copy_of_the_source():
     task = translation()
-    floors = task.floors()
+    baselines = task.baselines()
     copied = task.score_lines("test", task.data.texts["test"].source)
-    assert {name: floors[name] for name in ("bleu", "chrf")} == {
+    assert {name: baselines[name] for name in ("bleu", "chrf")} == {
         name: copied[name].value for name in ("bleu", "chrf")
     }
-    assert "length_ratio" not in floors and 0 < floors["chrf"] < 50
+    assert "length_ratio" not in baselines and 0 < baselines["chrf"] < 50

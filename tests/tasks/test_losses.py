@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from normlab.tasks import base
-from normlab.tasks.base import label_smoothed_cross_entropy
+from normlab.tasks import losses
+from normlab.tasks.losses import label_smoothed_cross_entropy
 
 TYPES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 1e-2}
 
@@ -27,7 +27,7 @@ def gradient_of(loss, logits, pull):
 @pytest.mark.parametrize("chunk", [11 * 5, 3])
 def test_loss_and_gradient_equal_torchs(monkeypatch, dtype, smoothing, pull, chunk):
     # chunks of five rows (the last has two), or of one row
-    monkeypatch.setattr(base, "_CACHE_ELEMENTS", chunk)
+    monkeypatch.setattr(losses, "_CACHE_ELEMENTS", chunk)
     logits, targets = example(dtype)
     exact = logits.detach().double().requires_grad_()
     expected = F.cross_entropy(exact, targets, reduction="sum", label_smoothing=smoothing)
