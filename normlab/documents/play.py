@@ -6,7 +6,8 @@ data: what was found on each sentence, and what the live pieces start from. It n
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -27,6 +28,10 @@ SCRIPTS = (
     *("tensor.js", "words.js", "padding.js", "marks.js", "start.js"),
 )
 """The scripts in `templates/`, in the order in which the page has them."""
+_REFERENCE = 4
+"""How many characters the reference to a shared text takes."""
+_LINE = 1000
+"""How many characters of data stand on a line of their own, so that changes merge."""
 
 
 def page(
@@ -52,9 +57,9 @@ def page(
         },
     }
     values = {
-        "style": _unindented(_text("style.css")),
+        "style": _tight(_unindented(_text("style.css"))),
         "script": _unindented("\n".join(map(_text, SCRIPTS))),
-        "data": _inlined(data),
+        "data": _inlined(each_once(data)),
     }
     text = _text("page.html")
     for name, value in values.items():
@@ -71,19 +76,59 @@ def _unindented(code: str) -> str:
     return re.sub(r"^ +|^ *(//.*|/\*(?s:.*?)\*/)\n", "", code, flags=re.MULTILINE)
 
 
+def _tight(style: str) -> str:
+    """Return style without the spaces around its brackets, colons, commas and semicolons."""
+    return re.sub(r"\s*([{};,])\s*|(?<=:)\s+", r"\1", style)
+
+
+def each_once(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return data with each repeated text once, in `shared`, and `=N` where its text N was."""
+    counts = Counter(_texts(data))
+    shared = [
+        text
+        for text, count in counts.most_common()
+        if (count - 1) * len(text) > _REFERENCE * count or text.startswith("=")
+    ]
+    numbers = {text: f"={number}" for number, text in enumerate(shared)}
+    return {"shared": shared, **_with_texts(data, lambda text: numbers.get(text, text))}
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """Yield the texts of data, without the keys."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, (Mapping, list, tuple)):
+        for each in node.values() if isinstance(node, Mapping) else node:
+            yield from _texts(each)
+
+
+def _with_texts(node: Any, change: Callable[[str], str]) -> Any:
+    """Return data with its texts changed; the keys stay."""
+    if isinstance(node, str):
+        return change(node)
+    if isinstance(node, Mapping):
+        return {key: _with_texts(each, change) for key, each in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_with_texts(each, change) for each in node]
+    return node
+
+
 def _inlined(data: object) -> str:
     """Return data as JSON that can stand in a script: no `<` begins a tag or a comment."""
     return _in_lines(data, 3).replace("<", "\\u003c")
 
 
 def _in_lines(data: object, depth: int) -> str:
-    """Return data as JSON with a line for each element down to a depth, so that changes merge."""
-    if depth and isinstance(data, dict):
+    """Return data as JSON with a line for each element down to a depth, unless all are short."""
+    line = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if not depth or len(line) < _LINE:
+        return line
+    if isinstance(data, dict):
         rows = [f"{json.dumps(str(key))}:{_in_lines(data[key], depth - 1)}" for key in data]
         return "{\n" + ",\n".join(rows) + "}"
-    if depth and isinstance(data, list):
+    if isinstance(data, list):
         return "[\n" + ",\n".join(_in_lines(each, depth - 1) for each in data) + "]"
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return line
 
 
 class EvidenceIndex:

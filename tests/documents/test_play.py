@@ -16,6 +16,7 @@ from normlab.commands.documents import PAGE, play_page
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import PIECES, load_all
 from normlab.documents.language import LANGUAGES
+from normlab.documents.play import each_once
 from normlab.inspection.pieces import of_width
 from normlab.inspection.subject import run
 from tests.docs.pages import PAGES
@@ -52,7 +53,17 @@ def path():
 @pytest.fixture(scope="module")
 def data():
     text = re.search(r'id="data">(.*?)</script>', PAGE.read_text("utf-8"), re.DOTALL)
-    return json.loads(text[1])
+    page = json.loads(text[1])
+    return restored(page, page["shared"])
+
+
+def restored(node, shared):
+    """Return the page's data with the texts for their numbers, as its script does."""
+    if isinstance(node, dict):
+        return {key: restored(each, shared) for key, each in node.items() if key != "shared"}
+    if isinstance(node, list):
+        return [restored(each, shared) for each in node]
+    return shared[int(node[1:])] if isinstance(node, str) and node[:1] == "=" else node
 
 
 @pytest.fixture
@@ -75,7 +86,17 @@ def by_norm(name, x, real=None):
 
 def test_the_committed_page_is_what_is_generated_and_small():
     assert PAGE.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
-    assert PAGE.stat().st_size < 250_000
+    assert PAGE.stat().st_size < 235_000
+
+
+def test_a_text_that_is_repeated_is_on_the_page_once():
+    data = {
+        "a": ["a long text", "=1"],
+        "b": {"c": ["a long text"] * 3, "n": [1, None], "t": "once"},
+    }
+    found = each_once(data)
+    assert json.dumps(found).count("a long text") == 1 and found["b"]["t"] == "once"
+    assert restored(found, found["shared"]) == data
 
 
 def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data):

@@ -1,6 +1,10 @@
 // Elements, words in both languages, and numbers as text.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
+let shared; // the texts that the data has more than once; "=3" stands for number 3
+const DATA = JSON.parse(document.getElementById("data").textContent, (key, value) => {
+  if (key === "shared") shared = value;
+  return shared && typeof value === "string" && value[0] === "=" ? shared[value.slice(1)] : value;
+});
 const MARKS = { supported: "✓", contradicted: "✗", mixed: "◐", "no difference": "=", undecided: "?", "not measured": "○" };
 let language = 0; // 0 Chinese, 1 English
 
