@@ -47,6 +47,7 @@ CONFIGURED = ("config", "training.execution", "training.run_folder", "commands")
 # whole, a log that is appended to, and how far a run is.
 WRITERS = (
     *("data.cache", "data.cifar10", "data.encoded", "data.prepare", "data.vocabulary"),
+    *("data.prepare_documents", "data.prepare_pairs"),
     *(
         "records.files",
         "studies.process_pool",

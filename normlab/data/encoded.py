@@ -24,7 +24,7 @@ def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32
     return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="c")
 
 
-def ends(counts: np.ndarray) -> np.ndarray:
+def offsets_of(counts: np.ndarray) -> np.ndarray:
     """Return the offsets of consecutive parts, starting with 0: int64 [parts + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
@@ -47,7 +47,7 @@ class EncodedText:
         """Pack sentences, each an iterable of ids."""
         parts = [np.fromiter(sentence, np.int32) for sentence in sentences]
         flat = np.concatenate([np.zeros(0, np.int32), *parts])
-        return cls(flat, ends(np.array([len(part) for part in parts], np.int64)))
+        return cls(flat, offsets_of(np.array([len(part) for part in parts], np.int64)))
 
     def append(self, folder: Path, stem: str) -> None:
         """Append the sentences to `<stem>.ids` and `<stem>.lengths`."""
@@ -56,7 +56,7 @@ class EncodedText:
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedText":
         """Memory-map the files written by `append`."""
-        return cls(mapped(folder, stem, "ids"), ends(mapped(folder, stem, "lengths")))
+        return cls(mapped(folder, stem, "ids"), offsets_of(mapped(folder, stem, "lengths")))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -68,7 +68,7 @@ class EncodedText:
     def select(self, indices: np.ndarray) -> "EncodedText":
         """Return a packed copy of the sentences at `indices`."""
         counts = self.lengths[indices]
-        return EncodedText(self.ids[ranges(self.offsets[indices], counts)], ends(counts))
+        return EncodedText(self.ids[ranges(self.offsets[indices], counts)], offsets_of(counts))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -134,7 +134,7 @@ class EncodedDocuments:
         """Memory-map the files written by `append`."""
         return cls(
             EncodedText.load(folder, stem),
-            documents=ends(mapped(folder, stem, "sizes")),
+            documents=offsets_of(mapped(folder, stem, "sizes")),
             begins=mapped(folder, stem, "begins", np.bool_),
             characters=mapped(folder, stem, "characters"),
         )

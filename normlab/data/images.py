@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int, UInt8
 
 from normlab.data.bundled import read_bundled
-from normlab.data.dice import dice
+from normlab.data.example_random import random_numbers
 from normlab.data.labelled import Labelled, LabelledSource, parted
 
 
@@ -86,7 +86,9 @@ class Augmentation:
     ) -> UInt8[np.ndarray, "B H W C"]:
         """Return augmented images; `indices` are their positions in the training split."""
         _, height, width, _ = pixels.shape
-        drawn = dice("pictures", seed=seed, epoch=epoch, examples=indices, width=1, count=3)[:, 0]
+        drawn = random_numbers(
+            "pictures", seed=seed, epoch=epoch, examples=indices, width=1, count=3
+        )[:, 0]
         corners = (drawn[:, :2] * (2 * self.shift + 1)).astype(np.int64).tolist()
         room = ((0, 0), (self.shift, self.shift), (self.shift, self.shift), (0, 0))
         out = np.empty_like(pixels)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.encoded import ends
+from normlab.data.encoded import offsets_of
 from normlab.errors import UserError
 
-DICE = 4  # random numbers per token: its rank, whether it fits, how it is corrupted, its substitute
+NUMBERS_PER_TOKEN = 4
+"""Random numbers per token: its rank, whether it fits, how it is corrupted, its substitute."""
 
 
 class Masked(NamedTuple):
@@ -55,20 +56,20 @@ def mask_tokens(
     ids: np.ndarray,
     maskable: np.ndarray,
     begins: np.ndarray,
-    dice: np.ndarray,
+    numbers: np.ndarray,
     *,
     share: float,
     corruption: Corruption,
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
-    A sequence with a maskable token gets at least one label. `dice` [B, P, DICE] is uniform in [0,
-    1). Words are chosen whole; `begins` [B, P] is True at a word's first token, so tokens are
-    chosen one by one if it is True everywhere. Column 0 must be a special token: its dice are used
-    for the whole sequence.
+    A sequence with a maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
+    are random, uniform in [0, 1). Words are chosen whole; `begins` [B, P] is True at a word's first
+    token, so tokens are chosen one by one if it is True everywhere. Column 0 must be a special
+    token: its numbers are used for the whole sequence.
     """
     split, ordinary = corruption.split, corruption.ordinary
-    order, fit, kind, other = np.moveaxis(dice, -1, 0)
+    order, fit, kind, other = np.moveaxis(numbers, -1, 0)
     # Round a fractional count up with that probability, so that short sequences keep the share.
     targets = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
     picked = _whole_words(maskable, begins, targets, order, fit)
@@ -92,7 +93,7 @@ def _whole_words(
     order: np.ndarray,
     fit: np.ndarray,
 ) -> np.ndarray:
-    """Choose words of each row in the `order` of their dice, up to `wanted` [B] tokens.
+    """Choose words of each row in ascending `order` [B, P], up to `targets` [B] tokens.
 
     A word that fits only in part is chosen with probability equal to that part, so that the share
     holds on average. The first word is always chosen, whatever its length.
@@ -103,13 +104,12 @@ def _whole_words(
     first = np.flatnonzero(begins | ~maskable | ~before)  # token of each word, in all rows
     size = np.diff(first, append=maskable.size)
     row, real = first // columns, maskable.ravel()[first]
-    dice_of_word = (
-        row * columns + np.arange(len(row)) - np.searchsorted(row, row)
-    )  # word i has dice i
-    drawn = np.lexsort(
-        (order.ravel()[dice_of_word], ~real, row)
-    )  # special tokens come last in their row
+    # Word i of a row takes the random numbers of the row's column i.
+    word = np.arange(len(row)) - np.searchsorted(row, row)
+    number = row * columns + word
+    # The words of each row in the order in which they are chosen; special tokens come last.
+    drawn = np.lexsort((order.ravel()[number], ~real, row))
     ahead = np.empty_like(first)  # tokens of the words drawn earlier in the same row
-    ahead[drawn] = ends(size[drawn])[:-1] - row[drawn] * columns
-    taken = (ahead == 0) | (fit.ravel()[dice_of_word] < (targets[row] - ahead) / size)
+    ahead[drawn] = offsets_of(size[drawn])[:-1] - row[drawn] * columns
+    taken = (ahead == 0) | (fit.ravel()[number] < (targets[row] - ahead) / size)
     return np.repeat(taken & real, size).reshape(maskable.shape)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.dice import generator_of
-from normlab.data.encoded import EncodedDocuments, copy_runs, ends, ranges, runs, width_of
+from normlab.data.encoded import EncodedDocuments, copy_runs, offsets_of, ranges, runs, width_of
+from normlab.data.example_random import generator_of
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError
 
@@ -119,49 +119,94 @@ def segment_pairs(
             f"max_length={max_length} is too small: special tokens leave room for only {longest}"
         )
     rng = generator_of("pairs", seed=seed, epoch=epoch)
-    short = rng.random(len(lengths)) < short_share
-    rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
-    offsets = ends(lengths)
-    owner, first, end = runs(documents, offsets, rooms, least=2 if nsp else 1)
-    room = rooms[: len(owner)]
+    offsets = offsets_of(lengths)
+    sentence_runs = _cut_runs(
+        documents, offsets, longest, short_share, least=2 if nsp else 1, rng=rng
+    )
     if not nsp:
-        a = Segment(offsets[first], np.minimum(offsets[end] - offsets[first], room))
-        return Pairs((a,), is_next=np.zeros(len(owner), dtype=bool))
-    if len(documents) < 3 or not (end - first > 1).any():
+        start, tokens = offsets[sentence_runs.first], sentence_runs.tokens(offsets)
+        a = Segment(start, np.minimum(tokens, sentence_runs.room))
+        return Pairs((a,), is_next=np.zeros(len(start), dtype=bool))
+    if len(documents) < 3 or sentence_runs.lone.all():
         raise UserError(
             f"segment pairs need two documents, one of them with two sentences; the split has "
             f"{len(documents) - 1} documents: separate them by blank lines, or set task.nsp=false"
         )
-    is_next, used = _labels(end - first > 1, rng)
-    owner, first, end, is_next, room = (x[used] for x in (owner, first, end, is_next, room))
-    split = first + 1 + rng.integers(0, np.maximum(end - first - 1, 1))
-    lone = end - first == 1
-    b_wanted = offsets[end] - offsets[split]
-    b_wanted[lone] = rng.choice(b_wanted[~lone], int(lone.sum()))
-    # If A and B do not both fit, A keeps at least half of the room and B gets the rest.
-    least = np.maximum(room - b_wanted, room - room // 2)
-    a_tokens = np.minimum(offsets[split] - offsets[first], least)
-    over = offsets[end] - offsets[first] > room
-    b_first, b_end = split.copy(), end.copy()
-    takers = np.flatnonzero(~is_next)
-    keys = (rng.random(len(takers)), (room - a_tokens)[takers], (split - first)[takers])
-    order = takers[np.lexsort((*keys, over[takers]))]
-    needed = np.where(over, 0, b_wanted)  # a B to be truncated fits any room
-    giver = _givers(order, owner, lone, needed, room - a_tokens)
-    paired = giver >= 0
-    b_first[order[paired]], b_end[order[paired]] = split[giver[paired]], end[giver[paired]]
-    rest = order[~paired]
-    # The others get any sentence of another document.
-    begin, stop = documents[owner[rest]], documents[owner[rest] + 1]
-    sentence = rng.integers(0, documents[-1] - (stop - begin))
-    b_first[rest] = sentence + np.where(sentence >= begin, stop - begin, 0)
-    b_end[rest] = b_first[rest] + 1
-    b_tokens = np.minimum(offsets[b_end] - offsets[b_first], room - a_tokens)
-    a, b = Segment(offsets[first], a_tokens), Segment(offsets[b_first], b_tokens)
-    return Pairs((a, b), is_next)
+    is_next, used = _choose_labels(~sentence_runs.lone, rng)
+    cut = _fit(sentence_runs.pick(used), offsets, rng)
+    b_first, b_end = _assign_foreign_b(cut, np.flatnonzero(~is_next[used]), documents, rng)
+    b_tokens = np.minimum(offsets[b_end] - offsets[b_first], cut.b_room)
+    a, b = Segment(offsets[cut.runs.first], cut.a_tokens), Segment(offsets[b_first], b_tokens)
+    return Pairs((a, b), is_next[used])
 
 
-def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+class _Runs(NamedTuple):
+    """Runs of whole sentences: sentences `first` to `end` (exclusive) of a document, int64 [n].
+
+    `room` is the number of tokens that a run may take.
+    """
+
+    document: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+    room: np.ndarray
+
+    @property
+    def lone(self) -> np.ndarray:
+        """Whether a run is a single sentence, which leaves none for a B: bool [n]."""
+        return self.end - self.first == 1
+
+    def tokens(self, offsets: np.ndarray) -> np.ndarray:
+        """Return the tokens per run, int64 [n]; `offsets` are those of all sentences."""
+        return offsets[self.end] - offsets[self.first]
+
+    def pick(self, indices: np.ndarray) -> "_Runs":
+        """Return the runs at `indices`."""
+        return _Runs(*(values[indices] for values in self))
+
+
+class _Cut(NamedTuple):
+    """Runs cut into A and B, with their sizes in tokens, int64 [n].
+
+    `split` is the first sentence of B: the run's end if there is none. `b_wanted` are the tokens
+    of the whole B. `truncated` (bool) marks runs that do not fit whole.
+    """
+
+    runs: _Runs
+    split: np.ndarray
+    a_tokens: np.ndarray
+    b_wanted: np.ndarray
+    truncated: np.ndarray
+
+    @property
+    def b_room(self) -> np.ndarray:
+        """The tokens that A leaves to B, int64 [n]."""
+        return self.runs.room - self.a_tokens
+
+
+def _cut_runs(
+    documents: np.ndarray,
+    offsets: np.ndarray,
+    longest: int,
+    short_share: float,
+    *,
+    least: int,
+    rng: np.random.Generator,
+) -> _Runs:
+    """Cut documents into runs of at most `longest` tokens, a share of them with a lower limit.
+
+    A run has `least` sentences or more, if its document has.
+    """
+    sentences = len(offsets) - 1
+    short = rng.random(sentences) < short_share
+    rooms = np.where(short, rng.integers(LEAST, longest + 1, sentences), longest)
+    document, first, end = runs(documents, offsets, rooms, least=least)
+    return _Runs(document, first, end, rooms[: len(document)])
+
+
+def _choose_labels(
+    can_follow: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw the runs that keep their B (bool [runs]) and the runs to use (ascending indices)."""
     able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
     if len(lone) > len(able):
@@ -174,24 +219,65 @@ def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarra
     return is_next, used
 
 
-def _givers(
-    order: np.ndarray, owner: np.ndarray, lone: np.ndarray, needed: np.ndarray, room: np.ndarray
-) -> np.ndarray:
+def _fit(sentence_runs: _Runs, offsets: np.ndarray, rng: np.random.Generator) -> _Cut:
+    """Cut each run at a random sentence boundary, and truncate an A that leaves too little room.
+
+    A lone sentence, which gets a B from another document, leaves room for one of a common length.
+    """
+    _, first, end, room = sentence_runs
+    lone = sentence_runs.lone
+    split = first + 1 + rng.integers(0, np.maximum(end - first - 1, 1))
+    b_wanted = offsets[end] - offsets[split]
+    b_wanted[lone] = rng.choice(b_wanted[~lone], int(lone.sum()))
+    # If A and B do not both fit, A keeps at least half of the room and B gets the rest.
+    a_room = np.maximum(room - b_wanted, room - room // 2)
+    a_tokens = np.minimum(offsets[split] - offsets[first], a_room)
+    return _Cut(sentence_runs, split, a_tokens, b_wanted, sentence_runs.tokens(offsets) > room)
+
+
+def _assign_foreign_b(
+    cut: _Cut, takers: np.ndarray, documents: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the end sentence of each B; `takers` get theirs from other documents.
+
+    Takers are sorted by whether they are truncated, by the number of sentences in A and by the room
+    that it leaves, so that the nearest ones can swap their Bs. A taker that finds no B to swap gets
+    any sentence of another document.
+    """
+    document, first, end, _ = cut.runs
+    b_first, b_end = cut.split.copy(), end.copy()
+    ties = rng.random(len(takers))
+    keys = (ties, cut.b_room[takers], (cut.split - first)[takers], cut.truncated[takers])
+    order = takers[np.lexsort(keys)]
+    giver = _nearest_givers(order, cut)
+    paired = giver >= 0
+    b_first[order[paired]], b_end[order[paired]] = cut.split[giver[paired]], end[giver[paired]]
+    unpaired = order[~paired]
+    begin, stop = documents[document[unpaired]], documents[document[unpaired] + 1]
+    sentence = rng.integers(0, documents[-1] - (stop - begin))
+    b_first[unpaired] = sentence + np.where(sentence >= begin, stop - begin, 0)
+    b_end[unpaired] = b_first[unpaired] + 1
+    return b_first, b_end
+
+
+def _nearest_givers(order: np.ndarray, cut: _Cut) -> np.ndarray:
     """Return, for each example of `order`, the nearest example whose B it can take, or -1.
 
-    That B is from another document, and its `needed` tokens fit into the taker's `room`. `lone`
-    examples have no B to give. Only the nearest `TRIES` examples per side are tried.
+    That B is from another document and fits into the room that the taker's A leaves; one that is
+    truncated anyway fits into any. Lone sentences have no B to give. Only the nearest `TRIES`
+    examples on each side are tried.
     """
-    givers = order[~lone[order]]
+    document, room = cut.runs.document, cut.b_room
+    needed = np.where(cut.truncated, 0, cut.b_wanted)
+    gives = ~cut.runs.lone[order]
+    givers = order[gives]
     nearest = np.full(len(order), -1)
-    givers_before = (
-        np.cumsum(~lone[order]) - ~lone[order]
-    )  # number of givers ahead of each position
+    givers_before = np.cumsum(gives) - gives  # the number of givers ahead of each position
     todo = np.arange(len(order) if len(givers) else 0)
     for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
         at = givers_before[todo] + way
         taker, candidate = order[todo], givers[at % len(givers)] if len(todo) else todo
-        good = (owner[candidate] != owner[taker]) & (needed[candidate] <= room[taker])
+        good = (document[candidate] != document[taker]) & (needed[candidate] <= room[taker])
         good &= (at >= 0) & (at < len(givers))
         nearest[todo[good]] = candidate[good]
         todo = todo[~good]

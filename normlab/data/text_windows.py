@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.encoded import EncodedDocuments, copy_runs, ends, runs, width_of
+from normlab.data.encoded import EncodedDocuments, copy_runs, offsets_of, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 
@@ -72,12 +72,12 @@ def text_windows(data: EncodedDocuments, *, max_length: int) -> Windows:
     pieces = -(-marked // max_length)  # a sentence longer than a window is cut
     sizes = np.full(pieces.sum(), max_length)
     sizes[np.cumsum(pieces) - 1] = marked - (pieces - 1) * max_length
-    places = ends(sizes)
+    places = offsets_of(sizes)
     rooms = np.full_like(sizes, max_length)
-    document, first, end = runs(ends(pieces)[data.documents], places, rooms, least=1)
+    document, first, end = runs(offsets_of(pieces)[data.documents], places, rooms, least=1)
     last_of_document = np.diff(document, append=-1) != 0
     # Subtract one end mark per earlier document: positions in the text do not count end marks.
     starts, tokens = places[first] - document, places[end] - places[first] - last_of_document
-    before = ends(data.characters + 1)  # characters before each sentence
+    before = offsets_of(data.characters + 1)  # characters before each sentence
     characters = np.diff(np.interp([starts, starts + tokens], data.text.offsets, before), axis=0)[0]
     return Windows(starts, tokens, last_of_document, characters)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from normlab.data.batching import Batches
 from normlab.data.documents import DocumentCorpus
-from normlab.data.prepare import PreparedDocuments, prepare_documents
+from normlab.data.prepare_documents import PreparedDocuments, prepare_documents
 from normlab.data.text_windows import Windows, text_windows
 from normlab.data.vocabulary import SPECIALS, DocumentTokenizer, Pieces, check_vocab_size
 from normlab.distributed.process_group import Shard

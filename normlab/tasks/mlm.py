@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normlab.data.dice import dice
-from normlab.data.masking import DICE, Corruption, mask_tokens
+from normlab.data.example_random import random_numbers
+from normlab.data.masking import NUMBERS_PER_TOKEN, Corruption, mask_tokens
 from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
@@ -88,11 +88,13 @@ class MaskedLanguageModeling(DocumentTask):
         whole = pairs.batch(self.split(split), indices, padding=padding)
         rows, width = whole.ids.shape
         seed, epoch, _ = draw or SCORED
+        of_epoch = {"seed": seed, "epoch": epoch, "count": NUMBERS_PER_TOKEN}
+        numbers = random_numbers("masks", examples=indices, width=width, **of_epoch)
         masked = mask_tokens(
             whole.ids,
             whole.maskable,
             whole.begins if self.whole_word else np.ones_like(whole.begins),
-            dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
+            numbers,
             share=self.mask_share,
             corruption=Corruption(
                 DocumentTokenizer.mask_id, self.data.tokenizer.ordinary, self.mask_split

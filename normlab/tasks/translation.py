@@ -15,7 +15,7 @@ from normlab.data.batching import eval_batches
 from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.languages import language_of
-from normlab.data.prepare import PreparedTranslation, prepare_translation
+from normlab.data.prepare_pairs import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import PAIR_SPECIALS, Tokenizer, check_vocab_size
 from normlab.distributed.process_group import Shard, gather_objects, is_main
 from normlab.errors import UserError

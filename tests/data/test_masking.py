@@ -1,12 +1,12 @@
-"""Masks: which tokens are chosen, how often, what replaces them, and each example's dice."""
+"""Masks: which tokens are chosen, how often, what replaces them; random numbers of examples."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normlab.data.dice import dice
-from normlab.data.masking import DICE, Corruption, mask_tokens
+from normlab.data.example_random import random_numbers
+from normlab.data.masking import NUMBERS_PER_TOKEN, Corruption, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -20,7 +20,7 @@ def masked(ids, *, seed=0, share=0.15, maskable=None, begins=None, **split):
         ids,
         ids >= ORDINARY.start if maskable is None else maskable,
         np.ones(ids.shape, bool) if begins is None else begins,
-        np.random.default_rng(seed).random((*ids.shape, DICE)),
+        np.random.default_rng(seed).random((*ids.shape, NUMBERS_PER_TOKEN)),
         share=share,
         corruption=Corruption(MASK, ORDINARY, **split),
     )
@@ -131,20 +131,20 @@ def test_whole_words_keep_the_share_on_average():
         assert all(len(set(there[row, word])) == 1 for word in words(ids[row], begins[row]))
 
 
-KEY = {"seed": 3, "epoch": 1, "count": DICE}
+KEY = {"seed": 3, "epoch": 1, "count": NUMBERS_PER_TOKEN}
 
 
 def test_dice_depend_on_example_epoch_seed_and_purpose_alone():
     examples = np.array([5, 0, 1000, 7])
-    together = dice("masks", examples=examples, width=9, **KEY)
-    assert together.shape == (4, 9, DICE)
+    together = random_numbers("masks", examples=examples, width=9, **KEY)
+    assert together.shape == (4, 9, NUMBERS_PER_TOKEN)
     for place, example in enumerate(examples):
-        alone = dice("masks", examples=np.array([example]), width=4, **KEY)
+        alone = random_numbers("masks", examples=np.array([example]), width=4, **KEY)
         assert (alone[0] == together[place, :4]).all()
     assert len(np.unique(together)) == together.size
     for other in ({"seed": 4}, {"epoch": 2}, {"purpose": "pairs"}):
         values = {"purpose": "masks", **KEY, **other}
-        assert not np.isclose(dice(examples=examples, width=9, **values), together).any()
+        assert not np.isclose(random_numbers(examples=examples, width=9, **values), together).any()
 
 
 def test_shares_that_do_not_sum_to_one_are_refused():

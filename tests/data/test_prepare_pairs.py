@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.prepare import prepare_translation
+from normlab.data.prepare_pairs import prepare_translation
 from normlab.data.vocabulary import Tokenizer
 
 

@@ -14,7 +14,7 @@ def generator_of(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Genera
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
 
 
-def dice(
+def random_numbers(
     purpose: Purpose, *, seed: int, epoch: int, examples: np.ndarray, width: int, count: int
 ) -> np.ndarray:
     """Return `count` uniform numbers for each column of each example: [examples, width, count].

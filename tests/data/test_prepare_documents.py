@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from normlab.data.documents import DocumentCorpus
-from normlab.data.prepare import prepare_documents
+from normlab.data.prepare_documents import prepare_documents
 from normlab.data.vocabulary import DocumentTokenizer
 
 
@@ -155,8 +155,8 @@ def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(monkeyp
 
     monkeypatch.setattr(DocumentTokenizer, "train", seen)
     splits = {**SPLITS, "train": [[f"Word{i} is here."] for i in range(40)]}
-    monkeypatch.setattr("normlab.data.prepare.SAMPLE_CHARACTERS", 200)
-    monkeypatch.setattr("normlab.data.prepare._DOCUMENTS", 2)
+    monkeypatch.setattr("normlab.data.prepare_documents.SAMPLE_CHARACTERS", 200)
+    monkeypatch.setattr("normlab.data.prepare_documents._DOCUMENTS", 2)
     prepared = prepare(splits)
     assert texts_of(prepared, "train") == splits["train"]
     assert len(learned) == 10
