@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from normlab.errors import UserError
+from normlab.formats import score_text
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
@@ -18,7 +19,7 @@ from normlab.reports.chart_data import LIGHT
 from normlab.reports.figures import KINDS, LACK, draw, row_styles, write
 from normlab.reports.runs import found_run, rows_of_run
 from normlab.reports.study_table import build
-from normlab.reports.table import figure, markdown
+from normlab.reports.table import markdown
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -57,7 +58,7 @@ class Records(list[RunRecord]):
         rows = [[*_identity(shown[0]), "status", *tests]] if shown else []
         for record in shown:
             scores = record.scores
-            values = [figure(scores[n].value, n) if n in scores else "-" for n in tests]
+            values = [score_text(scores[n].value, n) if n in scores else "-" for n in tests]
             rows.append([*_identity(record).values(), record.outcome.status, *values])
         columns = [[one_line(str(cell)) for cell in column] for column in zip(*rows, strict=True)]
         padded = [[cell.ljust(max(map(len, cells))) for cell in cells] for cells in columns]

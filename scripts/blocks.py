@@ -27,12 +27,13 @@ from pathlib import Path
 
 from normlab.commands.documents import pages
 from normlab.documents.evidence import Results
+from normlab.formats import score_text
 from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.notes import About, Note
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import ScoreTable, averaged, figure, markdown, pipes
+from normlab.reports.table import ScoreTable, averaged, markdown, pipes
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
@@ -87,7 +88,7 @@ def _content(root: Path, said: str) -> str:
         if words[0] == "claims.json":
             raise ValueError("a part is named, as in `part 2.worse`: its place may change")
         value = _looked_up(root / words[0], words[1])
-        return figure(value, words[1]) if form is None else format(value, form)
+        return score_text(value, words[1]) if form is None else format(value, form)
     if kind == "part":
         return _of_part(root, words[0], form)
     if kind == "inspected":

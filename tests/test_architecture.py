@@ -32,8 +32,11 @@ FLOORS = (
     ("__main__",),
 )
 LONGEST_FILE = 400  # lines
-VAGUE = ("found", "own", "said", "given", "told", "there", "here", "seen", "kept")
-"""Words that say nothing about what a local or an attribute holds, where a noun would."""
+VAGUE = (
+    *("found", "own", "said", "says", "given", "told", "there", "here", "seen", "kept"),
+    *("made", "named", "wanted", "asked"),
+)
+"""Words that say nothing about what a local, an argument or an attribute holds."""
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
@@ -137,9 +140,15 @@ def test_an_error_that_users_can_fix_is_no_plain_value_error():
 
 
 def vague_names(name):
-    """Return the vague words to which a module binds a local or an attribute."""
-    nodes = [node for node in walk(tree(name)) if isinstance(getattr(node, "ctx", None), ast.Store)]
-    stored = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
+    """Return the vague words that a module gives to a local, an argument, an attribute or a def."""
+    stored = set()
+    for node in walk(tree(name)):
+        if isinstance(node, ast.FunctionDef):
+            stored.add(node.name.strip("_"))
+        elif isinstance(node, ast.arg):
+            stored.add(node.arg)
+        elif isinstance(getattr(node, "ctx", None), ast.Store):
+            stored.add(getattr(node, "id", getattr(node, "attr", "")))
     return stored & set(VAGUE)
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from normlab.claims.endpoint import Endpoint, Text
 from normlab.claims.other_endpoints import Computed, Published, Timing
@@ -47,7 +47,9 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
-    says: Literal["difference", "equality", "trains", "fails", "figure", "definition"]
+    assertion: Literal["difference", "equality", "trains", "fails", "figure", "definition"] = field(
+        name="says"
+    )
     endpoint: Any
     secondary: tuple[Any, ...] = ()
     chinese: str = ""
@@ -87,11 +89,11 @@ def load(path: Path) -> Claim:
 def _part(content: object, path: Path, key: str) -> Part:
     part = convert(content, Part, path, key)
     endpoint = _endpoint(part.endpoint, path, f"{key}.endpoint")
-    if endpoint.says and part.says not in endpoint.says:
+    if endpoint.assertions and part.assertion not in endpoint.assertions:
         kind = type(endpoint).__name__.lower()
         raise UserError(
-            f"{path}: {key}.endpoint.{kind}: cannot decide a part with says: {part.says}; "
-            f"expected says: {' or '.join(endpoint.says)}"
+            f"{path}: {key}.endpoint.{kind}: cannot decide a part with says: {part.assertion}; "
+            f"expected says: {' or '.join(endpoint.assertions)}"
         )
     secondary = tuple(_endpoint(each, path, f"{key}.secondary") for each in part.secondary)
     return msgspec.structs.replace(part, endpoint=endpoint, secondary=secondary)

@@ -86,22 +86,22 @@ class Judgement:
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Base class of endpoints: primary ones, which decide their part, and secondary ones.
 
-    `says` lists the `says` values of parts that this kind can decide; empty means all.
+    `assertions` lists what a part may say (its `says`) that this kind can decide; empty means all.
     """
 
-    says: ClassVar[tuple[str, ...]] = ()
+    assertions: ClassVar[tuple[str, ...]] = ()
 
     @property
     def family(self) -> Place | None:
         """Return the study and scale, or the timings, whose p values are corrected together."""
         return None
 
-    def question(self, says: str) -> str:
-        """Describe the measurement in one line; `says` is the part's `says`."""
+    def question(self, assertion: str) -> str:
+        """Describe the measurement in one line; `assertion` is the part's `says`."""
         raise NotImplementedError
 
-    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
-        """Judge the available evidence before any correction; `says` is the part's `says`."""
+    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
+        """Judge the available evidence before any correction; `assertion` is the part's `says`."""
         raise NotImplementedError
 
 
@@ -175,11 +175,13 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         values = sample.values(next(iter(sample.cells)))
         return {seed: values[seed] for seed in seeds}
 
-    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         """Decide by the values if all seeds train."""
         raise NotImplementedError
 
-    def decide_counts(self, trained: Sequence[Count], look: Analysis, says: str) -> Decision | None:
+    def decide_counts(
+        self, trained: Sequence[Count], look: Analysis, assertion: str
+    ) -> Decision | None:
         """Decide by the counts of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
@@ -188,12 +190,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return ""
 
     def decide_at(
-        self, sample: Sample, seeds: Sequence[int], look: Analysis, says: str
+        self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
         """Decide at one planned analysis: by value or, if any seed diverged, by how many train."""
         trained, counts = sample.train_text(seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
-            decision = self.decide_counts(counts, look, says)
+            decision = self.decide_counts(counts, look, assertion)
             if decision is None:
                 return stuck(NOT_ALL, trained)
             return corrected_for_look(replace(decision, value=trained), look)
@@ -204,18 +206,18 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             return stuck(floors[0] if floors else f"no finite value at seed {', '.join(odd)}")
         if any(train < n for train, n in counts):
             return stuck(NOT_ALL, trained)
-        decision = self.decide_values([values[seed] for seed in seeds], look, says)
+        decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
         return replace(decision, detail=self.detail(sample, seeds) or decision.detail)
 
-    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
         plan = runs.plan(self.study, self.scale)
         self._check_sides(plan)
         sample = sample_of(runs, self.selection)
         unseen = self.unseen(sample)
         only_seen = bool(sample.seeds) and len(unseen) < FEWEST and self.seen_seeds > 0
         seeds = sample.seeds if only_seen else unseen
-        decision, judged = self._decide(replace(sample, seeds=seeds), plan, says)
-        made = runs.made.get((self.study, self.scale), {})
+        decision, judged = self._decide(replace(sample, seeds=seeds), plan, assertion)
+        records_at = runs.records.get((self.study, self.scale), {})
         counts = sample.train_counts(judged) if judged and decision.estimate is None else {}
         basis = Basis(
             n=len(judged),
@@ -223,7 +225,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             setting=self._setting(plan, sample.all_runs),
             trained=tuple((side, *count) for side, count in counts.items()),
             excluded=sample.excluded,
-            records=tuple(made[run.run_id].folder for run in sample.runs(judged)),
+            records=tuple(records_at[run.run_id].folder for run in sample.runs(judged)),
         )
         more = None if decision.stuck or sample.problem else self._next(plan, len(unseen), runs)
         if only_seen and decision.verdict != "not measured":
@@ -240,7 +242,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                 )
 
     def _decide(
-        self, sample: Sample, plan: PlannedRuns, says: str
+        self, sample: Sample, plan: PlannedRuns, assertion: str
     ) -> tuple[Decision, Sequence[int]]:
         """Return the decision on a sample, and the seeds that it rests on."""
         n = len(sample.seeds)
@@ -253,7 +255,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             reason = f"too few seeds ({n} of {FEWEST})" if n else reason
             return Decision("not measured", reason=reason), sample.seeds
         look, decision = sequential(
-            sample.seeds, lambda seeds, look: self.decide_at(sample, seeds, look, says)
+            sample.seeds, lambda seeds, look: self.decide_at(sample, seeds, look, assertion)
         )
         return decision, sample.seeds[: look.seeds]
 
@@ -271,7 +273,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds: completing a partly run seed could pair runs from two machines.
-        records = runs.made.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
+        records = runs.records.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
         known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))

@@ -116,8 +116,8 @@ class PlannedRuns:
 
         A key that a row leaves at its default may have any value.
         """
-        named = zip(self.names, self._runs, strict=True)
-        return {name for name, run in named if all(_may_be(run, *pair) for pair in where.items())}
+        runs = zip(self.names, self._runs, strict=True)
+        return {name for name, run in runs if all(_may_be(run, *pair) for pair in where.items())}
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return the values of a grid key at this scale; empty for keys outside the grid."""
@@ -156,13 +156,13 @@ class RecordAt(NamedTuple):
 class EvidenceStore:
     """All evidence: runs, timings, and the findings of checks.
 
-    `made` has the runs of each study and scale by id; a packed run belongs to its folder's study.
-    `damaged` has a message for each unreadable run, `timings` the reports by their file's stem;
-    `configs` is the folder with the studies.
+    `records` has the runs of each study and scale by id; a packed run belongs to the study of its
+    folder. `damaged` has a message for each unreadable run, `timings` the reports by their file's
+    stem; `configs` is the folder with the studies.
     """
 
     configs: Path
-    made: dict[Place, dict[str, RecordAt]] = field(default_factory=dict)
+    records: dict[Place, dict[str, RecordAt]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     timings: dict[str, Timings] = field(default_factory=dict)
     computed: Mapping[str, Sequence[CheckFinding]] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class EvidenceStore:
 
     def add(self, place: Place, record_at: RecordAt) -> None:
         """Add a run to a study and scale, unless it is there already."""
-        self.made.setdefault(place, {}).setdefault(record_at.record.run_id, record_at)
+        self.records.setdefault(place, {}).setdefault(record_at.record.run_id, record_at)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
         """Return a study's plan at a scale; raises `UserError` for an unknown study or scale."""

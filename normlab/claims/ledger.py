@@ -60,7 +60,7 @@ class JudgedPart:
 
     @property
     def question(self) -> str:
-        return self.endpoint.question(self.part.says)
+        return self.endpoint.question(self.part.assertion)
 
     @property
     def grade(self) -> str:
@@ -152,7 +152,7 @@ def _p(decision: Decision) -> float:
 def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: EvidenceStore) -> JudgedPart:
     part = claim.parts[number - 1]
     try:
-        judgement = endpoint.judge(runs, part.says)
+        judgement = endpoint.judge(runs, part.assertion)
     except UserError as error:
         raise UserError(f"{claim.path}: part {part.name}: {error}") from None
     decision = judgement.decision

@@ -30,11 +30,11 @@ class Published(Endpoint, frozen=True):
     reason: Text
     chinese: str = ""
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         known = self.standing != "missing"
         return "published code and papers" if known else "nothing measures it yet"
 
-    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
         if self.standing == "missing":
             return Judgement(Decision("not measured", reason=self.reason))
         verdict = "supported" if self.standing == "supports" else "contradicted"
@@ -50,14 +50,14 @@ class Computed(Endpoint, frozen=True):
     check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
     only: tuple[str, ...] = ()
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
 
     def chooses(self, finding: CheckFinding) -> bool:
         """Return whether a finding of the check decides the part."""
         return not self.only or finding.name in self.only
 
-    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
         findings = runs.computed.get(self.check, ())
         chosen = [each for each in findings if self.chooses(each)]
         if not chosen or not {each.name for each in chosen} >= set(self.only):
@@ -90,7 +90,7 @@ class Timing(Endpoint, frozen=True):
     values of a report are corrected together, like those of a study.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("difference",)
+    assertions: ClassVar[tuple[str, ...]] = ("difference",)
 
     faster: Text
     slower: Text = field(name="than")
@@ -105,19 +105,19 @@ class Timing(Endpoint, frozen=True):
     def family(self) -> Place | None:
         return BENCH, self.report
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         by = f"by more than {self.margin:.0%}"
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
 
-    def judge(self, runs: EvidenceStore, says: str) -> Judgement:
+    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
         timings = runs.timings.get(self.report)
         group = timings.groups.get(self.group, ()) if timings else ()
-        named = {each.name: each for each in group}
-        if timings is None or not named.keys() >= {self.faster, self.slower}:
+        times = {each.name: each for each in group}
+        if timings is None or not times.keys() >= {self.faster, self.slower}:
             command = f"python scripts/bench norms {self.measured}".strip()
             more = Measurement(f"{command} --json results/{BENCH}/{self.report}.json", "minutes")
             return Judgement(Decision("not measured", reason="no timings of both"), to_measure=more)
-        first, second = named[self.faster], named[self.slower]
+        first, second = times[self.faster], times[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]
         medians = aligned(first.milliseconds["median"], second.milliseconds["median"])

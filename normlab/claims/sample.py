@@ -144,7 +144,7 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 def sample_of(runs: EvidenceStore, selection: Selection) -> Sample:
     """Sample the runs of a study; `UserError` if a run is on both sides."""
-    records_at = runs.made.get((selection.study, selection.scale), {})
+    records_at = runs.records.get((selection.study, selection.scale), {})
     records = [record for record, _ in records_at.values()]
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, Point], RunRecord]] = {}

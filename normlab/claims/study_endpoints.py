@@ -81,7 +81,7 @@ class Contrast(Difference, frozen=True, kw_only=True):
     If a seed diverged, the counts of trained seeds are compared instead.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+    assertions: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
     margin: float
 
@@ -91,12 +91,12 @@ class Contrast(Difference, frozen=True, kw_only=True):
             problem = f"expected at least {int(self.ratio)}, found {self.margin:g}"
             raise WrongField("margin", problem)
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         better, worse = keys(self.better), keys(self.worse)
         inside, outside = keys(self.inside), keys(self.outside)
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
         way = "less" if is_probe_metric(self.scores[0]) else "better"
-        if says != "equality":
+        if assertion != "equality":
             more = f", more so with {inside} than with {outside}" if inside else ""
             text = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
         elif inside:
@@ -108,15 +108,17 @@ class Contrast(Difference, frozen=True, kw_only=True):
             text = f"{self.figure} the same with {better} as with {worse}, within {by}"
         return text + self.within()
 
-    def decide_counts(self, trained: Sequence[Count], look: Analysis, says: str) -> Decision | None:
+    def decide_counts(
+        self, trained: Sequence[Count], look: Analysis, assertion: str
+    ) -> Decision | None:
         if self.inside:
             return None
         less = decision.less_often(trained[1], trained[0], error=look.share)
-        differ = says == "equality" and less.verdict == "supported"
+        differ = assertion == "equality" and less.verdict == "supported"
         return replace(less, verdict="contradicted") if differ else less
 
-    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
-        m, equality = self.margin, says == "equality"
+    def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
+        m, equality = self.margin, assertion == "equality"
         margin, bounds = (math.log(m), (1.0, m, 1 / m)) if self.ratio else (m, (0.0, m, -m))
         decided = decide(values, margin=margin, equality=equality, error=look.share)
         return corrected_for_look(decided, look, bounds=bounds, ratio=self.ratio)
@@ -130,19 +132,19 @@ class Gap(Difference, frozen=True, kw_only=True):
     It is asked on other data only where a claim speaks of the difference in general.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("figure",)
+    assertions: ClassVar[tuple[str, ...]] = ("figure",)
 
     value: float
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         sides = f"{keys(self.better)} over {keys(self.worse)}"
         inside = f", in {keys(self.inside)} less in {keys(self.outside)}" if self.inside else ""
-        asked = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
-        return f"{asked} {self.value:g}{self.within()}"
+        text = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
+        return f"{text} {self.value:g}{self.within()}"
 
-    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
-        wanted = _logarithm(self.value) if self.ratio else self.value
-        held = decision.contains(values, wanted, look)
+    def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
+        value = _logarithm(self.value) if self.ratio else self.value
+        held = decision.contains(values, value, look)
         return corrected_for_look(held, look, bounds=(self.value,), ratio=self.ratio)
 
 
@@ -159,7 +161,7 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
     with the heavy tails of a t distribution with 5 degrees of freedom.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+    assertions: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
     wider: Side
     narrower: Side
@@ -169,14 +171,14 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
     def sides(self) -> list[Where]:
         return [self.wider, self.narrower]
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         wider, narrower = keys(self.wider), keys(self.narrower)
-        asked = f"the standard deviation of {self.figure} over seeds"
-        if says == "equality":
-            asked += f" the same with {wider} as with {narrower}, within"
+        text = f"the standard deviation of {self.figure} over seeds"
+        if assertion == "equality":
+            text += f" the same with {wider} as with {narrower}, within"
         else:
-            asked += f" larger with {wider} than with {narrower}, by more than"
-        return f"{asked} a factor {self.margin:g}{self.within()}"
+            text += f" larger with {wider} than with {narrower}, by more than"
+        return f"{text} a factor {self.margin:g}{self.within()}"
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
         """Return the jackknife's value of each seed."""
@@ -196,8 +198,8 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         deviations = [stdev(values[seed] for seed in seeds) for values in sides]
         return "standard deviations {} against {}".format(*aligned(*deviations))
 
-    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
-        m, equality = self.margin, says == "equality"
+    def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
+        m, equality = self.margin, assertion == "equality"
         decided = decide(values, margin=math.log(m), equality=equality, error=look.share)
         return corrected_for_look(decided, look, bounds=(1.0, m, 1 / m), ratio=True)
 
@@ -214,7 +216,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
     In a part that claims equality: does the value differ from it by less than the margin?
     """
 
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
+    assertions: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
 
     of: Side
     above: float
@@ -224,15 +226,15 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
     def sides(self) -> list[Where]:
         return [self.of]
 
-    def question(self, says: str) -> str:
-        if says == "equality":
+    def question(self, assertion: str) -> str:
+        if assertion == "equality":
             same = f"{self.figure} is {self.above:g}, within {self.margin:g}, with {keys(self.of)}"
             return same + self.within()
         by = f" by more than {self.margin:g}" if self.margin else ""
         return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
 
-    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
-        m, bound, equality = self.margin, self.above, says == "equality"
+    def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
+        m, bound, equality = self.margin, self.above, assertion == "equality"
         above_bound = [value - bound for value in values]
         decided = decide(above_bound, margin=m, equality=equality, error=look.share)
         if (above := decided.estimate) is None:
@@ -250,7 +252,7 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
     `data` is the article's data; runs on other data are not compared with it.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("figure",)
+    assertions: ClassVar[tuple[str, ...]] = ("figure",)
 
     of: Side
     value: float
@@ -260,7 +262,7 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
     def sides(self) -> list[Where]:
         return [self.of]
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         where = keys({**self.data, **self.where})
         return f"the interval of {self.figure} with {keys(self.of)} holds {self.value:g}; {where}"
 
@@ -271,7 +273,7 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
                     return f"other data: {key}={value}, the document's is {key}={of_document}"
         return None
 
-    def decide_values(self, values: Sequence[float], look: Analysis, says: str) -> Decision:
+    def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         return corrected_for_look(decision.contains(values, self.value, look), look)
 
 
@@ -285,7 +287,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
     With nuisances, a seed trains if all its runs do.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("trains", "fails")
+    assertions: ClassVar[tuple[str, ...]] = ("trains", "fails")
 
     side: Side
     reference: Chosen = field(default_factory=dict)
@@ -294,14 +296,14 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
     def sides(self) -> list[Where]:
         return [self.side, *([self.reference] if self.reference else [])]
 
-    def question(self, says: str) -> str:
+    def question(self, assertion: str) -> str:
         sides = ", against ".join(self.labels)
         return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
 
     def decide_at(
-        self, sample: Sample, seeds: Sequence[int], look: Analysis, says: str
+        self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
-        trained, fails = sample.train_text(seeds), says in ("fails", "difference")
+        trained, fails = sample.train_text(seeds), assertion in ("fails", "difference")
         side, *others = sample.train_counts(seeds).values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:

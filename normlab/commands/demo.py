@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from normlab.commands._arguments import add_notes, command_parser
 from normlab.commands._terminal import at_work, print_legend, print_prose, print_table
 from normlab.errors import UserError
+from normlab.formats import share
 from normlab.metrics.baseline import at_baseline
 from normlab.records.files import atomic_write
 from normlab.records.packed import Key
@@ -182,9 +183,13 @@ def rows(results: Sequence[Measured]) -> list[list[str]]:
         cells = ["diverged", *"----"]
         if each.record.finished:
             scores = f"{each.bleu:.1f}", f"{each.running:.2f}", f"{each.batch:.2f}"
-            cells = [*scores, _share(each.training), _share(each.evaluation)]
+            cells = [*scores, _moved_by(each.training), _moved_by(each.evaluation)]
         table.append([each.name, *cells])
     return [*table, ["copy the source", f"{results[0].record.floors['bleu']:.1f}", *"----"]]
+
+
+def _moved_by(value: float) -> str:
+    return share(value, smallest=_MOVED)
 
 
 def _notes(results: Sequence[Measured]) -> list[str]:
@@ -236,9 +241,9 @@ def _of_batches(results: Sequence[Measured]) -> list[str]:
         return ["Here no sentence's output changes with the rest of its batch."]
     same = [each for each in results if each.training < _MOVED]
     text = "In training, batch norm lets the other sentences of a batch change a sentence's output"
-    text += f" by {_share(bn.training)}" + (f" ({_listed(same)}: 0 %)" if same else "")
+    text += f" by {_moved_by(bn.training)}" + (f" ({_listed(same)}: 0 %)" if same else "")
     if bn.evaluation >= _MOVED:
-        return [f"{text}, and in evaluation by {_share(bn.evaluation)}."]
+        return [f"{text}, and in evaluation by {_moved_by(bn.evaluation)}."]
     gap = bn.running - bn.batch
     how = f"{abs(gap):.2f} {'higher' if gap > 0 else 'lower'}" if abs(gap) >= _NATS else "the same"
     used = "in evaluation it uses running statistics instead, which ends this"
@@ -254,10 +259,6 @@ def _guess(results: Sequence[Measured]) -> str:
 def _listed(results: Sequence[Measured]) -> str:
     *names, last = (each.name for each in results)
     return f"{', '.join(names)} and {last}" if names else last
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %" if value >= _MOVED else "0 %"
 
 
 def _page(

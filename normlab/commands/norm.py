@@ -170,8 +170,8 @@ def check(argv: list[str]) -> int:
     for name in names:  # before torch is loaded
         check_option("norm", name)
     with at_work("loading"):
+        from normlab.inspection.bare_norm import BareNorm
         from normlab.inspection.contract import examine
-        from normlab.inspection.subject import BareNorm
         from normlab.norms.make import make_norm
 
     violated = False

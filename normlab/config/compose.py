@@ -37,7 +37,7 @@ from normlab.config.overrides import (
     written_out,
 )
 from normlab.config.recipe import default_recipe, settle_recipe
-from normlab.config.registry import TARGET, named
+from normlab.config.registry import TARGET, with_option_names
 from normlab.config.schema import (
     LATER,
     LATER_KEYS,
@@ -196,7 +196,9 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
             node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
-            parent[key] = named(node, key, {} if parent is config.observe else config.choices)
+            parent[key] = with_option_names(
+                node, key, {} if parent is config.observe else config.choices
+            )
     if config.sites is not None:
         settle_sites(config)
     _drop(config.model, LATER)

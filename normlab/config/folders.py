@@ -75,8 +75,8 @@ def included(arguments: Sequence[str]) -> list[str]:
     The folders are added to `NORMLAB_PATH`, for this process and those that it starts. Raises
     UserError for a folder that does not exist or has no options.
     """
-    rest, named = _named_folders(arguments)
-    for typed, name in named:
+    rest, included_folders = _named_folders(arguments)
+    for typed, name in included_folders:
         folder = Path(name).expanduser().resolve()
         if not name or not folder.is_dir():
             raise UserError(f"{typed}{name}: no such folder")

@@ -291,7 +291,7 @@ def meant(key: str) -> str:
     keys = dict.fromkeys(name for word in near for name in words[word])
     # Of a short key and the key it stands for, suggest one.
     long = {SHORT[name] for name in keys if name in SHORT}
-    return _said([name for name in keys if name not in (SHORT if last else long)][:_MOST])
+    return _suggestion([name for name in keys if name not in (SHORT if last else long)][:_MOST])
 
 
 def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
@@ -300,10 +300,10 @@ def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
     `before` is put before each of them.
     """
     near = get_close_matches(word.lower(), known, n=_MOST, cutoff=0.5)
-    return _said([f"{before}{each}" for each in near])
+    return _suggestion([f"{before}{each}" for each in near])
 
 
-def _said(names: Sequence[str]) -> str:
+def _suggestion(names: Sequence[str]) -> str:
     return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
@@ -314,7 +314,7 @@ def no_option(group: str, option: str) -> str:
         return f"{group}={option} is missing: pip install -c constraints.txt {package}"
     known, word = option_names(group), option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
-    near = _said([synonym]) if synonym in known else did_you_mean(option, known)
+    near = _suggestion([synonym]) if synonym in known else did_you_mean(option, known)
     suggestion = (
         f"no option {option!r:.60} of the group {group!r}; choose from {', '.join(known) or 'none'}"
     )

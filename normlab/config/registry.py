@@ -230,14 +230,18 @@ def settings_of(node: object, key: str) -> Mapping[str, Any]:
     return option_settings(group, node.get(OPTION), key)
 
 
-def named(node: Mapping[str, Any], key: str, choices: Mapping[str, Any]) -> dict[str, Any]:
+def with_option_names(
+    node: Mapping[str, Any], key: str, choices: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return a node composed by Hydra, with option names in place of classes.
 
     `choices` are the options by group, such as `task/corpus`.
     """
     inner = {
-        name: named(value, f"{key}.{name}", choices) if isinstance(value, Mapping) else value
-        for name, value in node.items()
+        name: with_option_names(each, f"{key}.{name}", choices)
+        if isinstance(each, Mapping)
+        else each
+        for name, each in node.items()
         if name != TARGET
     }
     option = choices.get(key.replace(".", "/")) if TARGET in node else None

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from normlab.config import registry
 from normlab.config.overrides import no_option
-from normlab.config.registry import named
+from normlab.config.registry import with_option_names
 from normlab.errors import UserError
 
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
@@ -32,7 +32,7 @@ def settle_sites(config: DictConfig) -> None:
             raise UserError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
         names[str(pattern)] = name
-        rules[pattern] = named(node, "norm", {"norm": name}) | settings
+        rules[pattern] = with_option_names(node, "norm", {"norm": name}) | settings
     config.sites = rules
     config.choices = {**config.choices, "sites": _label(names)}
 

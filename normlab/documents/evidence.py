@@ -17,12 +17,12 @@ from msgspec import Struct, field
 from normlab.claims.evidence import CheckFinding, read_computed
 from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
+from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment, Summary
 from normlab.reports.comparison import Comparison, Rules
 from normlab.reports.study_table import data_name
-from normlab.reports.table import figure
 from normlab.studies.load import load_study
 
 _STANDING = {"supports": "supported", "contradicts": "contradicted"}
@@ -200,7 +200,7 @@ class GapItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
         less = interval.mean < 0
         low, high = (-interval.high, -interval.low) if less else (interval.low, interval.high)
-        mean, low, high = (figure(x, self.gap) for x in (abs(interval.mean), low, high))
+        mean, low, high = (score_text(x, self.gap) for x in (abs(interval.mean), low, high))
         difference = (language.lower if less else language.higher).format(f"{mean} [{low}, {high}]")
         seeds = len(experiment.values(self.gap).keys() & base.values(self.gap).keys())
         return difference + self.origin(experiment, seeds, language)
@@ -298,7 +298,7 @@ def _spread(values: list[float], score: str, *, percent: bool) -> str:
     def digits(value: float) -> str:
         if "steps_to" in score:
             return f"{value:,.0f}"
-        return f"{value:.1f}" if percent else figure(value, score)
+        return f"{value:.1f}" if percent else score_text(value, score)
 
     sd = "" if summary.sd is None else f" +- {digits(summary.sd)}"
     return f"{digits(summary.mean)}{sd}{' %' if percent else ''}"

@@ -13,11 +13,11 @@ from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import check_given_once
 from normlab.config.registry import options
 from normlab.errors import UserError
+from normlab.inspection.bare_norm import normal, on_table, trained
 from normlab.inspection.depth import first_update, gradients
 from normlab.inspection.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspection.model import Subject, subject_of, subject_of_run
 from normlab.inspection.question import Answer, Question, question
-from normlab.inspection.subject import normal, on_table, trained
 from normlab.norms.running import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain

@@ -14,9 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from normlab.inspection.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
-from normlab.inspection.question import Answer, question, questions
-from normlab.inspection.subject import (
+from normlab.inspection.bare_norm import (
     AXES,
     STEPS,
     BareNorm,
@@ -30,6 +28,8 @@ from normlab.inspection.subject import (
     train_step,
     with_padding,
 )
+from normlab.inspection.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
+from normlab.inspection.question import Answer, question, questions
 from normlab.norms.agreement import agrees
 from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST

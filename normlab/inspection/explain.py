@@ -21,7 +21,7 @@ from torch import Tensor
 
 from normlab.any_model.finding import NO_TABLE, AnswerTable
 from normlab.config.registry import Option
-from normlab.inspection.subject import (
+from normlab.inspection.bare_norm import (
     AXES,
     HALF_WAY,
     LONG_RUN,

@@ -7,8 +7,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from normlab.config.registry import Option
+from normlab.inspection.bare_norm import look, normal, on_table
 from normlab.inspection.explain import Section
-from normlab.inspection.subject import look, normal, on_table
 from normlab.norms.base import Norm
 
 IMAGES, CHANNELS, HEIGHT, PIXELS = 2, 4, 2, 4

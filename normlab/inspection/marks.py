@@ -4,9 +4,9 @@ import torch
 
 from normlab.any_model.finding import AnswerTable
 from normlab.config.registry import Option
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.marks import MARKS, PUPILS, SUBJECTS
 from normlab.inspection.explain import Section
-from normlab.inspection.subject import run
 from normlab.norms.make import make_norm
 
 

@@ -80,8 +80,8 @@ class RunStore:
         that hides runs counts as damaged.
         """
         self.damaged, self.open = [], []
-        if (named := runs_at(self.root)) is not None:
-            places = [named[0].addresses[key] for key in named[1]]
+        if (addressed := runs_at(self.root)) is not None:
+            places = [addressed[0].addresses[key] for key in addressed[1]]
             return [(place, read_record(place)) for place in places]
         items: list[tuple[Path, RunRecord]] = []
         for place, folders, files in os.walk(self.root, onerror=self._unreadable):

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
 from normlab.reports.comparison import lost
 from normlab.reports.headings import heading, in_brackets, unit
 from normlab.reports.sweep import Axis, axes_of, values_at
-from normlab.reports.table import ScoreRow, ScoreTable, figure
+from normlab.reports.table import ScoreRow, ScoreTable
 
 _COUNTS = (
     *("no", "one", "two", "three", "four", "five", "six"),
@@ -225,7 +226,7 @@ class _Words:
             return []
         ordered = sorted(means, key=lambda point: means[point], reverse=not self.falls)
         best, worst = (
-            f"{self._where([point], first=True)}({figure(means[point], self.column)})"
+            f"{self._where([point], first=True)}({score_text(means[point], self.column)})"
             for point in (ordered[0], ordered[-1])
         )
         name = in_brackets(rows[0].name)
@@ -233,11 +234,11 @@ class _Words:
 
     def _size(self, gap: float) -> str:
         """Return the size of a difference: one digit of BLEU or chrF; more if that is zero."""
-        digits = f"{abs(gap):.1f}" if unit(self.column) else figure(abs(gap), self.column)
-        for text in (digits, figure(abs(gap), self.column), f"{abs(gap):.1g}"):
+        digits = f"{abs(gap):.1f}" if unit(self.column) else score_text(abs(gap), self.column)
+        for text in (digits, score_text(abs(gap), self.column), f"{abs(gap):.1g}"):
             if float(text.replace(",", "")) != 0:
                 return text
-        return figure(0.0, self.column)
+        return score_text(0.0, self.column)
 
     def _sizes(self, findings: Iterable[PointDifference]) -> str:
         """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from normlab.formats import duration
+from normlab.formats import duration, score_text
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
@@ -27,7 +27,7 @@ from normlab.reports.figures import over_training, row_styles
 from normlab.reports.runs import Run
 from normlab.reports.study_table import data_name
 from normlab.reports.sweep import by_axis
-from normlab.reports.table import ScoreTable, figure
+from normlab.reports.table import ScoreTable
 from normlab.studies.study import Study
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _direction(table: ScoreTable, column: str) -> str:
 def _score(record: RunRecord, column: str) -> str:
     if (score := record.figure(column)) is None:
         return "\N{EN DASH}"
-    return "not reached" if math.isinf(score.value) else figure(score.value, column)
+    return "not reached" if math.isinf(score.value) else score_text(score.value, column)
 
 
 def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:

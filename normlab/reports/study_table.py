@@ -15,6 +15,7 @@ from itertools import combinations
 from statistics import fmean, median
 
 from normlab.errors import UserError
+from normlab.formats import rounded_count, score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment
@@ -36,7 +37,7 @@ from normlab.reports.comparison import (
 from normlab.reports.headings import heading, in_brackets, point_name, setting
 from normlab.reports.notes import About, Note
 from normlab.reports.runs import Run, by_setting
-from normlab.reports.table import Entry, ScoreRow, ScoreTable, figure
+from normlab.reports.table import Entry, ScoreRow, ScoreTable
 from normlab.studies.study import STABILITY, Study
 
 _ROWS_LISTED = 3  # more rows in a note in brief are only counted
@@ -236,22 +237,23 @@ def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:
     if tokens[most] <= _SAME_TEXT * tokens[least]:
         if max(steps.values()) > _SAME_TEXT * min(steps.values()):
             yield Note(
-                f"equal {unit}: about {_rounded(fmean(tokens.values()))} in each run's training"
+                f"equal {unit}: about {rounded_count(fmean(tokens.values()))} in each run's "
+                "training"
             )
         return
     budgets = {_budget_spent(record) for finished in ended.values() for record in finished}
     if len(budgets) == 1 and (budget := budgets.pop()) is not None:
         yield Note(
             f"equal {unit}: {budget:,} in each run's training, and the rest of its last batch, up "
-            f"to {_rounded(tokens[most])} with {most}"
+            f"to {rounded_count(tokens[most])} with {most}"
         )
         return
     equal = "in equal updates, " if len({*steps.values()}) == 1 else ""
     times = tokens[most] / tokens[least] if tokens[least] else math.inf
     yield Note(
-        f"UNEQUAL {unit}: {equal}{least} was trained on {_rounded(tokens[least])} and {most} on "
-        f"{_rounded(tokens[most])}, {times:.1f} times as many; steps=null budget.tokens=N (or "
-        "epochs=N) trains all on equal amounts",
+        f"UNEQUAL {unit}: {equal}{least} was trained on {rounded_count(tokens[least])} and {most} "
+        f"on {rounded_count(tokens[most])}, {times:.1f} times as many; steps=null budget.tokens=N "
+        "(or epochs=N) trains all on equal amounts",
         f"UNEQUAL {unit}, up to {times:.1f} times as many",
     )
 
@@ -265,11 +267,6 @@ def _budget_spent(record: RunRecord) -> int | None:
     return tokens if isinstance(tokens, int) else None
 
 
-def _rounded(count: float) -> str:
-    """Return a large count with three significant digits: 601,000."""
-    return f"{float(f'{count:.3g}'):,.0f}"
-
-
 def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterator[Note]:
     """Yield notes on each score's untrained baseline and the rows that do not clearly beat it."""
     baselines: list[str] = []
@@ -279,7 +276,7 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
         records = [record for row in rows.values() for record in row.records]
         scored = [r for r in records if name in r.floors and column in r.scores]
         if known := [record.floors[name] for record in scored]:
-            bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
+            bounds = dict.fromkeys(score_text(value, column) for value in (min(known), max(known)))
             baselines.append(f"{column} {' to '.join(bounds)}")
         ended = {k: [r for r in row.records if r.finished] for k, row in rows.items()}
         if near := [label for label, its in ended.items() if at_baseline(its, column) is not None]:

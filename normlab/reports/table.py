@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from normlab.formats import difference_text, score_text
 from normlab.metrics.significance import Interval, p_value
 from normlab.records.labels import in_markdown, in_prose, in_sheet
 from normlab.records.pairs import Experiment, Summary
@@ -58,8 +59,8 @@ class Entry:
         if math.isinf(summary.mean):  # steps to a target
             reached = sum(map(math.isfinite, self.values))
             return f"reached {reached}/{summary.n}" if reached else "not reached"
-        sd = "" if summary.sd is None else f" +- {figure(summary.sd, self.score)}"
-        return figure(summary.mean, self.score) + sd
+        sd = "" if summary.sd is None else f" +- {score_text(summary.sd, self.score)}"
+        return score_text(summary.mean, self.score) + sd
 
     @property
     def gap(self) -> str:
@@ -69,11 +70,11 @@ class Entry:
         spikes, say) is left out.
         """
         if (gap := self.difference) is None or (p := self.p) is None:
-            return signed(self.bare, self.score) if self.bare else ""
+            return difference_text(self.bare, self.score) if self.bare else ""
         if gap.mean == gap.low == gap.high == 0:
             return ""
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-        mean, low, high = (signed(x, self.score) for x in (gap.mean, gap.low, gap.high))
+        mean, low, high = (difference_text(x, self.score) for x in (gap.mean, gap.low, gap.high))
         return f"{mean} [{low}, {high}], {chance}"
 
 
@@ -222,16 +223,3 @@ def averaged(statistics: Mapping[str, float | None] | None) -> str:
     return f"{statistics['mean']:.3g}" + (
         "" if statistics["sd"] is None else f" +- {statistics['sd']:.2g}"
     )
-
-
-def signed(value: float, score: str) -> str:
-    """Format a difference with its sign."""
-    return f"{'-' if value < 0 else '+'}{figure(abs(value), score)}"
-
-
-def figure(value: float, score: str) -> str:
-    """Format a value with its score's usual digits, or three significant ones from 1e5 up."""
-    if "_to/" in score and abs(value) < 1e15:  # steps and tokens
-        return f"{value:,.0f}"
-    read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))
-    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.{3 if read_to_three else 2}f}"

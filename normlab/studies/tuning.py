@@ -107,11 +107,11 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     None removes a row's rates. Raises UserError if the scale is written in braces. The places come
     from YAML's parser, and all other text stays as it is: a writer of YAML would break lines anew.
     """
-    wanted, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
-    before = wanted["scales"][scale].pop("rates", None) or {}
+    content, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
+    before = content["scales"][scale].pop("rates", None) or {}
     after = {name: list(of) for name, of in {**before, **rates}.items() if of is not None}
     if after:
-        wanted["scales"][scale]["rates"] = after
+        content["scales"][scale]["rates"] = after
     size = _entries(_entries(yaml.compose(text))["scales"].value)[scale].value
     if size.flow_style:
         raise UserError(f"scales.{scale}: write one key per line")
@@ -128,7 +128,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     for name, values in after.items():
         new.append(f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
     changed = "".join([*lines[:start], *new, *lines[stop:]])
-    assert yaml.safe_load(changed) == wanted, "only the rates of one scale change"
+    assert yaml.safe_load(changed) == content, "only the rates of one scale change"
     return changed
 
 

@@ -64,10 +64,10 @@ class Checkpoints:
         """Save the weights of a validation, and delete all but the last `count` of them."""
         if self.writes and count:
             self.save(self.folder / f"step-{step:08d}.pt", {"model": dict(weights)})
-            for path in self.kept(step)[:-count]:
+            for path in self.weights_up_to(step)[:-count]:
                 path.unlink(missing_ok=True)
 
-    def kept(self, step: int) -> list[Path]:
+    def weights_up_to(self, step: int) -> list[Path]:
         """Return the paths of the weights kept for averaging, from validations up to `step`."""
         latest = self.folder / f"step-{step:08d}.pt"
         return [path for path in sorted(self.folder.glob("step-*.pt")) if path <= latest]
@@ -78,7 +78,7 @@ class Checkpoints:
         Averaged running statistics do not fit averaged weights: recalibrate them before use. Raises
         UserError if no weights were kept.
         """
-        paths = self.kept(step)[-count:]
+        paths = self.weights_up_to(step)[-count:]
         if not paths:
             raise UserError(f"{self.folder} holds no weights to average")
         return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
@@ -227,7 +227,7 @@ def start_from(
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
     """Raise UserError if weights that the test needs are missing when resuming after `step`."""
     missing = [path for path in map(checkpoints.best, best_by) if not path.exists()]
-    if average and not checkpoints.kept(step):
+    if average and not checkpoints.weights_up_to(step):
         missing.append(checkpoints.folder / "step-*.pt")
     if missing:
         raise UserError(

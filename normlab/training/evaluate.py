@@ -107,7 +107,9 @@ class Evaluator:
         path = f"{split}/{condition.name}".rstrip("/")
         return {f"{path}/{name}": score for name, score in scores.items()}
 
-    def seen(self, model: nn.Module, *, recalibrate: bool = False) -> dict[str, Score]:
+    def scores_on_training_examples(
+        self, model: nn.Module, *, recalibrate: bool = False
+    ) -> dict[str, Score]:
         """Return the losses on training examples in evaluation mode, such as `test/seen/loss`.
 
         The examples are spread evenly over all lengths and are the same in every run, without
@@ -179,7 +181,7 @@ class Evaluator:
         for condition in self.conditions:
             if condition.matters(model):
                 scores |= score("test", condition=condition)
-        return scores | self.seen(model, recalibrate=weights.recalibrate)
+        return scores | self.scores_on_training_examples(model, recalibrate=weights.recalibrate)
 
 
 def whole(scores: Mapping[str, Score]) -> dict[str, Score]:

@@ -101,8 +101,8 @@ def _sinks(run: RunFolder) -> SinkGroup:
         return SinkGroup({})
     observe = run.config["observe"]
     nodes = {k: v for k, v in observe["sink"].items() if not (observe["debug"] and k in TRACKERS)}
-    named = {k: instantiate(node, f"observe.sink.{k}", Sink) for k, node in nodes.items()}
-    return SinkGroup({**named, "progress": Live(run.folder)})
+    sinks = {k: instantiate(node, f"observe.sink.{k}", Sink) for k, node in nodes.items()}
+    return SinkGroup({**sinks, "progress": Live(run.folder)})
 
 
 class _Execution:
@@ -206,8 +206,8 @@ class _Execution:
 
         If the config names another number, a line says that results may differ in the last bits.
         """
-        asked = self.config["observe"]["threads"]
-        if asked is None and begun is not None and begun <= MOST_THREADS:
+        setting = self.config["observe"]["threads"]
+        if setting is None and begun is not None and begun <= MOST_THREADS:
             torch.set_num_threads(begun)
         if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
             problem = f"this run began with {begun} threads and resumes with {threads}"

@@ -72,7 +72,9 @@ class LoadedRun:
         for condition in self.evaluator.conditions:
             if any(getattr(condition, name) is not None for name in DISTURBANCES):
                 scores |= score(condition=condition)
-        scores |= self.evaluator.seen(self.model, recalibrate=self.recalibrate)
+        scores |= self.evaluator.scores_on_training_examples(
+            self.model, recalibrate=self.recalibrate
+        )
         return scores | self._reached()
 
     def _reached(self) -> dict[str, Score]:

@@ -141,7 +141,7 @@ class RunFolder:
 
         If the run ends before it has begun, because something of it is refused, no folder is left.
         """
-        made = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+        new_folders = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock", timeout=0)
         try:
@@ -162,7 +162,7 @@ class RunFolder:
             if not (self.folder / CONFIG_FILE).exists():
                 (self.folder / ".lock").unlink(missing_ok=True)
             lock.release()
-            for path in made:
+            for path in new_folders:
                 with suppress(OSError):  # it is not empty
                     path.rmdir()
 

@@ -56,8 +56,8 @@ class Runtime:
                 raise UserError("device=cuda: torch finds no GPU here; use device=cpu")
             device = f"cuda:{process.local_rank}"
             torch.cuda.set_device(device)
-        wanted = threads or _threads_of_openmp(process.local_size)
-        number = wanted or max(1, _physical_cores() // process.local_size)
+        number = threads or _threads_of_openmp(process.local_size)
+        number = number or max(1, _physical_cores() // process.local_size)
         warn_if_too_late(number)
         keep_freed_memory()
         runtime = cls(torch.device(device), precision, world(), number)

@@ -168,22 +168,23 @@ class Jsonl(Sink):
         return None
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        with self._named() as file:
+        with self._naming_the_file() as file:
             file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
             file.flush()
 
     def sync(self) -> None:
-        with self._named() as file:
+        with self._naming_the_file() as file:
             os.fsync(file.fileno())
 
     def close(self, record: RunRecord | None) -> None:
         if self._file is not None:
-            with self._named() as file:  # closing retries writes that failed on a full disk
+            # closing retries writes that failed on a full disk
+            with self._naming_the_file() as file:
                 self._file = None
                 file.close()
 
     @contextmanager
-    def _named(self) -> Iterator[IO[str]]:
+    def _naming_the_file(self) -> Iterator[IO[str]]:
         """Add the file's name to an `OSError` in the block, since a failed write gives none."""
         file = self._file
         assert file is not None, "a sink that is not open"

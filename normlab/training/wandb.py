@@ -251,7 +251,7 @@ class _Headlines:
 
 def display_name(run: RunInfo) -> str:
     """Return the run's name: `mlm-brown-bn-pre-b32-0123456789-seed1`, or `NAME-bn-pre-...`."""
-    norm, placement, task, corpus, batch, _ = _named(run.choices, run.config)
+    norm, placement, task, corpus, batch, _ = _labels(run.choices, run.config)
     begins = (name,) if (name := run.config.get("observe", {}).get("name")) else (task, corpus)
     parts = (*begins, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
@@ -260,7 +260,7 @@ def display_name(run: RunInfo) -> str:
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Return norm, placement, task, corpus, batch, scale and the run's own tags, if it has them."""
     chosen = config.get("observe", {}).get("tags", ())
-    return [str(tag) for tag in (*_named(choices, config), *chosen) if tag not in (None, "", "-")]
+    return [str(tag) for tag in (*_labels(choices, config), *chosen) if tag not in (None, "", "-")]
 
 
 def _short(label: str, most: int = _TAG) -> str:
@@ -270,7 +270,7 @@ def _short(label: str, most: int = _TAG) -> str:
 
 def group(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Return what W&B groups runs by: norm, placement and batch, such as `bn-pre-b8`."""
-    norm, placement, _, _, batch, _ = _named(choices, config)
+    norm, placement, _, _, batch, _ = _labels(choices, config)
     return "-".join(filter(None, (norm, placement, batch)))
 
 
@@ -289,7 +289,7 @@ def groups(runs: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[str]
     return keys
 
 
-def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:
+def _labels(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:
     batch, placement = batch_label(config), placement_label(choices, config)
     task, corpus = choices.get("task"), corpus_label(config)
     batch = None if batch == "-" else batch
@@ -305,13 +305,13 @@ def dashboard_config(run: RunInfo, setting: str | None = None) -> dict[str, Any]
 
     `batch`, `corpus` and `setting` (the group) are labels.
     """
-    named = {key: value for key, value in run.choices.items() if value is not None}
-    named["norm"], named["batch"] = norm_label(run.choices), batch_label(run.config)
-    named["corpus"] = corpus_label(run.config) or named.get("task")
-    named["setting"] = setting or group(run.choices, run.config)
+    options = {key: value for key, value in run.choices.items() if value is not None}
+    options["norm"], options["batch"] = norm_label(run.choices), batch_label(run.config)
+    options["corpus"] = corpus_label(run.config) or options.get("task")
+    options["setting"] = setting or group(run.choices, run.config)
     config = {key: value for key, value in run.config.items() if key != "choices"}
-    nodes = {key: value for key, value in config.items() if key in named}
-    return plain({**config, **named, "nodes": nodes, "fingerprint": run.fingerprint})
+    nodes = {key: value for key, value in config.items() if key in options}
+    return plain({**config, **options, "nodes": nodes, "fingerprint": run.fingerprint})
 
 
 def _new_id(path: Path) -> str:
@@ -330,13 +330,13 @@ def _surroundings(folder: Path) -> Iterator[None]:
     Otherwise its service logs to the user's cache, its login prints, and its telemetry contacts
     the server when the process ends, which costs twenty seconds if no server answers.
     """
-    wanted = {
+    variables = {
         "WANDB_CACHE_DIR": str(folder / "cache"),
         "WANDB_DATA_DIR": str(folder / "data"),
         "WANDB_SILENT": "true",
         "WANDB_ERROR_REPORTING": "false",
     }
-    changed = {key: value for key, value in wanted.items() if key not in os.environ}
+    changed = {key: value for key, value in variables.items() if key not in os.environ}
     os.environ.update(changed)
     try:
         yield

@@ -17,8 +17,8 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import PIECES, load_all
 from normlab.documents.language import LANGUAGES
 from normlab.documents.play import each_once
+from normlab.inspection.bare_norm import run
 from normlab.inspection.pieces import of_width
-from normlab.inspection.subject import run
 from tests.docs.pages import PAGES
 
 ROOT = CONFIG_DIR.parent

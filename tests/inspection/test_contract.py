@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from normlab.config.registry import option_names
+from normlab.inspection.bare_norm import BareNorm
 from normlab.inspection.contract import examine
 from normlab.inspection.question import questions
-from normlab.inspection.subject import BareNorm
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.layer import LayerNorm

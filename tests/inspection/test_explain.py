@@ -8,8 +8,8 @@ import torch
 
 from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
+from normlab.inspection.bare_norm import AXES, on_table
 from normlab.inspection.explain import dependence, pooled_cells, work
-from normlab.inspection.subject import AXES, on_table
 from normlab.inspection.wiring import wiring
 
 DOCUMENT = torch.tensor(

@@ -8,12 +8,13 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from normlab.formats import score_text
 from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU
 from normlab.reports.latex import latex
 from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
-from normlab.reports.table import comma_separated, figure, markdown
+from normlab.reports.table import comma_separated, markdown
 from tests.records.examples import SIGNATURE
 from tests.reports.tables import made, run, runs, study
 
@@ -318,10 +319,10 @@ def test_digits_by_kind_of_score():
         found = build(study(columns=(score,)), "smoke", runs(values, score))
         return markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2]
 
-    assert figure(31.416, BLEU) == "31.42" and figure(3.14159, "valid/loss") == "3.142"
-    assert figure(0.71549, "test/mlm_accuracy") == "0.715"
-    assert figure(1234567.0, STEPS) == "1,234,567"
-    assert figure(-1.65687e17, "stability/gradients/norm/decoder.0") == "-1.66e+17"
+    assert score_text(31.416, BLEU) == "31.42" and score_text(3.14159, "valid/loss") == "3.142"
+    assert score_text(0.71549, "test/mlm_accuracy") == "0.715"
+    assert score_text(1234567.0, STEPS) == "1,234,567"
+    assert score_text(-1.65687e17, "stability/gradients/norm/decoder.0") == "-1.66e+17"
     assert shown({"ln": [math.nan]}) == "nan"
     assert "p < 0.001" in shown({"ln": [1.0, 2.0], "bn": [3.0, 4.0]})
     assert shown({"ln": [math.inf, math.inf]}, STEPS) == "not reached"

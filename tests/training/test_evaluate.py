@@ -61,8 +61,14 @@ def built(*overrides):
 def test_seen_scores_of_all_training_examples_equal_their_evaluation():
     task, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=100000")
     everything = task.evaluate(model.eval(), "train", Shard(0, 1))
-    assert evaluator.seen(model)["test/seen/loss"].n == everything["loss"].n == 1299
-    assert evaluator.seen(model)["test/seen/loss"].value == pytest.approx(everything["loss"].value)
+    assert (
+        evaluator.scores_on_training_examples(model)["test/seen/loss"].n
+        == everything["loss"].n
+        == 1299
+    )
+    assert evaluator.scores_on_training_examples(model)["test/seen/loss"].value == pytest.approx(
+        everything["loss"].value
+    )
 
 
 @pytest.mark.parametrize(("asked", "names"), [(0, set()), (500, {"test/seen/loss"})])

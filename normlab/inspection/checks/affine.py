@@ -4,9 +4,9 @@ import torch
 
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm
-from normlab.inspection.subject import run
 
 
 @check("affine.identity", "bn", "ln")

@@ -12,6 +12,8 @@ from torch import Tensor
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
+from normlab.inspection.bare_norm import call, one_by_one, run
+from normlab.inspection.bare_norm import look as look_at_norm
 from normlab.inspection.checks.finding import change_finding, changes, check, finding
 from normlab.inspection.checks.inputs import (
     LENGTH,
@@ -28,8 +30,6 @@ from normlab.inspection.leaks import (
     attention_weights,
     changes_over_sets,
 )
-from normlab.inspection.subject import call, one_by_one, run
-from normlab.inspection.subject import look as look_at_norm
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding, in_words
 from normlab.inspection.checks.inputs import draw, new_norm
-from normlab.inspection.subject import run
 
 HEIGHT, CHANNELS = 6, 8
 SHIFTED = ("bn", "in", "gn", "ln")

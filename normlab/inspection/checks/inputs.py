@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.config.registry import options
-from normlab.inspection.subject import on_table, trained
+from normlab.inspection.bare_norm import on_table, trained
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 

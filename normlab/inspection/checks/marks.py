@@ -6,9 +6,9 @@ from torch import Tensor
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import change_finding, check, finding, in_words
 from normlab.inspection.checks.inputs import draw, new_norm
-from normlab.inspection.subject import run
 
 PUPILS, SUBJECTS = ("Ming", "Hong", "Gang"), ("maths", "English", "physics")
 MARKS = ((95.0, 60.0, 85.0), (75.0, 90.0, 60.0), (55.0, 75.0, 80.0))

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import call
 from normlab.inspection.checks.finding import check, finding
 from normlab.inspection.checks.inputs import draw, new_norm
-from normlab.inspection.subject import call
 
 SAMPLES, TOKENS, FEATURES = 2, 3, 4
 AXES = ("samples", "positions", "features")

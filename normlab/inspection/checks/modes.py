@@ -7,9 +7,9 @@ import torch
 
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import change_finding, changes, check, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, trained_norm
-from normlab.inspection.subject import run
 
 
 @check("modes.mismatch", "bn", "ln")

@@ -5,9 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding
 from normlab.inspection.checks.inputs import SEED, WIDTH, draw, draw_tokens, new_norm
-from normlab.inspection.subject import run
 
 
 @check(

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding, in_words
 from normlab.inspection.checks.inputs import LENGTH, SEED, WIDTH, draw, new_norm
-from normlab.inspection.subject import run
 from normlab.norms.make import make_norm
 
 SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import padding_moves, run, with_padding
 from normlab.inspection.checks.finding import change_finding, check, close, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, option
 from normlab.inspection.explain import PADDED, document
-from normlab.inspection.subject import padding_moves, run, with_padding
 from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)

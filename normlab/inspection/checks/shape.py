@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
+from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding
 from normlab.inspection.checks.inputs import SEED, WIDTH, draw, new_norm
-from normlab.inspection.subject import run
 
 PRODUCTS, WIDE = 8, 256
 

@@ -1,4 +1,4 @@
-"""The diagnostics of finished models: exact cases of their formulas, and what they find in runs."""
+"""Probes on held-out examples: exact cases of their formulas, and what they find in runs."""
 
 import copy
 import math
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.inspection import ablations, diagnostics
+from normlab.inspection import ablations, held_out_probes
 from normlab.inspection.ablations import losses_without, quantized, quantized_losses
 from normlab.inspection.model import subject_of_config
 from normlab.inspection.question import questions
@@ -214,7 +214,7 @@ def test_a_layer_without_a_branch_costs_nothing_and_both_streams_skip(tmp_path):
 
 def test_a_language_model_answers_by_a_batch_that_no_seed_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(ablations, "CALIBRATION", 2)
-    monkeypatch.setattr(diagnostics, "TOKENS", 2000)
+    monkeypatch.setattr(held_out_probes, "TOKENS", 2000)
     draw = random.Random(0)
     for split, documents in (("train", 40), ("valid", 40), ("test", 2)):
         texts = [
@@ -226,8 +226,8 @@ def test_a_language_model_answers_by_a_batch_that_no_seed_changes(tmp_path, monk
     lm = ("task=lm", *data, "task.max_length=64", "norm=dyt", "model.depth=1", "batch_size=8")
     sizes = ("model.dim=32", "model.ffn_dim=64", "model.num_heads=2")
     about, other = (subject_of_config([*lm, *sizes, f"seed={seed}"]) for seed in (1, 2))
-    picked = diagnostics.held_out(about)
-    assert picked == diagnostics.held_out(other) and len(picked) >= 32
+    picked = held_out_probes.held_out(about)
+    assert picked == held_out_probes.held_out(other) and len(picked) >= 32
     assert 2000 <= about.task.lengths("valid")[picked].sum() < 4000
     names = ("attention", "activations", "rank", "saturation", "layer_skip", "int8")
     found = {each.name: examined(about, each.ask) for each in questions("model", names=names)}
@@ -238,12 +238,12 @@ def test_a_language_model_answers_by_a_batch_that_no_seed_changes(tmp_path, monk
     assert found["saturation"].values["places"]["decoder.final"]["share"] < 0.05
     assert len(found["int8"].table.rows) == 3 and len(found["layer_skip"].table.rows) == 1
     few = replace(about, config={**about.config, "model": {"dim": 10**6}})
-    assert diagnostics.held_out(few) == [*range(about.number("valid"))]
+    assert held_out_probes.held_out(few) == [*range(about.number("valid"))]
 
 
 def test_what_does_not_apply_says_why(tmp_path):
     about = subject(tmp_path, "norm=ln")  # 7 sentences, of fewer tokens than 10 per feature
-    found = [getattr(diagnostics, name)(about).why_not for name in ("rank", "saturation")]
+    found = [getattr(held_out_probes, name)(about).why_not for name in ("rank", "saturation")]
     assert "held-out tokens are too few" in found[0] and "such as dyt" in found[1]
     digits = subject_of_config(["task=digits", "model=resnet8", "model.width=4"])
     for ask in (ablations.layer_skip, ablations.int8):
