@@ -209,11 +209,11 @@ def data(
     drawn = [panel.data() for panel in panels]
     if not drawn:
         return None
-    named = {at: name for at, name in points.items() if name}
+    labels = {at: name for at, name in points.items() if name}
     return {
         "panels": drawn,
         "looks": [asdict(style) for style in styles.values()],
-        **({"points": named} if named else {}),
+        **({"points": labels} if named else {}),
     }
 
 
