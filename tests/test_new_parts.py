@@ -35,7 +35,7 @@ class TwiceResidual(PreResidual):
 
 class Twice(Placement):
     def residual(self, norms, dim, place):
-        return TwiceResidual(norms.at(place.path, dim), self.dropout)
+        return TwiceResidual(norms.required(place.path, dim), self.dropout)
 '''
 PLACEMENT_CONFIG = """# normlab train placement=twice
 # Pre-norm with branches that count twice.

@@ -57,10 +57,10 @@ class Mlp(Stack):
 
     def __init__(self, sizes: MlpArchitecture, spec: Features, norms: Norms):
         super().__init__()
-        self.input_norm = norms.at("input", spec.count)
+        self.input_norm = norms.required("input", spec.count)
         widths = [spec.count, *[sizes.width] * sizes.num_layers]
         self.layers = nn.ModuleList(
-            HiddenLayer(inputs, norms.at(f"layers.{number}", sizes.width), sizes.width)
+            HiddenLayer(inputs, norms.required(f"layers.{number}", sizes.width), sizes.width)
             for number, inputs in enumerate(widths[:-1])
         )
         self.dropout = nn.Dropout(sizes.dropout)

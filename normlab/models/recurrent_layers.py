@@ -101,7 +101,7 @@ class CellNorms:
 
         Raises UserError for a norm that would always output its bias.
         """
-        norm = self.norms.at(f"{self.path}.{place}", dim)
+        norm = self.norms.required(f"{self.path}.{place}", dim)
         if norm.pools == {"position"} and not self.takes_sequence(place, norm):
             raise UserError(
                 f"norm@{place}_norm: {type(norm).__name__} pools only over time, but a recurrence "
@@ -230,8 +230,8 @@ class Rnn(RecurrentCell):
 
     def __init__(self, shape: CellShape, norms: CellNorms, in_features: int):
         super().__init__(shape, norms, in_features)
-        self.input_norm = norms.at("input", shape.dim)
-        self.hidden_norm = norms.at("hidden", shape.dim)
+        self.input_norm = norms.required("input", shape.dim)
+        self.hidden_norm = norms.required("hidden", shape.dim)
 
     @property
     def input_norms(self) -> Sequence[Norm]:
@@ -256,9 +256,9 @@ class Lstm(RecurrentCell):
         super().__init__(shape, norms, in_features)
         self.forget_bias = shape.forget_bias
         rows = 4 * shape.dim
-        self.input_norm = norms.at("input", rows)
-        self.hidden_norm = norms.at("hidden", rows)
-        self.cell_norm = norms.at("cell", shape.dim)
+        self.input_norm = norms.required("input", rows)
+        self.hidden_norm = norms.required("hidden", rows)
+        self.cell_norm = norms.required("cell", shape.dim)
 
     @property
     def input_norms(self) -> Sequence[Norm]:
@@ -285,8 +285,8 @@ class _Candidate(nn.Module):
 
     def __init__(self, shape: CellShape, norms: CellNorms):
         super().__init__()
-        self.input_norm = norms.at("input", shape.dim)
-        self.hidden_norm = norms.at("hidden", shape.dim)
+        self.input_norm = norms.required("input", shape.dim)
+        self.hidden_norm = norms.required("hidden", shape.dim)
         self.bias = nn.Parameter(torch.zeros(shape.dim))
 
 
@@ -297,8 +297,8 @@ class Gru(RecurrentCell):
 
     def __init__(self, shape: CellShape, norms: CellNorms, in_features: int):
         super().__init__(shape, norms, in_features)
-        self.input_norm = norms.at("input", 2 * shape.dim)
-        self.hidden_norm = norms.at("hidden", 2 * shape.dim)
+        self.input_norm = norms.required("input", 2 * shape.dim)
+        self.hidden_norm = norms.required("hidden", 2 * shape.dim)
         self.candidate = _Candidate(shape, norms.inside("candidate"))
 
     @property

@@ -112,7 +112,7 @@ class Block(nn.Module):
         stride = 1 if channels == filters else 2
 
         def normed(name: str, convolution: Convolution) -> ConvNorm:
-            return ConvNorm(convolution, norms.at(f"{path}.{name}", filters))
+            return ConvNorm(convolution, norms.required(f"{path}.{name}", filters))
 
         self.first = normed("first", Convolution(channels, filters, size=3, stride=stride))
         self.second = normed("second", Convolution(filters, filters, size=3))
@@ -151,7 +151,7 @@ class ResNet(Stack):
     def __init__(self, sizes: ResNetArchitecture, spec: Image, norms: Norms):
         super().__init__()
         stem = Convolution(spec.channels, sizes.width, size=3)
-        self.stem = ConvNorm(stem, norms.at("stem", sizes.width))
+        self.stem = ConvNorm(stem, norms.required("stem", sizes.width))
         widths = [sizes.width * 2**stage for stage in range(_STAGES) for _ in range(sizes.blocks)]
         before = [sizes.width, *widths[:-1]]
         self.blocks = nn.ModuleList(

@@ -58,7 +58,7 @@ class StackBuilder:
     def feed_forward(self, place: Place) -> FeedForward:
         """Build a feed-forward sub-layer."""
         sizes, hidden = self.sizes, self.sizes.hidden
-        inner = self.norms.at_path(f"{place.path}.inner", hidden)
+        inner = self.norms.optional(f"{place.path}.inner", hidden)
         return FeedForward(
             sizes.dim,
             hidden,
@@ -105,7 +105,7 @@ class StackBuilder:
     def embedding_norm(self, stack: StackName) -> Norm:
         """Build the embedding norm; it is the identity unless a rule sets it."""
         dim = self.sizes.dim
-        return self.norms.at_path(f"{stack}.embedding", dim) or NoNorm(dim)
+        return self.norms.optional(f"{stack}.embedding", dim) or NoNorm(dim)
 
     def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> InputEmbedding:
         """Build a stack's input embedding; `scaled` multiplies token embeddings by sqrt(dim)."""

@@ -109,7 +109,7 @@ class MaskedLM(nn.Module):
         self.encoder = sizes.stack(spec, builder)
         self.segments = builder.vectors(SEGMENTS)
         self.token_head = builder.head(dim, dim)
-        self.token_norm = builder.norms.at("encoder.token", dim)
+        self.token_norm = builder.norms.required("encoder.token", dim)
         self.output = sizes.output(spec, builder)
         self.logit_cap = sizes.logit_cap
         self.token_bias = nn.Parameter(torch.zeros(spec.vocab))

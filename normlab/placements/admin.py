@@ -1,4 +1,4 @@
-"""Admin: post-norm with a learned weight per feature on the tokens, initialized from one batch.
+"""Admin: post-norm with a learned weight per feature on the stream, initialized from one batch.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -54,7 +54,7 @@ class Admin(Post):
 
     def residual(self, norms: Norms, dim: int, place: Place) -> AdminResidual:
         first = place.layer == 0 and place.sublayer == "self"
-        return AdminResidual(norms.at(place.path, dim), self.dropout, first=first)
+        return AdminResidual(norms.required(place.path, dim), self.dropout, first=first)
 
 
 def needs_profile(model: nn.Module) -> bool:

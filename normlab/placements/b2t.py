@@ -45,7 +45,7 @@ class B2T(Post):
     """B2T placement."""
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        norm = norms.at(place.path, dim)
+        norm = norms.required(place.path, dim)
         return B2TResidual(norm, self.dropout, sublayer=place.sublayer)
 
     def weight_factor(self, role: Role, place: Place) -> float:

@@ -56,7 +56,7 @@ class Norms:
         self.places: dict[str, Norm | None] = {}  # None if the path has no norm
         self._unused = set(range(len(self.rules)))
 
-    def at(self, path: str, dim: int) -> Norm:
+    def required(self, path: str, dim: int) -> Norm:
         """Build the norm at `path`, for tensors of width `dim`; UserError if it has one."""
         if self.places.get(path) is not None:
             raise UserError(f"two norms at one path, {path}: give each a path of its own")
@@ -64,7 +64,7 @@ class Norms:
         assert norm is not None, "the first rule matches every path"
         return norm
 
-    def at_path(self, path: str, dim: int) -> Norm | None:
+    def optional(self, path: str, dim: int) -> Norm | None:
         """Build the norm at `path`, or return None if no rule names the last part of the path.
 
         For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does. A path
@@ -182,7 +182,7 @@ class Placement:
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         """Build the residual connection of one sub-layer of width `dim`."""
-        return self.kind(norms.at(place.path, dim), self.dropout, self.factor(place))
+        return self.kind(norms.required(place.path, dim), self.dropout, self.factor(place))
 
     def factor(self, place: Place) -> float:
         """Return the constant that the residual at `place` scales its stream or branch by."""
@@ -198,7 +198,7 @@ class Placement:
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
         """Build the module after the last layer; like a norm, it returns `D` features."""
-        return norms.at(f"{stack}.final", dim) if self.closing else NoNorm(dim)
+        return norms.required(f"{stack}.final", dim) if self.closing else NoNorm(dim)
 
     def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
         """Build the module at `site` in a sub-layer, called like a norm, or None for no module.
@@ -206,7 +206,9 @@ class Placement:
         `dim` is the width there: one head's width for q, k and v, as all heads share the norm.
         """
         path = f"{place.path}.{site}"
-        return norms.at(path, dim) if path.endswith(self.always) else norms.at_path(path, dim)
+        return (
+            norms.required(path, dim) if path.endswith(self.always) else norms.optional(path, dim)
+        )
 
     def weight_factor(self, role: Role, place: Place) -> float:
         """Return the factor on a linear layer's initial weights, whether Xavier's or normal."""

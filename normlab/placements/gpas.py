@@ -49,6 +49,8 @@ class GPAS(Pre):
     def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
         gates = [nn.Parameter(torch.zeros(())) for _ in places]
         return [
-            GPASResidual(norms.at(place.path, dim), gates[0] if self.shared else gate, self.dropout)
+            GPASResidual(
+                norms.required(place.path, dim), gates[0] if self.shared else gate, self.dropout
+            )
             for place, gate in zip(places, gates, strict=True)
         ]

@@ -54,5 +54,5 @@ class Hybrid(DepthScaledPre):
         if self.star and place.layer == 0:
             return super().residual(norms, dim, place)
         if place.sublayer == "ffn":
-            return NormedStreamResidual(norms.at(place.path, dim), self.dropout)
+            return NormedStreamResidual(norms.required(place.path, dim), self.dropout)
         return PlainResidual(self.dropout)

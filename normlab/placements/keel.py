@@ -1,4 +1,4 @@
-"""Keel: post-norm with a scaled-up tokens, and a second norm inside the branch.
+"""Keel: post-norm with a scaled-up stream, and a second norm inside the branch.
 
         x ---+--> norm --> sub-layer --> dropout --> (+) --> norm --> y
              |                                        |
@@ -40,5 +40,5 @@ class Keel(Post):
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if place.layer == 0 and place.sublayer == "self":
-            return PreResidual(norms.at(place.path, dim), self.dropout)
+            return PreResidual(norms.required(place.path, dim), self.dropout)
         return KeelResidual(norms, dim, place, self.dropout)

@@ -26,4 +26,4 @@ class MixLN(Placement):
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         post_layers = max(1, int(self.share * place.layers)) if self.share else 0
         kind = PostResidual if place.layer < post_layers else PreResidual
-        return kind(norms.at(place.path, dim), self.dropout)
+        return kind(norms.required(place.path, dim), self.dropout)

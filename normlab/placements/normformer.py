@@ -15,7 +15,7 @@
 Source: Shleifer et al. 2021 ("NormFormer: Improved Transformer Pretraining with Extra
 Normalization"). The paper scales each head before the output projection (`head_gains: mix`); the
 authors' fairseq code instead scales equal parts of the width after it (`out`), one per head. The
-learned gain on the residual tokens, which the paper uses in small models, is omitted.
+learned gain on the residual stream, which the paper uses in small models, is omitted.
 """
 
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ class Reordered(Placement):
     zero_start: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        norm = norms.at(place.path, dim)
+        norm = norms.required(place.path, dim)
         if self.zero_start:
             norm.start_gain(0.0, key="placement.zero_start=true")
         return ReorderedResidual(norm, self.dropout)

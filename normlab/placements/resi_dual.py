@@ -1,4 +1,4 @@
-"""ResiDual: a post-norm tokens, plus a second stream that sums all branches, normalized at the end.
+"""ResiDual: a post-norm stream, plus a second stream that sums all branches, normalized at the end.
 
         x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
              |                            |     |
@@ -62,4 +62,4 @@ class ResiDual(Placement):
         return Twice()
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        return ResiDualEnd(norms.at(f"{stack}.final", dim))
+        return ResiDualEnd(norms.required(f"{stack}.final", dim))

@@ -12,7 +12,7 @@ Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer no
 input by the largest entry, a safeguard for 16-bit arithmetic that is omitted here.
 
 Peri-LN also normalizes the embedded tokens and uses the default initial weights. Each sub-layer
-adds a norm's output to the tokens, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
+adds a norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
 Revisiting Normalization Layer in the Transformer Architecture"; no code).
 """
 
@@ -28,8 +28,8 @@ class SandwichResidual(PreResidual):
     """y = x + dropout(out_norm(branch(norm(x))))."""
 
     def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
-        super().__init__(norms.at(place.path, dim), dropout)
-        self.out_norm = norms.at(f"{place.path}.out", dim)
+        super().__init__(norms.required(place.path, dim), dropout)
+        self.out_norm = norms.required(f"{place.path}.out", dim)
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return x + self.dropout(self.out_norm(branch(self.norm(x, tokens)), tokens))
@@ -46,4 +46,4 @@ class Peri(Sandwich):
     """Peri-LN placement: Sandwich-LN's residuals, plus a norm on the embedded tokens."""
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> Norm:
-        return norms.at(f"{stack}.opening", dim)
+        return norms.required(f"{stack}.opening", dim)

@@ -12,7 +12,7 @@
     c = sqrt(2 l) in layer l = 1, 2, ... of its stack; both streams start as the embedded tokens
 
     closing norm: norm(norm(x) + norm(y)).
-    at initialization: y grows like a pre-norm tokens, and x stays normalized.
+    at initialization: y grows like a pre-norm stream, and x stays normalized.
 
 Source: Li et al. 2026 ("SiameseNorm: Breaking the Barrier to Reconciling Pre/Post-Norm"), wired as
 in their code for DeiT. The paper, as others quote it, has c = sqrt(l) and returns x + norm(y).
@@ -35,9 +35,9 @@ class SiameseResidual(NormResidual):
     streams = 2
 
     def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
-        super().__init__(norms.at(place.path, dim), dropout, math.sqrt(2 * (place.layer + 1)))
-        self.x_norm = norms.at(f"{place.path}.x", dim)
-        self.y_norm = norms.at(f"{place.path}.y", dim)
+        super().__init__(norms.required(place.path, dim), dropout, math.sqrt(2 * (place.layer + 1)))
+        self.x_norm = norms.required(f"{place.path}.x", dim)
+        self.y_norm = norms.required(f"{place.path}.y", dim)
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         x, y = x.chunk(2, dim=-1)
@@ -51,9 +51,9 @@ class SiameseEnd(nn.Module):
 
     def __init__(self, norms: Norms, dim: int, path: str):
         super().__init__()
-        self.norm = norms.at(path, dim)
-        self.x_norm = norms.at(f"{path}.x", dim)
-        self.y_norm = norms.at(f"{path}.y", dim)
+        self.norm = norms.required(path, dim)
+        self.x_norm = norms.required(f"{path}.x", dim)
+        self.y_norm = norms.required(f"{path}.y", dim)
 
     def forward(self, x: Tensor, tokens: Tokens) -> Tensor:
         x, y = x.chunk(2, dim=-1)

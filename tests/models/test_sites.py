@@ -85,9 +85,9 @@ def test_a_placement_with_a_norm_after_its_branches_leaves_their_ends_to_it(plac
 
 def test_two_norms_at_one_path_are_refused():
     given = norms("ln")
-    given.at("encoder.0.self", 8)
+    given.required("encoder.0.self", 8)
     with pytest.raises(ValueError, match=r"two norms at one path, encoder\.0\.self"):
-        given.at("encoder.0.self", 8)
+        given.required("encoder.0.self", 8)
 
 
 def test_rules_have_a_label_and_are_part_of_the_experiment():
