@@ -213,7 +213,7 @@ def data(
     return {
         "panels": drawn,
         "looks": [asdict(style) for style in styles.values()],
-        **({"points": labels} if named else {}),
+        **({"points": labels} if labels else {}),
     }
 
 
