@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import print_prose
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import Article, ArticleTable, load_all
 from normlab.documents.evidence import Results
@@ -74,9 +73,10 @@ def main(argv: list[str]) -> int:
     for name in names:
         article.table(name)  # before anything is printed
     if not names:
-        where = f'its claims: normlab claims "article {article.id}"; sentence by sentence: '
-        where += "normlab documents --html"
-        print_prose(f"article {article.id} has no tables; {where}")
+        message = LANGUAGES[arguments.language].no_tables.format(id=article.id)
+        if arguments.form:
+            raise UserError(message)
+        print("\n".join(folded(message, room())))
         return 0
     _show(article, names, arguments)
     return 0

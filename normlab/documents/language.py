@@ -35,6 +35,8 @@ class Locale:
     comma: str
     stop: str
     legend: str
+    cells: str
+    no_tables: str
     play: str
     ends: tuple[str, str]
     data: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -73,6 +75,14 @@ ENGLISH = Locale(
         "[2.1] is part 1 of claim 2 (normlab claims 2), other words in brackets are computed "
         "checks; --notes prints what each says, and what was found."
     ),
+    cells=(
+        "In each cell the article's words, and under them what was measured; [2.1] is part 1 of "
+        "claim 2, and other words in brackets are computed checks."
+    ),
+    no_tables=(
+        'article {id} has no tables; its claims: normlab claims "article {id}"; sentence by '
+        "sentence: normlab documents --html"
+    ),
     play="Sentence by sentence, with examples to play with: normlab documents --html",
     ends=(" (", ")"),
 )
@@ -104,6 +114,11 @@ CHINESE = Locale(
     legend=(
         "[2.1] 指论断 2 的第 1 部分（normlab claims 2），方括号中的单词是计算检查；"
         "--notes 逐条列出内容和结果。"
+    ),
+    cells="每格上方是原文，下方是实测；[2.1] 指论断 2 的第 1 部分，方括号中的单词是计算检查。",
+    no_tables=(
+        '文章 {id} 没有表格；它的论断：normlab claims "article {id}"；逐句检验：'
+        "normlab documents --html"
     ),
     play="逐句检验，附可以动手的例子：normlab documents --html",
     ends=("（", "）"),

@@ -22,14 +22,15 @@ _GAP = 2
 _NAME = 18  # columns for the rows' names, at most
 _NARROW = 10  # the fewest columns for a cell
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
-_OPENING = "[（「『《]"
-_CLOSING = "，。；：、）」』》\uff1f\uff01"
+_OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
+_MARKS = "，。；：、）」』》\uff1f\uff01"
+_CLOSING = rf'(?:[{_MARKS}]|"(?![^\s{_MARKS}]))'
 _SIGNS = (
     *(("\u2705", r"$\surd$"), ("\u274c", r"$\times$"), ("\u26a0\ufe0f", "(!)")),
     (" +- ", r" $\pm$ "),
 )
 _PIECE = re.compile(
-    rf" +|\[[\w.]+ \d+\]|{_OPENING}*(?:{_CHINESE}|(?:(?!{_CHINESE})\S)+)[{_CLOSING}]*"
+    rf" +|\[[\w.]+ \d+\]|{_OPENING}*(?:{_CHINESE}|(?:(?!{_CHINESE})\S)+){_CLOSING}*"
 )
 
 
@@ -172,7 +173,7 @@ def markdown(table: ShownTable) -> str:
         for row in table.rows
     ]
     head = [in_markdown(name) for name in table.head]
-    notes = [in_prose(note) for note in (*table.below, *table.notes)]
+    notes = [in_prose(note) for note in (*table.below, table.language.cells, *table.notes)]
     title = f"**{in_prose(table.caption)}**\n"
     return "\n".join([title, *pipes(head, lines, words=len(head), notes=notes)]).rstrip() + "\n"
 
@@ -200,7 +201,8 @@ def latex(table: ShownTable) -> str:
         measured = [r" \newline ".join(map(_italic, cell)) for cell in row.measured]
         out.append(" & ".join(["", *measured]) + r" \\")
     out += [r"\bottomrule", r"\end{tabular}"]
-    out += [rf"\par\smallskip {_in_latex(words)}" for words in table.below]
+    below = (*table.below, table.language.cells)
+    out += [rf"\par\smallskip {_in_latex(words)}" for words in below]
     out += [r"\end{table}", *(f"% {one_line(note)}" for note in table.notes)]
     return "\n".join(out) + "\n"
 

@@ -192,6 +192,7 @@ def test_latex_has_no_pictures_and_a_line_for_each_half_of_a_row(results):
 
 def test_text_folds_between_chinese_characters_and_keeps_closing_marks():
     assert folded("层归一化，很好。", 8) == ["层归一", "化，很", "好。"]
+    assert folded('各科的"单科成绩"', 8) == ["各科的", '"单科成', '绩"']
     assert folded("a [padding.pollutes 3] b", 12) == ["a [padding.", "pollutes 3]", "b"]
 
 
@@ -207,6 +208,11 @@ def test_the_command_lists_shows_and_names_what_it_does_not_know(capsys, monkeyp
     assert main(["documents", "6"]) == 1 and "numbered 1 to 5" in capsys.readouterr().err
     assert main(["documents", "--latex"]) == 1 and "name an article" in capsys.readouterr().err
     assert main(["documents", "5"]) == 0 and 'claims "article 5"' in capsys.readouterr().out
+    assert main(["documents", "5", "--zh"]) == 0 and "没有表格" in capsys.readouterr().out
+    assert main(["documents", "5", "--latex"]) == 1, "prose is no table"
+    for form in ("--latex", "--markdown", "--html"):
+        assert main(["documents", "2", "--table", "order", form]) == 0
+        assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
 
 
 def test_without_results_the_error_says_where_they_are(tmp_path, capsys):
