@@ -17,6 +17,14 @@ def duration(seconds: float | int) -> str:
     return f"{whole} s"
 
 
+def estimated(seconds: float | int) -> str:
+    """Format an estimate of a duration without digits that it cannot know: `35 s`, `33 min`."""
+    steps = ((10, 1), (90, 5), (7200, 60), (36_000, 600))
+    step = next((step for limit, step in steps if seconds < limit), 3600)
+    rounded = max(1, round(seconds / step) * step)
+    return duration(rounded).removesuffix(" 0 s").removesuffix(" 0 min")
+
+
 def number(value: float | int) -> str:
     """Format a number with four significant digits, or as a whole number from 1,000 on."""
     if not math.isfinite(value):

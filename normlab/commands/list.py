@@ -16,6 +16,7 @@ from normlab.config.overrides import TRACKERS, did_you_mean
 from normlab.config.ranges import RANGES, range_of
 from normlab.config.schema import SHORT
 from normlab.errors import UserError
+from normlab.formats import estimated
 from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
@@ -149,7 +150,7 @@ def _progress(folder: Path) -> list[str]:
         phase, left = f"stopped in {phase}", None
     step = " of ".join(f"{n:,.0f}" for n in (done, total) if n is not None)
     progress = [] if loss is None else [f"loss {loss:.4g}"]
-    progress += [] if left is None else [f"{left / 60:,.0f} min left"]
+    progress += [] if left is None else [f"about {estimated(left)} left"]
     return [phase, step, ", ".join(progress)]
 
 

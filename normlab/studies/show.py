@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from normlab.formats import duration, number
+from normlab.formats import estimated, number
 from normlab.progress import Stage
 from normlab.records.store import read_progress
 from normlab.studies.process_pool import (
@@ -120,7 +120,7 @@ class RunsDisplay(ProgressDisplay):
         parts += [f"{failed} failed"] if failed else []
         if left:
             what = "left" if self._ended else "of training left"
-            parts.append(f"about {duration(left)} {what}")
+            parts.append(f"about {estimated(left)} {what}")
         return ", ".join(parts)
 
     def table(self) -> "Table":
@@ -138,7 +138,7 @@ class RunsDisplay(ProgressDisplay):
         for column in table.columns:
             column.no_wrap = True
         rows = [
-            (cell.name, *self._does(cell), "" if left is None else duration(left))
+            (cell.name, *self._does(cell), "" if left is None else estimated(left))
             for cell in self._running
             for left in [self._progress.get(cell, {}).get("left")]
         ]

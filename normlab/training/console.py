@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
-from normlab.formats import duration, number
+from normlab.formats import duration, estimated, number
 from normlab.metrics.baseline import learning_problem
 from normlab.progress import TRAINING, Stage
 from normlab.records.record import MAIN_SCORES, RunRecord, Score
@@ -107,14 +107,14 @@ class Console(Sink):
 
     @property
     def _left(self) -> str:
-        return f"left {duration(self._pace.left)}" if self._pace.left else ""
+        return f"about {estimated(self._pace.left)} left" if self._pace.left else ""
 
     def _draw(self, stage: Stage) -> None:
         if self._progress is None:
             narrow = Column(overflow="ellipsis", no_wrap=True)  # shrinks on a narrow terminal
             self._progress = Progress(
                 TextColumn("{task.description}", table_column=Column(min_width=18, no_wrap=True)),
-                BarColumn(bar_width=10),
+                BarColumn(bar_width=6),
                 TimeElapsedColumn(),
                 TextColumn("{task.fields[left]}", table_column=Column(min_width=11, no_wrap=True)),
                 TextColumn("{task.fields[figures]}", table_column=narrow),

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -206,15 +207,22 @@ def truncate_to(path: Path, step: int) -> int:
     return len(remaining)
 
 
+_MARKS = 50  # a run's time is divided among at least as many marks
+
+
 class Pace:
     """Estimates the time left: of training until its last step, then of the current phase.
 
-    The time left of training counts the validations on the way; the last validation and the test
-    count only while they run.
+    Steps count by their pace over the recent half of the training time, as a machine may get busy
+    or idle, and the first steps are slow; validations on the way by their mean. The last validation
+    and the test count only while they run.
     """
 
     def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None  # a share of the training, and its time
+        self._marks = deque[tuple[float, float]]()  # shares of the training, and its seconds then
+        self._first: float | None = None  # the share at the start
+        self._step_seconds = self._pause_seconds = 0.0
+        self._step_time = 0.0  # of the last step
         self._training = Stage(TRAINING)
         self._now = self._begun = (Stage(TRAINING), 0.0)  # the stage, and its time
 
@@ -222,11 +230,27 @@ class Pace:
         """Record a stage."""
         self._now, before = (stage, time.monotonic()), self._now[0]
         if stage.phase == TRAINING:
-            self._training = stage
-            if self._first is None and stage.share is not None:
-                self._first = stage.share, self._now[1]
+            self._step(stage, after_pause=before.phase != TRAINING)
         elif stage.phase != before.phase or stage.done < before.done:
             self._begun = self._now
+
+    def _step(self, stage: Stage, *, after_pause: bool) -> None:
+        """Record a step of the training, whose time belongs to a pause if one was before it."""
+        self._training, now = stage, self._now[1]
+        if stage.share is None:
+            return
+        if self._first is None:
+            self._first = stage.share
+        elif after_pause:
+            self._pause_seconds += now - self._step_time
+        else:
+            self._step_seconds += now - self._step_time
+        self._step_time = now
+        marks, seconds = self._marks, self._step_seconds
+        if not marks or seconds - marks[-1][1] >= seconds / _MARKS:
+            marks.append((stage.share, seconds))
+        while len(marks) > 1 and marks[1][1] <= seconds / 2:
+            marks.popleft()
 
     @property
     def trained(self) -> bool:
@@ -237,9 +261,12 @@ class Pace:
     def left(self) -> float | None:
         """Return the estimated seconds left; None if unknown."""
         if not self.trained:
-            if self._first is None:
+            share, first = self._training.share, self._first
+            if share is None or first is None or share <= self._marks[0][0]:
                 return None
-            return _remaining(*self._first, self._training.share, time.monotonic())
+            recent_share, recent = self._marks[0]
+            step = (self._step_seconds - recent) / (share - recent_share)
+            return (step + self._pause_seconds / (share - first)) * (1 - share)
         stage, now = self._now
         if stage.phase == TRAINING:
             return None

@@ -104,7 +104,7 @@ def test_runs_are_listed_with_outcome_or_progress(tmp_path, printed):
     (going / "progress.json").write_text(json.dumps(now))
     *_, row = printed("runs", "--json", *place)
     assert [*row.values()] == [
-        *(str(going), "training", "1,200 of 3,000", "loss 2.346, 10 min left")
+        *(str(going), "training", "1,200 of 3,000", "loss 2.346, about 10 min left")
     ]
     os.utime(going / "progress.json", (0, 0))
     *_, row = printed("runs", "--json", *place)

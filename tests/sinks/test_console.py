@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from normlab.commands._run import summary
-from normlab.formats import duration, number
+from normlab.formats import duration, estimated, number
 from normlab.metrics.baseline import is_near_baseline, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
@@ -43,8 +43,8 @@ def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
     assert lines[:2] == [RUN_ID, "model=tiny scale=smoke"]
     del lines[0]
     assert lines[1] == "step 10/100  train/loss 4.5  1,234 tok/s"
-    assert re.fullmatch(r"step 50/100  train/loss 3.25  2,346 tok/s  left \d+ s", lines[2])
-    assert re.fullmatch(r"step 50/100  valid/loss 3.1  valid/bleu 12.34  left \d+ s", lines[3])
+    assert re.fullmatch(r"step 50/100  train/loss 3.25  2,346 tok/s  about 1 s left", lines[2])
+    assert re.fullmatch(r"step 50/100  valid/loss 3.1  valid/bleu 12.34  about 1 s left", lines[3])
     assert lines[4:] == ["[early] stop"]
 
 
@@ -54,7 +54,7 @@ def test_a_terminal_shows_phase_time_loss_and_speed_in_80_columns(tmp_path):
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("preparing") for line in lines)
     bar = [line for line in lines if line.startswith("training")][-1]
-    for part in ("training 51/100", "0:00:0", "left ", "loss 3.25", "2,346"):
+    for part in ("training 51/100", "0:00:0", " left", "loss 3.25", "2,346"):
         assert part in bar
     assert "step 50/100  valid/loss 3.1  valid/bleu 12.34" in text
 
@@ -119,7 +119,7 @@ def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
     sink.stage(Stage("training", 70, 100))
     sink.log({"step": 70})  # 10 steps in 20 s, 30 to go
     assert out.getvalue().splitlines()[::3] == [
-        *(f"{RUN_ID}, resumed at step 50", "step 70/100  left 1 min 0 s")
+        *(f"{RUN_ID}, resumed at step 50", "step 70/100  about 1 min left")
     ]
 
 
@@ -131,7 +131,7 @@ def test_the_time_left_is_that_of_the_test_once_all_steps_are_taken(monkeypatch,
     pace.see(Stage("training", 10, total, 2.0, 0.25))
     pace.see(Stage("training", 20, total, 2.0, 0.5))
     pace.see(Stage("validating", 3, 7))  # a validation on the way
-    assert not pace.trained and pace.left == 3 * 10 / 0.25 * 0.5
+    assert not pace.trained and pace.left == 10 / 0.25 * 0.5
     pace.see(Stage("training", 40, total, 2.0, 1.0))
     assert pace.trained and pace.left is None
     pace.see(Stage("testing"))
@@ -139,6 +139,33 @@ def test_the_time_left_is_that_of_the_test_once_all_steps_are_taken(monkeypatch,
     assert pace.left is None
     pace.see(Stage("testing", 50, 200))
     assert pace.left == 2 * 10 / 0.25 * 0.75
+
+
+def test_the_time_left_follows_the_recent_steps_and_counts_pauses_by_their_mean(monkeypatch):
+    """A machine that was busy for the first third of a run says nothing of the rest."""
+    now = [0.0]
+    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pace = files.Pace()
+    for step in range(1, 601):
+        now[0] += 10.0 if step <= 20 else 1.0
+        pace.see(Stage("training", step, 1000, 2.0, step / 1000))
+    assert pace.left == pytest.approx(400, rel=0.02)
+    now[0] += 300.0
+    pace.see(Stage("validating", 3, 7))
+    assert pace.left == pytest.approx(400, rel=0.02), (
+        "a validation does not change it while it runs"
+    )
+    now[0] += 299.0
+    pace.see(Stage("training", 601, 1000, 2.0, 0.601))
+    assert pace.left == pytest.approx(399 + 599 * 399 / 600, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(7.4, "7 s"), (83, "1 min 25 s"), (61, "1 min"), (1979, "33 min"), (9000, "2 h 30 min")],
+)
+def test_an_estimate_has_no_digits_that_it_cannot_know(seconds, text):
+    assert estimated(seconds) == text
 
 
 def test_a_budget_in_tokens_has_a_share_instead_of_a_number_of_steps():
