@@ -2,7 +2,7 @@
 
 id: 2                                  the file's name must start with it
 documents: [article 1]
-statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
+statement: In translation, batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
 answer: True that it translates worse. ...  begins as the verdict does: True, Not true, Partly true,
                                    Open, Not tested (tests/claims/test_claims_files.py)
@@ -43,7 +43,7 @@ _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$"
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a claim, judged on its own by one primary endpoint; the others are secondary."""
+    """A part of a claim, judged by one primary endpoint; all other endpoints are secondary."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text

@@ -1,4 +1,4 @@
-"""Verdicts from numbers: the decision table, counts of trained seeds, planned analyses (looks).
+"""Verdicts from numbers: the decision table, counts of trained seeds, interim analyses (looks).
 
 Let `d` be the difference per seed in the claimed direction and `m` the margin. The first line of
 this table that holds decides:
@@ -10,9 +10,10 @@ this table that holds decides:
     I95 wholly above 0            undecided: the direction is shown, its size is open
     otherwise                     undecided, with the smallest difference these seeds could show
 
-I95 and I90 are t intervals of `d`, named for an error of 0.05. At a look that spends the share `a`
-of the error, they have confidence 1 - a and 1 - 2a. Each line is a test whose p value is below `a`
-exactly when the line holds: two one-sided tests, then two-sided t tests against m and 0 (or -m).
+I95 and I90 are t intervals of `d`, named for an error of 0.05. At an interim analysis that spends
+the share `a` of the error, they have confidence 1 - a and 1 - 2a. Each line is a test whose p value
+is below `a` exactly when the line holds: two one-sided tests, then two-sided t tests against m and
+0 (or -m).
 """
 
 import math
@@ -38,14 +39,14 @@ DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
 CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
 OPEN = "the counts do not decide"
-SEEN = "written after these runs were seen, so only new ones can decide it"
+SEEN = "written after these runs were seen, so only new runs can decide it"
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 
 
 ERROR = 0.05
 """The error that all planned looks share: the probability of rejecting a true null at any of them.
 
-The p value of a look is multiplied by 0.05 over the look's share, then compared with 0.05. Seeds
+The p value of a look is multiplied by 0.05 / (the look's share), then compared with 0.05. Seeds
 beyond the last look reached are not used; the lowest seed numbers come first. If several looks
 decide, the smallest corrected p counts; if none does, the last look reached counts.
 """
@@ -59,7 +60,7 @@ class Analysis:
     share: float
 
     def corrected(self, p: float) -> float:
-        """Correct a p value of this look, so that it can be compared with 0.05."""
+        """Correct a p value of this analysis, so that it can be compared with 0.05."""
         return min(1.0, p * ERROR / self.share)
 
 
@@ -69,7 +70,7 @@ FEWEST = LOOKS[0].seeds
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its t interval; `smallest` is the difference that is detected with 80 % power."""
+    """A mean with its t interval; `smallest` is the difference shown with 80 % power."""
 
     mean: float
     low: float
@@ -80,10 +81,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PValues:
-    """The p value of the deciding test, or else the smallest, and the same corrected for the look.
+    """The p value of the test that decided, or the smallest if none did: raw, then corrected.
 
-    If the direction is shown but its size is open, `direction` is its p value, corrected for the
-    look.
+    The correction is for the number of interim analyses. If the direction is shown but its size is
+    open, `direction` is the corrected p value of the direction.
     """
 
     observed: float
@@ -96,9 +97,9 @@ class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
     `value` is the measured value with its interval as text, `detail` the values behind it, `reason`
-    why it is open or not measured; `unshown` is the reason if the direction does not survive the
-    correction. `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen before its
-    endpoint was written, so nothing was tested.
+    why it is open or not measured; `unshown` is the reason to give if the direction does not
+    survive the correction. `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen
+    before its endpoint was written, so nothing was tested.
     """
 
     verdict: Verdict
@@ -113,7 +114,7 @@ class Decision:
 
 
 def stuck(reason: str, value: str = "") -> Decision:
-    """Return an undecided decision, with its `reason`, that more seeds would not change."""
+    """Return an undecided decision that more seeds would not change, with its `reason`."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
     return Decision("undecided", value=value, reason=reason, stuck=True)
 
@@ -169,11 +170,11 @@ def constant(values: Sequence[float]) -> bool:
 
 
 def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:
-    """Judge whether the interval of the values at a look contains the wanted value."""
+    """Judge whether the interval of the values at an interim analysis contains the wanted value."""
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
     interval = t_interval(values, confidence=1 - look.share)
-    # Containing the value is no reason to stop early, so only the last look can support it.
+    # An interval with the value in it is no reason to stop early: only the last look supports it.
     verdict = "supported" if look == LOOKS[-1] else "undecided"
     if not interval.low <= value <= interval.high:
         verdict = "contradicted"
@@ -190,11 +191,12 @@ def less_often(side: Count, reference: Count, *, error: float) -> Decision:
 
 
 def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Decision:
-    """Judge the claim that a side `fails` (or else trains), against a reference if there is one.
+    """Judge the claim that a side `fails` (otherwise: trains), against a reference if there is one.
 
     Training less often than the reference supports `fails` and contradicts training. If this is
-    undecided and all seeds of the side train, or without a reference, the count is tested against
-    one half: it supports the claim if all seeds do as claimed, contradicts it if too few do.
+    undecided and all seeds of the side train, or if there is no reference, the count is tested
+    against one half: it supports the claim if all seeds do what the claim says, and contradicts it
+    if too few do.
     """
     if reference is not None:
         pair = (side, reference) if fails else (reference, side)
@@ -213,7 +215,7 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
 def sequential(
     seeds: Sequence[int], decide_at: Callable[[Sequence[int], Analysis], Decision]
 ) -> tuple[Analysis, Decision]:
-    """Decide on the first seeds at each look reached; return the look that counts and its decision.
+    """Decide at each look that the seeds reach; return the look that counts and its decision.
 
     `seeds` must be enough for the first look.
     """
@@ -229,9 +231,9 @@ def sequential(
 def corrected_for_look(
     decision: Decision, look: Analysis, *, bounds: Sequence[float] = (), ratio: bool = False
 ) -> Decision:
-    """Correct a decision's p values for its look and format its numbers.
+    """Correct a decision's p values for its interim analysis and format its numbers.
 
-    With `ratio`, its numbers are logarithms, which become factors. `bounds` is passed to
+    With `ratio`, its numbers are logarithms, which are converted to factors. `bounds` is passed to
     `interval_text`.
     """
     value = math.exp if ratio else float
@@ -250,7 +252,7 @@ def corrected_for_look(
 
 
 def with_power(decision: Decision, power: str) -> Decision:
-    """Return an undecided decision that says in `power` what these seeds would have shown."""
+    """Return an undecided decision whose `power` says what these seeds would have shown."""
     shown = decision.p is not None and decision.p.direction is not None
     return replace(decision, reason=decision.reason or power, unshown=power if shown else "")
 
@@ -258,7 +260,7 @@ def with_power(decision: Decision, power: str) -> Decision:
 def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:
     """Format a value with its interval, such as `2.27 [1.09, 3.45]`.
 
-    Decimals are added until neither end rounds to a value in `bounds` that it does not equal.
+    Decimals are added until no end rounds to a value in `bounds` that it does not equal.
     """
     texts, decimals = aligned(mean, low, high), decimals_of(mean, low, high)
     has_powers = any("e" in text for text in texts)

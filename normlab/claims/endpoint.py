@@ -52,9 +52,9 @@ class Setting:
 class Basis:
     """What a decision rests on: `n` seeds or rounds, and the files or addresses of its `records`.
 
-    `grade` and `setting` say how much it is worth, and where it holds. `trained` has how many seeds
-    of each side train, and of how many, where no interval was judged; `excluded` lists why runs do
-    not count.
+    `grade` says how strong the evidence is, `setting` where it holds. If no interval was judged,
+    `trained` says how many seeds of each side train, and out of how many; `excluded` lists why runs
+    do not count.
     """
 
     n: int = 0
@@ -76,7 +76,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A decision, what it rests on, and what measures more."""
+    """A decision, the evidence it rests on, and the command that measures more."""
 
     decision: Decision
     basis: Basis = Basis()
@@ -118,8 +118,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
       over: [placement]                      optional: nuisance keys, averaged per seed
       seen_seeds: 5                          optional: seeds 1 to 5 were seen before it was written
 
-    An endpoint written after runs were seen is decided by five or more later seeds; until these are
-    run, it is undecided, and the value of the runs that were seen is only shown.
+    If some runs were seen before an endpoint was written, five or more later seeds decide it; until
+    these are run, it is undecided, and the value of the seen runs is only shown.
     """
 
     study: Text
@@ -152,12 +152,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def figure(self) -> str:
-        """Return the name of the value: the scores, and the score subtracted from each."""
+        """Return the name of the value: the scores, and the score that is subtracted from each."""
         name = " and ".join(self.scores)
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Return the end of a question's text: the selection and the nuisance keys."""
+        """Return the end of a question: the selection and the nuisance keys, in words."""
         where = f"; {keys(self.where)}" if self.where else ""
         mean = f"; {nuisances} {', '.join(self.over)}" if self.over else ""
         return where + mean + (f"; seeds after {self.seen_seeds}" if self.seen_seeds else "")
@@ -171,7 +171,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return None
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the value of each of the seeds to judge, by default that of the first side."""
+        """Return the value of each seed to judge, by default the first side's."""
         values = sample.values(next(iter(sample.cells)))
         return {seed: values[seed] for seed in seeds}
 
@@ -182,7 +182,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def decide_counts(
         self, trained: Sequence[Count], look: Analysis, assertion: str
     ) -> Decision | None:
-        """Decide by the counts of trained seeds if a seed diverged; None if this kind cannot."""
+        """Decide by the numbers of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
     def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
@@ -265,7 +265,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return Setting(plan.scale.data_name, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
     def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> Measurement | None:
-        """Return what runs the seeds up to the next planned analysis; None if it was the last."""
+        """Return the command for the seeds of the next analysis; None if this was the last."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:

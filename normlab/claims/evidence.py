@@ -24,7 +24,7 @@ from normlab.studies.study import Study
 
 BENCH = "bench"
 Where = Mapping[str, object]
-"""A selection of runs: config group options and dotted config keys, with their values."""
+"""A selection of runs: options of config groups and dotted config keys, with their values."""
 Place = tuple[str, str]
 """A study and a scale, or `BENCH` and a report of timings."""
 _FORMAT = "normlab.computed/1"
@@ -71,7 +71,7 @@ def read_computed(path: Path) -> dict[str, list[CheckFinding]]:
 
 
 class TimedCandidate(Struct, frozen=True):
-    """A timed candidate: milliseconds, and per round the ratio to the group's first candidate."""
+    """A timed candidate: its milliseconds, and per round its ratio to the first candidate."""
 
     name: str
     milliseconds: dict[str, float]
@@ -112,7 +112,7 @@ class PlannedRuns:
         self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
 
     def may_choose(self, where: Where) -> set[str]:
-        """Return the rows, with their grid points, whose runs may match a selection.
+        """Return the rows and grid points whose runs may match a selection.
 
         A key that a row leaves at its default may have any value.
         """
@@ -135,7 +135,7 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
     """Return whether a planned run may have this value; False if its overrides set another."""
     if key not in run:
         return True
-    if key == "norm" and "sites" in run:  # the label says what is where, such as ln+final_none
+    if key == "norm" and "sites" in run:  # the label names the places, such as ln+final_none
         return True
     if key == "norm":
         chosen = [name for name in run if "@" in name or name in _GROUPS]
@@ -154,7 +154,7 @@ class RecordAt(NamedTuple):
 
 @dataclass
 class EvidenceStore:
-    """All evidence: runs, timings, and the findings of checks.
+    """All evidence: runs, timings and findings of checks.
 
     `records` has the runs of each study and scale by id; a packed run belongs to the study of its
     folder. `damaged` has a message for each unreadable run, `timings` the reports by their file's
@@ -189,7 +189,7 @@ class EvidenceStore:
         return runs
 
     def add(self, place: Place, record_at: RecordAt) -> None:
-        """Add a run to a study and scale, unless it is there already."""
+        """Add a run to a study and scale, unless it has already been added."""
         self.records.setdefault(place, {}).setdefault(record_at.record.run_id, record_at)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:

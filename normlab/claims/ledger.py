@@ -1,10 +1,11 @@
 """The ledger: every claim with its verdict and the corrected verdicts of its parts.
 
-Per study and scale, and per report of timings, the p values of the primary endpoints of all claims
-are corrected together (Holm 1979), after each is corrected for its look. An endpoint that was not
-measured, or with a side at the untrained baseline, counts as p = 1; one written after its runs were
-seen tests nothing. A decided part with a corrected p of 0.05 or more becomes undecided. An interval
-that contains an article's value is not corrected.
+Each p value is first corrected for its interim analysis. Then the p values of the primary endpoints
+of all claims are corrected together (Holm 1979), per study and scale, and per report of timings. An
+endpoint counts as p = 1 if it was not measured, or if one of its sides is at the untrained
+baseline; an endpoint written after its runs were seen tests nothing. A decided part with a
+corrected p of 0.05 or more becomes undecided. An interval that contains an article's value is not
+corrected.
 """
 
 from collections import Counter, defaultdict
@@ -51,7 +52,7 @@ class JudgedPart:
 
     @property
     def decision(self) -> Decision:
-        """Return the decision before the correction for other endpoints."""
+        """Return the decision before it is corrected for other endpoints."""
         return self.judgement.decision
 
     @property
@@ -91,7 +92,7 @@ class JudgedClaim:
 
     @property
     def counts(self) -> str:
-        """Count the parts that the verdict leaves out, such as `1 part open, 2 not measured`."""
+        """Count the parts that do not enter the verdict, such as `1 part open, 2 not measured`."""
         numbers = Counter(each.verdict for each in self.primary)
         texts: list[str] = []
         for name in PARTS:
@@ -105,9 +106,9 @@ class JudgedClaim:
 def verdict(parts: Sequence[Verdict]) -> str:
     """Combine the verdicts of a claim's parts.
 
-    The decided parts decide: a claim is `supported` if each of them is, `contradicted` if each is
-    contradicted or shows no difference, otherwise `mixed`. Without any, it is `undecided` if a part
-    was measured.
+    Only decided parts count: a claim is `supported` if all of them are, `contradicted` if each is
+    contradicted or shows no difference, and otherwise `mixed`. If no part is decided, the claim is
+    `undecided` if a part was measured.
     """
     decided = set(parts) & set(DECIDED)
     if not decided:

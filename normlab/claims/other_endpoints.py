@@ -62,7 +62,7 @@ class Computed(Endpoint, frozen=True):
         chosen = [each for each in findings if self.chooses(each)]
         if not chosen or not {each.name for each in chosen} >= set(self.only):
             known = "; ".join(each.name for each in findings)
-            reason = f"`only` names no finding; there are: {known}" if findings else "not computed"
+            reason = f"`only` names no finding; available: {known}" if findings else "not computed"
             more = Measurement("normlab claims --compute", "seconds")
             return Judgement(Decision("not measured", reason=reason), to_measure=more)
         holds = all(each.standing == "supports" for each in chosen)
@@ -87,7 +87,7 @@ class Timing(Endpoint, frozen=True):
 
     Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
     round within one process, so the interval covers noise, not differences between machines. The p
-    values of a report are corrected together, like those of a study.
+    values of a report are corrected together, like the p values of a study.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("difference",)
@@ -133,7 +133,7 @@ class Timing(Endpoint, frozen=True):
         return Judgement(replace(decision, detail=f"{' against '.join(medians)} ms"), basis)
 
     def _decide(self, saved: Sequence[float]) -> Decision:
-        """Decide by the share of time saved in each round; there is one look, at all rounds."""
+        """Decide by the share of time saved in each round; there is one analysis, of all rounds."""
         if (n := len(saved)) < FEWEST:
             return Decision("not measured", reason=f"too few rounds ({n} of {FEWEST})")
         decision = decide(saved, margin=self.margin, equality=False)

@@ -196,7 +196,7 @@ def _row(outcome: JudgedPart) -> list[str]:
 
 
 def _links(outcome: JudgedPart) -> str:
-    """Return a link to each file that an outcome is based on, with the rows of its records."""
+    """Return a link to each file on which an outcome is based, with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
     for path in outcome.basis.records:
         packed = address_of(path, packed=False)
@@ -229,10 +229,10 @@ order in which a reader asks; the evidence is in [the ledger](claims.md).
 
 
 class _Language(NamedTuple):
-    """The wording of the summary in one language.
+    """The words of the summary in one language.
 
     `groups` has one heading per verdict in `VERDICTS`, `parts` one label per verdict in `PARTS`.
-    `part` and `decided` are formats of a part's line.
+    `part` and `decided` are format strings for a part's line.
     """
 
     heading: str
@@ -370,11 +370,11 @@ CHINESE_DATA = {
         "UCI 的葡萄酒和乳腺癌数据，2,000 次更新"
     ),
 }
-"""The Chinese names of the data, models and machines of studies; the others stay as they are."""
+"""The Chinese names of the data, models and machines of studies; other names are not translated."""
 
 
 def data_in_chinese(name: str) -> str:
-    """Return the Chinese name of a study's data, or `name` where it is a proper name."""
+    """Return the Chinese name of a study's data, or `name` itself if it is a proper name."""
     return CHINESE_DATA.get(name, name)
 
 

@@ -1,9 +1,9 @@
 """The sample of an endpoint: the runs of each side that count, by seed.
 
-A run counts if it ended (finished or diverged), was made by committed code, tested its last weights
-or their average, and has the score. A seed counts if all its runs on every side count, and these
-runs are pairs (`normlab.records.pairs`) that differ only in the settings compared. Runs that do not
-count are listed with the reason.
+A run counts if it ended (finished or diverged), was made by committed code, was tested with its
+last weights or their average, and has the score. A seed counts if all its runs on every side count,
+and if these runs are pairs (`normlab.records.pairs`) that differ only in the compared settings.
+Runs that do not count are listed with the reason.
 """
 
 import json
@@ -36,10 +36,10 @@ def keys(where: Where) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which runs of a study to sample: `sides` by label, with what all share in `where`.
+    """Which runs of a study to sample: `sides` by label, and the settings that all share.
 
-    Values are means over `scores`, less the score `minus` of the same run, and over the settings
-    of the nuisance keys `over`.
+    `where` has the settings that all sides share. Values are means over `scores`, minus the score
+    `minus` of the same run, and over the settings of the nuisance keys `over`.
     """
 
     study: str
@@ -79,7 +79,7 @@ class Sample:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more of the first score is better, as its runs recorded it."""
+        """Whether a higher first score is better, according to the records of its runs."""
         runs = (run for cell in self.cells.values() for each in cell.values() for run in each)
         scores = (run.figure(self.scores[0]) for run in runs if run.finished)
         return next((score.higher_is_better for score in scores if score is not None), True)
@@ -93,7 +93,7 @@ class Sample:
         return [run for cell in self.cells.values() for each in cell.values() for run in each]
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Return by side how many seeds train (all runs finish and clearly beat the baseline)."""
+        """Return each side's number of seeds that train (all runs clearly beat the baseline)."""
 
         def train(runs: Sequence[RunRecord]) -> bool:
             clear = (at_baseline([run], name) is None for run in runs for name in self.scores)
@@ -105,7 +105,7 @@ class Sample:
         }
 
     def train_text(self, seeds: Sequence[int]) -> str:
-        """Return how many seeds of each side train, with a lower bound on the share if all do."""
+        """Return how many seeds of each side train; if all do, also a lower bound on the share."""
         n = len(seeds)
         every = f" (at least {math.floor(100 * 0.025 ** (1 / n))} %)"  # Clopper and Pearson 1934
         counts = self.train_counts(seeds).items()
@@ -113,7 +113,7 @@ class Sample:
         return f"train: {', '.join(sides)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
-        """Return which score shows that a side does not train; None if every setting trains."""
+        """Return the score that shows that a side does not train; None if every setting trains."""
         scores = (*self.scores, *((self.minus,) if self.minus else ()))
         for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
@@ -129,7 +129,7 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
         return f"did not end ({status})"
     dirty = record.environment.get("dirty")
     if dirty is not False:
-        return "made by uncommitted code" if dirty else "not known to be made by clean code"
+        return "made by uncommitted code" if dirty else "not known to be made by committed code"
     if not record.finished:
         return None
     if lacking := [score for score in scores if record.figure(score) is None]:
@@ -187,7 +187,7 @@ def _sample(
 def _eligible(
     records: Sequence[RunRecord], selection: Selection, label: str, reasons: Counter[str]
 ) -> list[RunRecord]:
-    """Return the runs of a side that count, and add up why others do not."""
+    """Return the runs of a side that count, and record why others do not."""
     where = {**selection.where, **selection.sides[label]}
     runs = [record for record in records if fits(record, where)]
     why = [why_not_evidence(run, selection.all_scores) for run in runs]
@@ -206,7 +206,7 @@ def _cells(
 ) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
     """Return the runs of each side by seed, for the seeds that have all nuisance settings.
 
-    These are the planned ones; without a plan, all that any run has.
+    These are the planned settings or, without a plan, all settings that any run has.
     """
     existing = {point for side in sides.values() for _, point in side}
     axes = (plan.values(key) or sorted({at[n] for at in existing}) for n, key in enumerate(over))
@@ -222,7 +222,7 @@ def _cells(
 
 
 def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int, str]:
-    """Return why the sides' runs of a seed are no pairs, by seed, for the seeds of all sides."""
+    """Return, for each seed of all sides, why its runs are not pairs."""
     chosen = {key for side in selection.sides.values() for key in side}
     compared = tuple(name for key in sorted(chosen) for name in spelled(key))
     rules = PairRules(may_differ=plan.varied + compared)
@@ -241,7 +241,7 @@ def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
     """Return why a side's runs at a point have different configs; None if all have the same."""
     differing = varying([run.parts for run in runs])
     keys = ", ".join(key for key in differing if not key.endswith(".option"))
-    problem = f"{label} fits runs that differ in {keys}; the claim must say which"
+    problem = f"{label} matches runs that differ in {keys}; the claim must say which it means"
     return problem if differing else None
 
 

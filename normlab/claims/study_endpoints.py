@@ -47,7 +47,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> list[Where]:
-        """Return the two sides; for an interaction, the four sides with the `in` pair first."""
+        """Return the two sides; for an interaction, the four sides, starting with the `in` pair."""
         places = (self.inside, self.outside) if self.inside else ({},)
         return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
@@ -64,7 +64,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         return differences
 
     def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
+        """Format the sides' means; with `ratio`, geometric means, whose ratio is the factor."""
         sides = [[values[seed] for seed in seeds] for values in map(sample.values, sample.cells)]
         mean = geometric_mean if self.ratio else fmean
         means = aligned(*map(mean, sides))
@@ -125,11 +125,11 @@ class Contrast(Difference, frozen=True, kw_only=True):
 
 
 class Gap(Difference, frozen=True, kw_only=True):
-    """A difference reported by an article: does the confidence interval of ours contain it?
+    """A difference reported by an article: is it inside the confidence interval of our difference?
 
     gap: {better: {norm: ln}, worse: {norm: bn}, value: 6.5}
 
-    It is asked on other data only where a claim speaks of the difference in general.
+    Other data may be used only if the claim is about the difference in general.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("figure",)
@@ -139,7 +139,7 @@ class Gap(Difference, frozen=True, kw_only=True):
     def question(self, assertion: str) -> str:
         sides = f"{keys(self.better)} over {keys(self.worse)}"
         inside = f", in {keys(self.inside)} less in {keys(self.outside)}" if self.inside else ""
-        text = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
+        text = f"the interval of the gain in {self.figure} of {sides}{inside} contains"
         return f"{text} {self.value:g}{self.within()}"
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
@@ -154,11 +154,11 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
     spread: {wider: {norm: bn}, narrower: {norm: ln}, margin: 1.5}     a factor of the deviations
 
     The logarithm of the ratio of both standard deviations is judged by its jackknife (Miller 1968,
-    "Jackknifing variances"): of n seeds, a seed's value is n times the logarithm minus n - 1 times
-    the logarithm without that seed, and the mean of these values has a t interval. It needs no
-    normal distribution, and keeps the pairs of runs with equal seeds together. At equal deviations
-    of normal values its error was 0.012 where 0.0125 is allowed (12 seeds, 4,000 draws), and 0.020
-    with the heavy tails of a t distribution with 5 degrees of freedom.
+    "Jackknifing variances"): with n seeds, the value of a seed is n times the logarithm minus n - 1
+    times the logarithm without that seed, and the mean of these values has a t interval. It does
+    not assume a normal distribution, and keeps pairs of runs with the same seed together. If both
+    deviations of normal values were equal, its error was 0.012 where 0.0125 is allowed (12 seeds,
+    4,000 draws), and 0.020 with the heavy tails of a t distribution with 5 degrees of freedom.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("difference", "equality")
@@ -213,7 +213,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
 
     level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
 
-    In a part that claims equality: does the value differ from it by less than the margin?
+    In a part that claims equality: does the value differ from the bound by less than the margin?
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
@@ -245,7 +245,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
 
 
 class Document(StudyEndpoint, frozen=True, kw_only=True):
-    """A value reported by an article: does the confidence interval of one setting contain it?
+    """A value reported by an article: is it inside the confidence interval of one setting?
 
     document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
 
@@ -264,13 +264,15 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         where = keys({**self.data, **self.where})
-        return f"the interval of {self.figure} with {keys(self.of)} holds {self.value:g}; {where}"
+        return (
+            f"the interval of {self.figure} with {keys(self.of)} contains {self.value:g}; {where}"
+        )
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
             for key, of_document in self.data.items():
                 if written(value := lookup(run, key)) != written(of_document):
-                    return f"other data: {key}={value}, the document's is {key}={of_document}"
+                    return f"other data: {key}={value}, the article's is {key}={of_document}"
         return None
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
@@ -284,7 +286,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
 
     The reference is optional for parts with `says: trains`. A run trains if it finishes clearly
     better than the untrained baseline (`metrics.baseline`).
-    With nuisances, a seed trains if all its runs do.
+    With nuisance keys, a seed trains if all its runs do.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("trains", "fails")

@@ -1,8 +1,8 @@
 """The answer of a table in a sentence: how each row's main score compares with the baseline's.
 
-It says what the table's numbers say: a row is above or below the baseline only where the 95 %
-interval of the difference leaves out zero; one seed gives the bare difference, and the sentence
-says that it is one seed. Nothing is said of rows that did not clearly learn.
+It follows the table's numbers: a row is above or below the baseline only if the 95 % interval of
+the difference excludes zero. For a single seed, it gives the bare difference and says that it is
+one seed. It leaves out rows that did not clearly learn.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,11 +30,11 @@ BELOW, ABOVE, OPEN, UNTRAINED, UNTRAINED_BASELINE, DIVERGED, UNKNOWN = (
     "not compared (the row to compare with is near the untrained baseline)",
     *("with diverged seeds", "not compared"),
 )
-"""What can be said of a row at a point."""
+"""The kinds of statements about a row at a point."""
 
 
 class PointDifference(NamedTuple):
-    """What a row's difference from the baseline says at a point; `gap` is None if there is none."""
+    """How a row compares with the baseline at a point; `gap` is None if there is no difference."""
 
     point: str
     kind: str
@@ -92,7 +92,7 @@ def _untrained(row: ScoreRow, column: str) -> bool:
 
 
 def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
-    """Return what the difference between a row and the baseline at its point says."""
+    """Return how a row compares with the baseline at its point."""
     if lost(row.records):
         return PointDifference(row.point, DIVERGED)
     if base is None or not row.records or not base.records:
@@ -116,9 +116,10 @@ def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifferen
 
 @dataclass(frozen=True)
 class _Words:
-    """Says findings on one score of a table in words.
+    """Puts the findings on one score of a table into words.
 
-    `axes` are those with several values, `keys` all keys of the points; `falls`: lower is better.
+    `axes` are the axes with several values, `keys` all keys of the points; `falls`: lower is
+    better.
     """
 
     column: str
@@ -134,16 +135,16 @@ class _Words:
 
     @property
     def score(self) -> str:
-        """Return the score's name, and that lower is better if so."""
+        """Return the score's name, with `(lower is better)` if it is."""
         return heading(self.column) + (" (lower is better)" if self.falls else "")
 
     def of_row(
         self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
     ) -> str:
-        """Return what the findings of a row say, by value of the axis or as counts.
+        """Describe the findings of a row, by value of the axis or as counts.
 
-        `reference` is the row that it is compared with, or "" if that is said already. The first
-        row's clause names the score.
+        `reference` is the row that it is compared with, or "" if that has been named already. The
+        first row's clause names the score.
         """
         parts = [[*group] for _, group in groupby(differences, key=lambda each: each.kind)]
         if len(self.axes) == 1 and not self.axes[0].numeric:
@@ -164,7 +165,7 @@ class _Words:
         return ", ".join(clauses)
 
     def _clause(self, part: Sequence[PointDifference], whom: str, *, names_score: bool) -> str:
-        """Return what is said of neighbouring points with the same kind of finding."""
+        """Describe neighbouring points that have the same kind of finding."""
         kind = part[0].kind
         within = self._within if names_score else ""
         if kind in (ABOVE, BELOW):
@@ -178,7 +179,7 @@ class _Words:
 
     @property
     def _within(self) -> str:
-        """Return ` in test loss`; "" if that is said before, or by the unit of the differences."""
+        """Return ` in test loss`; "" if named before, or by the unit of the differences."""
         return f" in {self.score}" if self.axes and not unit(self.column) else ""
 
     def _where(self, points: Sequence[str], *, first: bool) -> str:

@@ -1,9 +1,8 @@
-"""Arranges runs without a plan as the rows of tables, in a grid.
+"""Arranges runs that do not come from a study's plan as the rows of tables, in a grid.
 
-A row is an experiment with its seeds joined. If numeric settings or placements are crossed with
-norms, as in a sweep over norms and batch sizes, they become the axes of a grid, and a row is
-compared with the baseline at the same grid point. If the runs have several tasks, the task is the
-grid axis.
+A row is an experiment with all its seeds. If numeric settings or placements are crossed with norms,
+as in a sweep over norms and batch sizes, they become the axes of a grid, and a row is compared with
+the baseline at the same grid point. If the runs have several tasks, the task is the grid axis.
 """
 
 import math
@@ -58,7 +57,7 @@ class Arrangement(NamedTuple):
 def by_recipe(
     runs: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
 ) -> list[Arrangement]:
-    """Arrange runs as tables, one for each recipe, with `arranged`; see there for the errors.
+    """Arrange runs as tables, one for each recipe; `arranged` lists the errors.
 
     `baseline` may be a row of only some tables.
     """
@@ -90,8 +89,8 @@ def arranged(
     """Arrange runs as rows: the baseline first, then the others by the first score, best first.
 
     `baseline` names the row that the others are compared with, `scores` the columns, and `recipe`
-    what the runs share and others do not. Raises UserError, listing the choices, for a baseline
-    that is not a row, or a score that no run has.
+    the settings that these runs share with each other but not with other runs. Raises UserError,
+    listing the choices, for a baseline that is not a row, or a score that no run has.
     """
     return _arranged(runs, _columns(runs, scores), baseline, recipe)
 
@@ -104,7 +103,7 @@ def _experiments(runs: Sequence[Run]) -> list[list[Run]]:
 def _arranged(
     runs: Sequence[Run], columns: Sequence[str], baseline: str | None, recipe: str
 ) -> Arrangement:
-    """Arrange runs, none of which need to have all the columns."""
+    """Arrange runs; no run needs to have all the columns."""
     settings = _settings(_experiments(runs), baseline)
     merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(settings)}
     first = _baseline(settings, baseline)
@@ -129,8 +128,8 @@ def _arranged(
 def _baseline(settings: Sequence[GridRow], requested: str | None) -> Name | None:
     """Return the row that others are compared with: the requested one, or the first norm's.
 
-    Of several rows with the norm, it is the one with most seeds, then the one that differs from the
-    other rows in the fewest settings. None if no row has the usual norm.
+    If several rows have this norm, it is the one with the most seeds, then the one that differs
+    from the other rows in the fewest settings. None if no row has the norm.
     """
     rows = dict.fromkeys(setting.row for setting in settings)
     baseline = requested or USUAL
@@ -172,7 +171,7 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
 
 
 def main_tests(names: Iterable[str]) -> list[str]:
-    """Return the main test scores among the names of scores, or else the first test score."""
+    """Return the main test scores among some names; if there are none, the first test score."""
     tests = [name for name in names if name.startswith("test/") and name.count("/") == 1]
     return [name for name in _TESTS if name in tests] or tests[:1]
 
@@ -185,7 +184,7 @@ def _available(name: str, known: Iterable[str]) -> str:
 
 
 def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[GridRow]:
-    """Return the row and grid point of each experiment; no axes unless a row has all points."""
+    """Return each experiment's row and grid point; no grid unless some row has every point."""
     configs = [seeds[0].settings for seeds in experiments]
     tasks = [label(config).task for config in configs]
     if len({*tasks}) > 1:

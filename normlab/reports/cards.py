@@ -26,23 +26,24 @@ _ROUNDING = 1e-3  # nats per token
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
     "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
-    "a star, and last: sees later tokens in the test, so its losses on text are too low; stepwise "
-    "says by how much",
+    "a star, in the last rows: sees later tokens in the test, so its losses on text are too low; "
+    "stepwise says by how much",
     "alone x ln, step x ln: time relative to `ln`, of the norm (forward, backward) and of a step",
     "nll, BLEU, losses, accuracy: short runs on the built-in corpora and on handwritten digits (a "
     "small residual network), mean of seeds; the page of a card marks a score that is "
     f"{NOT_CLEAR}",
-    "largest lr: doubled until it no longer trains, by the loss in training (in the published "
-    "cards: on held-out text); + if the largest one tried still trains",
+    "largest lr: the largest learning rate that trains, found by doubling; judged by training loss "
+    "(in the published cards: on held-out text); +: the largest one tried still trains",
     "grad growth: gradient of the last over the first layer of a deep decoder; first update: how "
-    "far one update moves the last layer's output",
+    "much one update changes the last layer's output",
     "no warm-up, batch of 4: increase of the toy nll without warm-up, and with statistics of four "
     "sequences",
-    "mates, padding: how far a sentence's values move in training with other sentences in its "
+    "mates, padding: how much a sentence's values change in training with other sentences in its "
     "batch, and with 80 % padding",
-    "train-eval gap: loss with running statistics minus loss with those of the batch; stepwise: "
-    "nats per token between token by token and the full text",
-    "a screening: few seeds, small models, one rate for all; claims take `normlab study run`",
+    "train-eval gap: loss with running statistics minus loss with batch statistics; stepwise: "
+    "difference in nats per token between token by token and the full text",
+    "a screening: few seeds, small models, one learning rate for all; for claims, use "
+    "`normlab study run`",
 )
 
 

@@ -101,7 +101,7 @@ class Series:
     def of_seeds(
         cls, row: str, facet: str, at: str, curves: Sequence[Mapping[float, float]]
     ) -> "Series":
-        """Average the seeds' curves at each x that is logged by all seeds still running there."""
+        """Average the seeds' curves at each x that all seeds still running at it have logged."""
         ends = [max(curve, default=-math.inf) for curve in curves]
         points: list[tuple[float, float, float, float, int]] = []
         for x in sorted({x for curve in curves for x in curve}):
@@ -117,9 +117,10 @@ class Panel:
     """The content of one chart.
 
     `ticks` are positions on the horizontal axis, `tick_names` their labels, if any. The vertical
-    axis is logarithmic if the ratio of largest to smallest value reaches `log_from` (None: never),
-    the horizontal one with `log_across`, or if its ticks reach far. Points that are not `joined`
-    have bars instead of a line with a band. `number` tells equal charts on a page apart.
+    axis is logarithmic if the ratio of its largest to its smallest value reaches `log_from` (None:
+    never), and the horizontal axis if `log_across` is set or its ticks span a large ratio. Points
+    that are not `joined` have bars instead of a line with a band. `number` distinguishes equal
+    charts on a page.
     """
 
     name: str

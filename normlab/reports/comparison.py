@@ -34,15 +34,15 @@ NAMED = tuple(
 """The config keys that name a row."""
 # Config keys that set how long a run trains and how it is tested.
 _FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.", "validate.limit.")
-_SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
+_SHOWN = ("norm", "placement", "task", "task/corpus")  # options that are part of a row's name
 
 
 class Rules(NamedTuple):
     """What two paired runs must share in addition to data, processes, device and instruction set.
 
-    With `precision`, they share it. With `unplanned` (runs that are not from a study's plan), they
-    share their code and, if a key of `NAMED` differs, the length of training and the settings of
-    the test.
+    With `precision`, they must share the precision. With `unplanned` (runs that are not from a
+    study's plan), they must share their code and, if a key of `NAMED` differs, the length of
+    training and the settings of the test.
     """
 
     precision: bool = True
@@ -166,7 +166,7 @@ def marks(row: Experiment) -> list[str]:
 
 
 def future_note(rows: Mapping[str, Experiment]) -> list[str]:
-    """Return a note on the rows whose models see the tokens that they predict."""
+    """Return a note on the rows whose models can see the tokens that they predict."""
     norms = {k: {norm for r in row.records for norm in r.sees_future} for k, row in rows.items()}
     texts = [f"{label} ({', '.join(sorted(its))})" for label, its in norms.items() if its]
     which = "; ".join(texts)
@@ -190,8 +190,8 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the settings in which experiments differ, each with its value in every experiment.
 
     Options of config groups come first, then dotted keys. An option covers all keys below it. A key
-    that has the same values as an earlier one is left out, and so is one that repeats another key
-    by its option (`REPEATS`), such as `model.encoder_layers`, which repeats `model.depth`.
+    that has the same values as an earlier one is left out, and so is a key that only repeats
+    another one (`REPEATS`), as `model.encoder_layers` repeats `model.depth`.
     """
     chosen = [config.get("choices", {}) for config in configs]
     groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
@@ -211,9 +211,9 @@ def not_alike(
     axes: Sequence[str] = (),
     row_keys: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, str]:
-    """Return notes on differences between rows, by key, but for those that `axes` show.
+    """Return notes on differences between rows, by key, except for the keys that `axes` show.
 
-    `row_keys` has the keys that the name of each row says.
+    `row_keys` has the keys that are part of each row's name.
     """
     apart = told_apart([row.records[0].config for row in rows.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))

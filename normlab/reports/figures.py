@@ -190,7 +190,7 @@ def _depth(place: str) -> tuple[list[int], str]:
     return [int(w) if w.isdecimal() else _RANKS.get(w, _LAST) for w in words], place
 
 
-LACK = "no run has its values; those by layer and over training need probe=full"
+LACK = "no run has its values; figures by layer and over training need probe=full"
 KINDS = {
     "loss": Kind("Training and validation loss", (TRAIN, VALID)),
     "gradient_by_layer": Kind("Gradient norm by layer", ("stability/gradients/norm",), True),
@@ -269,7 +269,7 @@ def draw_all(
 ) -> tuple[list[Path], list[str]]:
     """Draw every possible figure; return the files, and why the other figures are missing.
 
-    A score over an axis of the table is a figure of its own, such as `bleu_by_batch_size`.
+    A score over an axis of the table is a separate figure, such as `bleu_by_batch_size`.
     """
     styles = row_styles(runs)
     paths: list[Path] = []
@@ -313,7 +313,7 @@ def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme)
         for axes in figure.axes:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-        # Legend entries of rows come first, in order, then those that explain marks.
+        # Legend entries of rows come first, in order, then the entries that explain marks.
         marks = [label for label in (_BAND, "divergence") if label in handles]
         labels = [label for label in handles if label not in marks] + marks
         fit = int(columns * _WIDTH * _LETTERS / (max(map(len, labels)) + 8))
@@ -337,7 +337,7 @@ def _draw_facet(
             band = {"color": theme.hues[style.hue], "alpha": 0.15, "linewidth": 0}
             if panel.joined and len(line.x) > 1:
                 axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
-            else:  # a band of no width would not be seen
+            else:  # a band of zero width would be invisible
                 band |= {"alpha": 0.5, "linewidth": 1.2}
                 axes.vlines(line.x, line.low, line.high, **band, label=_BAND)
         # Different first markers, so that those of coinciding lines do not overlap.

@@ -1,4 +1,4 @@
-"""Names of scores and of swept settings as a reader would say them: `BLEU`, `batch size`."""
+"""Readable names of scores and of swept settings: `BLEU`, `batch size`."""
 
 import re
 
@@ -14,7 +14,7 @@ _SCORES = {
 _UNITS = ("BLEU", "tokenized BLEU", "chrF")
 """Scores whose name is also the unit of a difference: 2.0 BLEU."""
 _ALWAYS_NAMED = ("loss", "accuracy", "perplexity", "NLL")
-"""Scores that are called `test loss`, as there is a loss in training and validation too."""
+"""Scores that are called `test loss`, because training and validation have a loss, too."""
 _SETTINGS = {
     **{"batch_size": "batch size", "max_tokens": "tokens per batch", "optim.lr": "learning rate"},
     **{"model.depth": "depth", "model.dim": "width", "model.dropout": "dropout"},
@@ -60,7 +60,7 @@ def setting(key: str) -> str:
 
 
 def point_name(point: str) -> str:
-    """Return a point of a grid as one would say it: `batch_size=8 placement=pre` in words."""
+    """Return a point of a grid, such as `batch_size=8 placement=pre`, in words."""
     parts = _KEY.split(point)[1:]
     values = zip(parts[::2], parts[1::2], strict=True)
     phrases = (phrase(key, float(text) if NUMBER.fullmatch(text) else text) for key, text in values)
@@ -77,9 +77,9 @@ _COUNTED = {
     **{"budget.steps": "steps", "budget.tokens": "tokens", "budget.epochs": "epochs"},
     **{"schedule.warmup": "warm-up steps", "max_tokens": "tokens per batch"},
 }
-"""Settings that are said after their number: 3,000 steps."""
+"""Settings that are named after their number: 3,000 steps."""
 _PLAIN = ("precision",)
-"""Settings whose value says what they are: bf16."""
+"""Settings that need no name, because their value says what they are: bf16."""
 _VALUES = {
     **{("norm.padding", "exclude"): "padding excluded", ("norm.padding", "fill"): "padding filled"},
     ("norm.padding", "include"): "padding included",
@@ -92,11 +92,11 @@ _VALUES = {
     ("model.input_statistics", "step"): "input statistics by step",
     ("model.input_statistics", "sequence"): "input statistics by sequence",
 }
-"""Values of settings that are not numbers, as one would say them."""
+"""Values of settings that are not numbers, in words."""
 
 
 def phrase(key: str, value: object) -> str:
-    """Return a setting and its value as one would say them.
+    """Return a setting and its value in words.
 
     `3,000 steps`, `batch size 32`, `learning rate 0.001`, `bf16`, `padding excluded`, and for an
     option of a config group `model small`. Other keys are shown as they are typed.

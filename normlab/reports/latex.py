@@ -1,6 +1,6 @@
-r"""A table in LaTeX for a paper: booktabs, readable names, bold by the table's rule, a label.
+r"""A table in LaTeX for a paper: booktabs, readable names, the table's bold entries, a label.
 
-The document needs `\usepackage{booktabs}`. A grid of one axis and one score has a column for each
+The paper needs `\usepackage{booktabs}`. A grid of one axis and one score has a column for each
 value of the axis; other grids have a group of rows for each point.
 """
 
@@ -14,7 +14,7 @@ from normlab.reports.sweep import axes_of, values_at
 from normlab.reports.table import Entry, ScoreRow, ScoreTable
 
 Marks = Literal["", "stars", "intervals"]
-"""How differences from the baseline are shown: not, by stars for p, or with their intervals."""
+"""How differences from the baseline are shown: not at all, as stars for p, or with intervals."""
 _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 _SPECIAL = str.maketrans(
     {character: rf"\{character}" for character in "%_&#${}"}
@@ -55,7 +55,7 @@ def latex(
 
 
 def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> str:
-    """Return the title, and what the numbers, stars, brackets and bold cells are."""
+    """Return the title, and an explanation of the numbers, stars, brackets and bold entries."""
     scored = pivoted and not table.says_score
     title = f"{table.heading(table.columns[0])}: {table.title}" if scored else table.title
     entries = [entry for row in table.rows for entry in row.entries.values()]

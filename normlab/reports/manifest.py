@@ -1,4 +1,4 @@
-"""The manifest of the evidence, for checking that results have not changed since publication.
+"""The manifest of the evidence, to check that results have not changed since publication.
 
 `results/MANIFEST.sha256` has one line per file, a checksum and a path, in the format of
 `sha256sum -c`. It lists every file below results/ that is not generated from other files: records,
@@ -36,19 +36,19 @@ _MADE = (
 def accept(root: Path, paths: Iterable[Path], *, required: bool = True) -> list[str]:
     """Add the current evidence at or below some paths to the manifest; return one line per change.
 
-    Raises UserError for a path that is not below `root` and, if one is `required`, also if
-    there is no evidence at it, neither on disk nor in the manifest.
+    Raises UserError for a path that is not below `root` and, if evidence is `required`, for a path
+    without evidence on disk or in the manifest.
     """
     changes: list[str] = []
     with only_writer(root / MANIFEST):
         listed, present = read(root), _checksums(root)
         for path in paths:
             if not path.resolve().is_relative_to(root.resolve()):
-                raise UserError(f"{path} is not below {root}; give a file or folder there")
+                raise UserError(f"{path} is not below {root}; pass a file or folder in {root}")
             place = path.resolve().relative_to(root.resolve())
             below = [name for name in {*listed, *present} if Path(name).is_relative_to(place)]
             if required and not below:
-                raise UserError(f"{path}: no evidence here; give a file or folder in {root}")
+                raise UserError(f"{path}: no evidence here; pass a file or folder in {root}")
             for name in sorted(below):
                 if name not in present:
                     changes.append(f"{root / name}: removed")

@@ -1,10 +1,10 @@
-"""Notes below tables: each in full, and in brief for a legend of three lines."""
+"""Notes below tables, each in full and in a brief form for a legend of three lines."""
 
 from enum import Enum
 
 
 class About(Enum):
-    """What a note is about. The routine ones are folded on pages; readers know them."""
+    """What a note is about. Routine notes are folded on pages, because readers know them."""
 
     DATA = "data"
     TESTED = "tested"
@@ -26,7 +26,7 @@ class About(Enum):
 
 
 class Note(str):
-    """A note below a table; `brief` says it in a few words, or is empty if it can wait."""
+    """A note below a table; `brief` is its short form, empty if the legend can omit it."""
 
     brief: str
     about: About

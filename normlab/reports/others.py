@@ -20,9 +20,9 @@ _HEAD = """\
 # What others measured, and what we get
 
 Each row is a number that others published, with its source; the number that normlab measures in the
-same setting, with its 95 % t interval over seeds; and whether the interval holds the published
-number. Where our model is smaller than theirs, only the sign of a difference is compared. The file
-of each study, `configs/study/STUDY.yaml`, has the settings, and what differs from theirs.
+same setting, with its 95 % t interval over seeds; and whether the interval contains the published
+number. If our model is smaller than theirs, only the sign of a difference is compared. The file of
+each study, `configs/study/STUDY.yaml`, has the settings, and what differs from theirs.
 
 | what, and where | theirs | ours | verdict |
 | --- | --- | --- | --- |
@@ -92,7 +92,7 @@ def _verdict(
     low, high = min(each.number), max(each.number)
     if each.by == "value":
         holds = interval.low <= high and interval.high >= low
-        return f"the interval {'holds' if holds else 'does not hold'} it{why}"
+        return f"the interval {'contains' if holds else 'does not contain'} it{why}"
     if interval.low <= 0 <= interval.high:
         return f"the sign is undecided{why}"
     return f"the {'same' if (interval.mean > 0) == (low + high > 0) else 'opposite'} sign{why}"

@@ -40,7 +40,7 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-_SHORT = 180.0  # shorter times are not shown in hours, as that would read "0.0 h"
+_SHORT = 180.0  # shorter times are not shown in hours, because that would read "0.0 h"
 
 
 def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:
@@ -126,8 +126,8 @@ def _environment() -> "Environment":
 class TableSection:
     """A table on a page, with its charts: the runs of one recipe.
 
-    `name` says which recipe it is, and is "" on a page of one table. `number` tells the ids of the
-    sections on a page apart, and is "" for the first.
+    `name` is the name of the recipe, or "" on a page with one table. `number` makes the ids of the
+    sections on a page distinct, and is "" for the first section.
     """
 
     study: Study
@@ -167,7 +167,7 @@ class TableSection:
 
     @property
     def without_rows(self) -> list[str]:
-        """Return the ids of the runs whose logged rows are not there."""
+        """Return the ids of the runs whose logged rows are missing."""
         return [run.record.run_id for run in self.runs if run.record and not run.rows]
 
     @property
@@ -192,12 +192,12 @@ class TableSection:
 
     @property
     def first(self) -> list[Panel]:
-        """Return the chart that answers: the first score over the first axis, if there is one."""
+        """Return the main chart: the first score over the first axis, if there is one."""
         return next(iter(self.scores.values()), [])[:1]
 
     @property
     def more_scores(self) -> dict[str, list[Panel]]:
-        """Return the charts of scores without the first."""
+        """Return the charts of scores except the first."""
         return {
             name: [panel for panel in panels if panel not in self.first]
             for name, panels in self.scores.items()
@@ -227,8 +227,8 @@ def runs_page(
 ) -> str:
     """Return the page of any runs, a section for each table; `home` is the page's folder.
 
-    `problems` are messages on unreadable files; the page reloads itself every `reload` seconds,
-    unless that is 0.
+    `problems` are messages about unreadable files; the page reloads itself every `reload` seconds,
+    unless `reload` is 0.
     """
     scale = ", ".join(dict.fromkeys(section.scale for section in sections if section.scale))
     values = {"scale": scale, "heading": heading, "problems": problems, "reload": reload}

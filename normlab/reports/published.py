@@ -33,7 +33,7 @@ _NO_STUDIES = ("cards", "health")
 
 
 class Evidence(NamedTuple):
-    """What is published of a run: its record, its curve, and its hypotheses by test split."""
+    """The published part of a run: its record, its curve, and its hypotheses by test split."""
 
     record: RunRecord | None
     curve: Sequence[Row]
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(run: Run) -> Evidence:
-    """Return what is published of a run; one without a folder has no curve and no hypotheses."""
+    """Return the published part of a run; a run without a folder has no curve and no hypotheses."""
     record = run.record and with_fields(run.record, config=portable(run.record.config))
     folder = run.folder if record else None
     tested = folder if record and record.finished else None
@@ -57,10 +57,10 @@ def evidence(run: Run) -> Evidence:
 
 
 def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | None]) -> Pack:
-    """Return the published runs after checking that others can be added.
+    """Return the published runs after checking that new runs can be added.
 
-    `asked` maps the keys of the others to their experiment, or to None for a run not made.
-    Raises UserError for a damaged record or manifest, for evidence that has changed since it was
+    `asked` maps the keys of the new runs to their experiments, or to None for a missing run. Raises
+    UserError for a damaged record or manifest, for evidence that has changed since it was
     published, and if a different experiment is already published at one of these rows and points.
     """
     runs = _checked(pack(root / study / scale))
@@ -79,9 +79,10 @@ def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | No
 
 
 def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
-    """Raise UserError if publishing other runs would change published ones.
+    """Raise UserError if publishing new runs would change published ones.
 
-    With `making`, runs without a record will be made, and so differ from the published ones.
+    With `making`, runs without a record are still to be made, so they will differ from the
+    published ones.
     """
     by_key = {run.key: run for run in others if runs.records.get(run.key) is not None}
     lines = changes(runs, {key: evidence(run) for key, run in by_key.items()})
@@ -96,12 +97,12 @@ def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
 
 
 def changes(runs: Pack, others: Mapping[Key, Evidence]) -> dict[Key, str]:
-    """Return a line for each published run that others would replace by different evidence.
+    """Return a line for each published run that a new run would replace with different evidence.
 
-    It names the run's key, and the commits that made the published run and the other one.
+    It names the run's key, and the commits that made the published run and the new one.
     """
     return {
-        key: f"{_place(runs, key)}: published is the run of {_code(record)}, another is that of "
+        key: f"{_place(runs, key)}: published is the run of {_code(record)}, the new run is of "
         f"{_code(other.record)}"
         for key, other in others.items()
         if (record := runs.records.get(key)) is not None and other.record is not None
@@ -143,11 +144,11 @@ def publish(
 ) -> Path:
     """Add runs to the published ones, rewrite tables and page, and return the folder.
 
-    A published run never changes: the same run again adds nothing, and other evidence of it is an
-    error, unless `replacing` is given, which is called with a line for each run replaced. Runs that
-    are already published all stay, even at rows and points that the study no longer has. Raises
-    UserError before writing anything if runs are damaged, `check` would fail, or evidence would
-    change.
+    A published run never changes: publishing the same run again adds nothing, and different
+    evidence for it is an error, unless `replacing` is passed, which is called with a line for each
+    replaced run. All runs that are already published stay, even at rows and points that the study
+    no longer has. Raises UserError before writing anything if runs are damaged, `check` would fail,
+    or evidence would change.
     """
     folder = root / study.name / scale
     others = {run.key: evidence(run) for run in runs}
@@ -165,7 +166,8 @@ def publish(
         order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
         every = known.records | {key: each.record for key, each in added.items()}
         by_plan = sorted(every, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
-        # Rows that this version of the study lacks: removed since, or added in a later one.
+        # Rows that this version of the study does not have: removed since, or added in a later
+        # version.
         lost = {key.row: () for key in every if key.row not in study.rows}
         study = replace(study, rows={**study.rows, **lost})
         write_pack(

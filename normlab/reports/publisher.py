@@ -14,9 +14,9 @@ from normlab.studies.study_runs import StudyRun
 class Publisher:
     """Publishes whole seeds below `root` (None: nowhere).
 
-    A problem is noted in `problems`, by study and scale, and runs continue. Published runs never
-    change, unless `replaces`. `on_line` gets a line for each change, `on_problem` one for each
-    problem.
+    A problem is recorded in `problems`, by study and scale, and runs continue. Published runs never
+    change, unless `replaces` is set. `on_line` gets a line for each change, `on_problem` a line for
+    each problem.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Publisher:
     ) -> None:
         """Raise UserError, before anything runs, if the jobs' runs cannot be published there.
 
-        With `making`, the jobs' runs that have not ended will be made.
+        With `making`, the jobs' unfinished runs are still to be made.
         """
         self.root, self.on_line, self.on_problem = root, on_line, on_problem
         self.problems, self.folders = dict[str, str](), dict[Path, None]()
@@ -63,7 +63,7 @@ class Publisher:
 
 
 def run_of_study(run: StudyRun) -> Run:
-    """Return a study's run as tables and pages read it, without a record until it has ended."""
+    """Return a study's run in the form that tables and pages read; no record until it has ended."""
     record = run.record()
     ended = record if run.has_ended(record) else None
     return Run(Key(*run.planned[:3]), ended, folder=run.folder)

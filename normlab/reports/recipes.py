@@ -1,4 +1,4 @@
-"""Names of experiments as one would say them (`ln, 3,000 steps`), and their recipes.
+"""Readable names of experiments (`ln, 3,000 steps`), and their recipes.
 
 Experiments share a recipe if their scores can be compared: the same task, data, model, budget and
 test. A sweep may vary such a setting over a grid (`model.depth=2,4`); then it is one recipe.
@@ -16,11 +16,11 @@ Settings = Mapping[str, Any]
 PLACEMENT = "placement"
 BATCH = {"batch_size", "max_tokens"}
 _RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
-"""First parts of the keys that make scores incomparable if they differ."""
+"""First parts of the config keys that make scores incomparable if they differ."""
 
 
 class Name(NamedTuple):
-    """An experiment's name in a table, and the keys whose values it says."""
+    """An experiment's name in a table, and the keys whose values are in it."""
 
     text: str
     keys: tuple[str, ...] = ()
@@ -48,8 +48,8 @@ def label(config: Settings) -> Label:
 def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
     """Name experiments by their norm and the settings in which they differ, except `axes`.
 
-    A setting that is the only one to differ is in each name. Several are only in names that would
-    be equal without them, and only as many as are needed.
+    If a single setting differs, it is in every name. If several differ, they are only in names that
+    would be equal without them, and only as many as needed.
     """
     labels = [label(config) for config in configs]
     shown = [n for n in (1, 2) if len({each[n] for each in labels}) > 1]
@@ -82,7 +82,7 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
 
 
 def _fewest(apart: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return few keys that tell experiments apart as well as all keys do, in the given order."""
+    """Return a few keys that distinguish experiments as well as all keys do, in the same order."""
     chosen: list[str] = []
 
     def kinds(keys: Sequence[str]) -> int:
@@ -94,7 +94,7 @@ def _fewest(apart: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 class Recipe(NamedTuple):
-    """What experiments have in common that others do not, in words, and their indices."""
+    """What a group of experiments shares that others do not, in words, and their indices."""
 
     text: str
     members: list[int]
@@ -103,8 +103,8 @@ class Recipe(NamedTuple):
 def recipes(configs: Sequence[Settings]) -> list[Recipe]:
     """Group experiments by recipe.
 
-    A task is always a recipe of its own. Other settings separate recipes only if this leaves
-    several experiments to compare, and if the settings do not form a grid.
+    A task is always a recipe of its own. Other settings separate recipes only if each recipe then
+    has several experiments to compare, and if the settings do not form a grid.
     """
     by_task = grouped((label(config).task, n) for n, config in enumerate(configs))
     return [
@@ -133,7 +133,7 @@ def _recipes_of_task(configs: Sequence[Settings]) -> list[Recipe]:
 
 
 def _phrases(settings: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
-    """Return the `named` settings in words; a limit of the budget that is off gives way to others.
+    """Return the `shown` settings in words; for an unset budget limit, the limits that are set.
 
     So runs of 12,000 tokens next to runs of 6 steps are not called "no steps".
     """
@@ -166,14 +166,14 @@ def grid_of(configs: Sequence[Settings]) -> list[str]:
 
 
 def values_of(configs: Sequence[Settings]) -> dict[str, list[Any]]:
-    """Return the settings that tell experiments apart, and their placements."""
+    """Return the settings that distinguish experiments, and their placements."""
     return {**told_apart(configs), PLACEMENT: [label(config).placement for config in configs]}
 
 
 def axes_of(configs: Sequence[Settings]) -> list[str]:
     """Return the numeric keys with several values for one norm, placement and task.
 
-    Placement is an axis too if each norm has the same ones, and there are several norms.
+    Placement is also an axis if there are several norms and all have the same placements.
     """
     labels = [label(config)[:3] for config in configs]
     axes = [
@@ -190,7 +190,7 @@ def axes_of(configs: Sequence[Settings]) -> list[str]:
 
 
 def follows(key: str, axes: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether an earlier axis, or the batch size, sets a key's values, as tuned rates."""
+    """Return whether an earlier axis or the batch size sets a key's values, such as tuned rates."""
     earlier = [*axes[: axes.index(key)], *(BATCH & {*axes})]
     return key not in BATCH and any(
         len({*zip(values[other], values[key], strict=True)}) == len({*values[other]})

@@ -104,7 +104,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run without a record; UserError with file and fix if it is damaged."""
+    """Read the config of a run without a record; if damaged, a UserError names file and fix."""
     from normlab.config.registry import parse_config  # only a run without a record needs it
 
     try:
@@ -119,7 +119,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows to publish: all validations, and a hundred training rows at most.
+    """Return the rows to publish: all validations, and at most a hundred training rows.
 
     They have `step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones),
     rounded to six significant digits. Training rows are kept at a power-of-two interval, so that a

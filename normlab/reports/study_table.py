@@ -40,8 +40,8 @@ from normlab.reports.runs import Run, by_setting
 from normlab.reports.table import Entry, ScoreRow, ScoreTable
 from normlab.studies.study import STABILITY, Study
 
-_ROWS_LISTED = 3  # more rows in a note in brief are only counted
-_SAME_TEXT = 1.1  # amounts of data whose ratio is at most this are called equal
+_ROWS_LISTED = 3  # if a brief note is about more rows, it only counts them
+_SAME_TEXT = 1.1  # amounts of data count as equal up to this ratio
 BOLD = (
     "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
     f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clearly better "
@@ -92,7 +92,7 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
 
 
 def _row(study: Study, runs: Sequence[Run]) -> ScoreRow:
-    """Return a setting's row, without differences; `problem` says why if it has no scores."""
+    """Return a setting's row, without differences; if it has no scores, `problem` says why."""
     name, point, _ = runs[0].key
     at = point_name(point)
     article, state = study.figures.get(name, {}), runs[0].state
@@ -126,7 +126,7 @@ def _row(study: Study, runs: Sequence[Run]) -> ScoreRow:
 
 
 def ended_in_brief(row: ScoreRow) -> str:
-    """Return how a row's seeds ended, without what is usual: `3/3`, `2/3, 1 diverged, spikes 4`."""
+    """Return how a row's seeds ended, in short: `3/3`, `2/3, 1 diverged, spikes 4`."""
     if row.experiment is None:
         return row.outcome
     finished = sum(record.finished for record in row.records)
@@ -137,7 +137,7 @@ def ended_in_brief(row: ScoreRow) -> str:
 
 
 def _compared(row: ScoreRow, base: Experiment | None, rules: Rules) -> ScoreRow:
-    """Return a row with its differences from the baseline at its point, if there are both."""
+    """Return a row with its differences from the baseline at its point, if both have scores."""
     if row.experiment is None or base is None:
         return row
     compared = Comparison.of(row.experiment, base, rules)
@@ -153,7 +153,7 @@ def _compared(row: ScoreRow, base: Experiment | None, rules: Rules) -> ScoreRow:
 
 
 def _bare(by_seed: Mapping[int, float]) -> float | None:
-    """Return the difference of the only seed that is a pair; None if there are others or none."""
+    """Return the difference of the only paired seed; None unless exactly one seed is paired."""
     return next(iter(by_seed.values())) if len(by_seed) == 1 else None
 
 
@@ -174,7 +174,7 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
     several = any(len(each.records) > 1 for each in experiments.values())
     yield Note(
         "mean +- standard deviation over the seeds that finished; in brackets the difference "
-        f"to {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
+        f"from {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
         "corrected for multiple comparisons",
         "+-: standard deviation over seeds; [ ]: 95 % interval" if several else "",
         About.VALUES,
@@ -185,7 +185,7 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
     if size is not None and size.pilot:
         yield Note("a pilot: it decides nothing", "a pilot: it decides nothing", About.SEEDS)
     elif few < SEEDS_TO_DECIDE:
-        few_seeds = f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing"
+        few_seeds = f"rows with fewer than {SEEDS_TO_DECIDE} seeds decide nothing"
         yield Note(f"{few_seeds} (fewest: {few})", few_seeds, About.SEEDS)
     yield from _untrained(experiments, study.columns)
     for text in future_note(experiments):
@@ -197,7 +197,7 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
         apart = [label for label, comparison in compared if not comparison.has_one_code]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
-        text = "seeds have different states of it; the two runs of a pair share theirs"
+        text = "it differs between seeds; the two runs of a pair share it"
         yield Note(f"code: {text} {among}", about=About.CODE)
     yield from map(Note, refused)
     yield from _differences(study, rows, rules)
@@ -259,7 +259,7 @@ def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:
 
 
 def _budget_spent(record: RunRecord) -> int | None:
-    """Return the budget of tokens (or samples) that ended a run; None if something else did."""
+    """Return the budget of tokens (or samples) that ended a run; None if it ended otherwise."""
     budget = record.config.get("budget")
     if record.outcome.reason != "tokens" or not isinstance(budget, Mapping):
         return None

@@ -1,7 +1,7 @@
-"""Scores over what a sweep varies: its axes, and a chart of each score over each axis.
+"""Scores over the settings that a sweep varies: its axes, and a chart of each score over each axis.
 
 A line is a row, such as a norm; other axes become facets, a small grid of plots. Values that are
-words, such as placements, are positions without a line between them.
+words, such as placements, are separate positions without a line between them.
 """
 
 import math
@@ -17,9 +17,9 @@ from normlab.reports.table import ScoreRow, ScoreTable
 _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
 """Axes on which values are usually multiplied, whatever their range."""
 _UNITS = {"batch_size": " (sequences)", "model.depth": " (layers per stack)"}
-_APART = 0.08  # distance of two rows at a word, in distances of words
+_APART = 0.08  # distance between two rows at a word, as a share of the distance between words
 NOT_DRAWN = ("task",)
-"""Axes over which scores are not drawn: a BLEU and an accuracy share no scale."""
+"""Axes over which scores are not drawn: BLEU and accuracy, for example, share no scale."""
 
 
 class Axis(NamedTuple):

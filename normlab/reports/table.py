@@ -28,8 +28,8 @@ _CSV = (
 class Entry:
     """A score of a row, by seed, and its difference from the baseline.
 
-    `bare` is the difference of the only seed that can be paired, which has no interval. `document`
-    is the value reported by the article, on the article's own data.
+    `bare` is the difference if only one seed can be paired; it has no interval. `document` is the
+    value reported by the article, on the article's own data.
     """
 
     score: str
@@ -56,7 +56,7 @@ class Entry:
         """Return the mean and standard deviation as text."""
         if (summary := self.summary) is None:
             return "-"
-        if math.isinf(summary.mean):  # steps to a target
+        if math.isinf(summary.mean):  # steps to a target that some seed never reached
             reached = sum(map(math.isfinite, self.values))
             return f"reached {reached}/{summary.n}" if reached else "not reached"
         sd = "" if summary.sd is None else f" +- {score_text(summary.sd, self.score)}"
@@ -66,8 +66,8 @@ class Entry:
     def gap(self) -> str:
         """Return the difference, its interval and its p value as text; "" without a difference.
 
-        The difference of a single pair of seeds has neither, and one of zero for each seed (of loss
-        spikes, say) is left out.
+        The difference of a single pair of seeds has neither. A difference that is zero for each
+        seed (of loss spikes, for example) is left out.
         """
         if (gap := self.difference) is None or (p := self.p) is None:
             return difference_text(self.bare, self.score) if self.bare else ""
@@ -82,9 +82,9 @@ class Entry:
 class ScoreRow:
     """One setting at one point of the grid: its scores by column, and its seeds as one experiment.
 
-    `stability` describes how its seeds trained, `article` what the article says of that, and
-    `problem` says why the row has no scores; `refused` if its seeds cannot be averaged.
-    `comparison` is with the baseline at the same point. `at` says the point in words.
+    `stability` describes how its seeds trained, `article` what the article says about that, and
+    `problem` says why the row has no scores; `refused` is set if its seeds cannot be averaged.
+    `comparison` is with the baseline at the same point. `at` is the point in words.
     """
 
     name: str
@@ -120,9 +120,9 @@ class ScoreTable:
     """A study's table: its title, columns, rows and notes.
 
     `apart` is the heading of the column with the article's values on its own data, or "" if there
-    are none. `axes` are the settings that a grid varies, and `answer` says in a sentence what the
-    first score says (see `normlab.reports.answer`). `names` are the user's own names of columns,
-    and `says_score` is whether the title names the only score.
+    are none. `axes` are the settings that a grid varies, and `answer` sums up the first score in a
+    sentence (see `normlab.reports.answer`). `names` are the user's own names of columns, and
+    `says_score` is set if the title names the only score.
     """
 
     title: str
@@ -141,7 +141,7 @@ class ScoreTable:
         return ["setting", "at", *columns, "stability", *filter(None, [self.apart])]
 
     def heading(self, column: str) -> str:
-        """Return a column's name for readers: the user's, or `BLEU` for `test/bleu`."""
+        """Return a column's name for readers: the user's own, or `BLEU` for `test/bleu`."""
         return self.names.get(column) or heading(column)
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Text = tuple[Sequence[str], Sequence[str]]
 """Sources and references, one line per sentence."""
 SPLIT, SCORE = "test", "test/bleu"
-_DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
+_DRAW = 1  # seed of the sample, fixed so that the sentences are the same each time
 
 
 class SentenceVersion(NamedTuple):
@@ -173,18 +173,18 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     node = dict(task["corpus"])
     if data_dir is not None and "data_dir" in node:
         node["data_dir"] = str(data_dir)
-    with offline():  # the corpus alone: a task would import torch
+    with offline():  # reads only the corpus, because a task would import torch
         try:
             corpus = cast(
                 "Corpus", check(node, key, Corpus, (), settings_of(task, "task")["corpus"])()
             )
             text = corpus.splits[SPLIT]
         except (UserError, OSError) as error:
-            message = f"the test text cannot be read: {error} (give its folder with --data-dir)"
+            message = f"the test text cannot be read: {error} (pass its folder with --data-dir)"
             raise UserError(message) from None
     if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
         message = f"{record.run_id} was tested on text that differs from its folder's"
-        raise UserError(f"{message}: give the right folder with --data-dir")
+        raise UserError(f"{message}: pass the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target
     from normlab.data.languages import language_of

@@ -90,7 +90,7 @@ def table(tuned: Mapping[str, Any]) -> str:
 def sensitivity(tuning: Mapping[str, Any], row: Mapping[str, Any]) -> float | None:
     """Return the sensitivity of a row's loss to the learning rate (`rate_sensitivity`).
 
-    None if it was not learning rates that were compared, by `valid/loss`; if not all were tried; or
+    None unless learning rates were compared by `valid/loss` and all of them were tried; also None
     if a trial was stopped early, or diverged while the loss before training is unknown.
     """
     trials: Sequence[Mapping[str, Any]] = row["trials"]
@@ -131,8 +131,10 @@ def notes(tuned: Mapping[str, Any]) -> list[str]:
         lines.append(
             "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
             "(Wortsman et al. 2023), or of the loss itself where older trials do not have the loss "
-            "before training; a run that diverged counts as that"
+            "before training; a run that diverged counts as the loss before training"
         )
     if edge:
-        lines.append(f"at the edge of the values, wider ones may be better: {', '.join(edge)}")
+        lines.append(
+            f"at the edge of the values; values beyond it may be better: {', '.join(edge)}"
+        )
     return [f"- {each}\n" for each in lines]

@@ -43,7 +43,7 @@ class TuningJob:
         return [run for run in runs if not run.has_ended(run.record())]
 
     def to_start(self) -> list[RunToStart]:
-        """Return the runs that have not ended, each with the name that is shown of it."""
+        """Return the runs that have not ended, each with the name to show."""
         cells: list[RunToStart] = []
         for run in self.left:
             planned = run.planned
@@ -70,7 +70,7 @@ class TuningJob:
     def write(self, results: Mapping[str, Any]) -> tuple[Path, list[str]]:
         """Write the choices to the study's file, and every trial to the results.
 
-        Returns the page of all trials, and the names of rates that were removed since no value
+        Returns the page of all trials, and the names of rates that were removed because no value
         trains.
         """
         choices = {(row["row"], row["point"]): row["chosen"] for row in results["rows"]}
@@ -111,10 +111,10 @@ def study_file(name: str) -> Path:
 
 
 def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[TuningJob]:
-    """Return the tuning of each study in `words`, which may also have settings for all trials.
+    """Return the tuning of each study in `words`, which may also contain settings for all trials.
 
-    Raises UserError without a study or, with `write`, for a setting that would make the trials
-    others than the study plans.
+    Raises UserError without a study or, with `write`, for a setting with which the trials would
+    differ from the ones the study plans.
     """
     settings, extra = taken_out([word for word in words if "=" in word])
     scale = settings.get("scale", SMOKE)
@@ -137,10 +137,10 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
 
 
 def _check_planned(study: Study, settings: Sequence[str]) -> None:
-    """Raise UserError for a setting with which the trials would not be those of the study."""
+    """Raise UserError for a setting with which the trials would not be the study's."""
     for setting in settings:
         if not setting.startswith(_ABOUT_MACHINE) and setting.partition("=")[0] not in study.grid:
             raise UserError(
                 f"{setting}: a choice is written only for the trials that the study plans; add "
-                "--no-write, or put it into the study's tuning"
+                "--no-write, or put the setting into the study's tuning"
             )

@@ -234,7 +234,9 @@ def test_seeds_trained_at_different_rates_are_not_the_seeds_of_one_side(tmp_path
     ]
     found = primary(tmp_path, records, contrast())
     assert found.verdict == "not measured" and found.decision.p is None
-    assert found.reason == "norm=ln fits runs that differ in optim.lr; the claim must say which"
+    assert found.reason == (
+        "norm=ln matches runs that differ in optim.lr; the claim must say which it means"
+    )
     alike = [each for each in records if each.seed not in RATES[0][1]]
     assert primary(tmp_path, alike, contrast()).verdict == "supported"
 
@@ -389,7 +391,7 @@ def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
     assert primary(tmp_path, side("bn", 30.0), held).verdict == "undecided"
     assert primary(tmp_path, side("bn", 30.0, 12), held).verdict == "supported"
     other = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
-    assert other.reason == "other data: task=toy, the document's is task=iwslt"
+    assert other.reason == "other data: task=toy, the article's is task=iwslt"
     assert other.verdict == "not measured" and other.decision.value == ""
 
 

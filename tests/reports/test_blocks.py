@@ -70,7 +70,7 @@ def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root):
     text = made_of(root, said)
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(lines) == 3 and "31.50 +- 0.71" in lines[2] and "a 2" in lines[2]
-    assert "rows of fewer than 5 seeds decide nothing" in text
+    assert "rows with fewer than 5 seeds decide nothing" in text
     assert "results/placement_depth/small/table.md" in text
 
 

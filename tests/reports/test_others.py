@@ -33,8 +33,8 @@ def page(root, study, values):
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ([1.87, 1.88, 1.90], "the interval holds it"),
-        ([1.70, 1.71, 1.72], "the interval does not hold it"),
+        ([1.87, 1.88, 1.90], "the interval contains it"),
+        ([1.70, 1.71, 1.72], "the interval does not contain it"),
         ([1.88], "one seed has no interval"),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_published_run_never_changes_unless_it_is_replaced(one, tmp_path, othe
     changed_run = other(published) or published
     commit = "b" if other is other_record else "a"
     said = (
-        rf"results/norms/smoke:ln@seed1: published is the run of commit a{{10}}, another is that "
+        rf"results/norms/smoke:ln@seed1: published is the run of commit a{{10}}, the new run is "
         rf"of commit {commit}{{10}}.*a published run never changes: .*--replace"
     )
     with pytest.raises(ValueError, match=said):

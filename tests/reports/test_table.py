@@ -107,7 +107,7 @@ def test_the_best_is_bold_only_where_it_is_better_than_every_other_over_five_see
     assert bold(noisy(2.0, 3.0), "valid/loss") == ["ln"]
     assert bold(noisy(30.0, 20.0, 25.0, seeds=4)) == []
     values = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
-    assert bold(values) == [] and "(fewest: 4)" in note_of(table(values), "rows of fewer than 5")
+    assert bold(values) == [] and "(fewest: 4)" in note_of(table(values), "rows with fewer than 5")
     assert note_of(table(noisy(30.0, 20.0)), "rows of") == ""
 
 
@@ -224,7 +224,7 @@ MARKDOWN = f"""\
 | gn | - | - | - | not run | - |
 
 - data: None; fp32 on None; 100 updates
-- mean +- standard deviation over the seeds that finished; in brackets the difference to ln, \
+- mean +- standard deviation over the seeds that finished; in brackets the difference from ln, \
 paired by seed, with its 95 % t interval and p value, not corrected for multiple comparisons
 - bold: better than every other row at its point, p below 0.05 after Holm over all pairs of rows; \
 all rows have 5 seeds or more, all of them finished and clearly better than the untrained \

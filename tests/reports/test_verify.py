@@ -111,7 +111,7 @@ def test_a_committed_record_is_not_replaced_by_one_of_uncommitted_code(copy):
     commit = first.record.environment["commit"][:10]
     said = (
         rf"{STUDY}:{first.key.name}@seed{first.key.seed}: published is the run of commit {commit}, "
-        r"another is that of commit f{10} with changes"
+        r"the new run is of commit f{10} with changes"
     )
     with pytest.raises(UserError, match=said):
         publish(copy, load_study("lm_norms"), "small", [replace(first, record=record)])

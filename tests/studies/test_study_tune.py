@@ -60,7 +60,7 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     assert after.replace(rates, "") == before and rates in after
     chosen = {run.row: value(run) for run in study(tuned).planned("smoke", seeds=[1])}
     assert chosen == BEST
-    assert "- at the edge of the values, wider ones may be better: bn\n" in out
+    assert "- at the edge of the values; values beyond it may be better: bn\n" in out
     kept = json.loads((tuned.folder / "results/one/tuning.json").read_text())
     edit(tuned, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
     trials(tuned, by_best)
