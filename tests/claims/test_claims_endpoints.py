@@ -426,7 +426,7 @@ def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
     records = side("ln", 30.0, seeds) + side("bn", 28.0, seeds)
     asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
     found = primary(tmp_path, records, asked)
-    assert found.verdict == verdict and f"holds {value:g}" in found.question
+    assert found.verdict == verdict and f"contains {value:g}" in found.question
     assert found.decision.detail.startswith("30.0 against 28.0")
 
 
