@@ -214,7 +214,7 @@ def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 class Functionals(TorchFunctionMode):
-    """Collects the calls of functional norms in `found`, named `<calling module>.<function>`.
+    """Collects the calls of functional norms in `calls`, named `<calling module>.<function>`.
 
     Calls inside a recorded function, such as torch.layer_norm in F.layer_norm, do not count, nor do
     calls that normalize a weight (weight standardization).

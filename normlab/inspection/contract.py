@@ -329,7 +329,7 @@ def running(norm: BareNorm) -> str | Answer:
         moved = _altered(before, _state(bare))
     require(
         moved,
-        "recalibration changes nothing: pass the batch's moments to `self.see` unless "
+        "recalibration changes nothing: pass the batch's moments to `self.remember` unless "
         "`self.regime` is running, and update the tables in `enter`",
     )
     altered = _altered(before, _state(bare))

@@ -59,8 +59,8 @@ def evidence(run: Run) -> Evidence:
 def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | None]) -> Pack:
     """Return the published runs after checking that new runs can be added.
 
-    `asked` maps the keys of the new runs to their experiments, or to None for a missing run. Raises
-    UserError for a damaged record or manifest, for evidence that has changed since it was
+    `experiments` maps the keys of the new runs to their experiments, or to None for a missing run.
+    Raises UserError for a damaged record or manifest, for evidence that has changed since it was
     published, and if a different experiment is already published at one of these rows and points.
     """
     runs = _checked(pack(root / study / scale))
