@@ -42,7 +42,7 @@ class LanguageModel:
         causal = self.kind in names or "CausalLM" in self.kind
         if self.model.config.is_encoder_decoder or not (self.masked or causal):
             raise UserError(
-                f"{place} is a {self.kind}, which has no loss on text: give a causal or masked "
+                f"{place} is a {self.kind}, which has no loss on text: use a causal or masked "
                 "language model, such as GPT2LMHeadModel or BertForMaskedLM"
             )
         if self.tokenizer is None or (self.masked and self.tokenizer.mask_token_id is None):
@@ -56,7 +56,7 @@ class LanguageModel:
             raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
-        """Yield the lines in batches; the labels of tokens that are not predicted are -100."""
+        """Yield batches of lines; tokens that are not to be predicted have the label -100."""
         generator = torch.Generator().manual_seed(seed)
         for encoded in tokenized(self.tokenizer, lines):
             ids, predicted = encoded["input_ids"], encoded["attention_mask"] == 1
@@ -84,7 +84,7 @@ class LanguageModel:
         """Return a model's mean loss per predicted token."""
         pairs = [(self.predicted(batch), float(model(**batch).loss)) for batch in batches]
         if not pairs:
-            raise UserError("the held-out lines have no token to predict: give longer lines")
+            raise UserError("the held-out lines have no token to predict: use longer lines")
         return sum(n * loss for n, loss in pairs) / sum(n for n, _ in pairs)
 
 
@@ -152,10 +152,10 @@ def _trained(
 
 
 def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: bool) -> float:
-    """Save a model whose norms are `none` in its original class's form, with its tokenizer.
+    """Save a model whose norms were swapped for `none` as its original class, with its tokenizer.
 
     The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
-    if `keep`. Returns the relative RMS difference between both models' logits for the batch.
+    if `keep`. Returns the relative RMS difference between the two models' logits for the batch.
 
     Raises UserError, and leaves no files, if the class cannot express the model.
     """
@@ -177,7 +177,7 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
         loaded, *_ = load_model(str(folder), trust=language.trust)
         for path, new in model.named_modules():
             if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
-                raise UserError(f"--out: {path} of {language.kind} takes no eps from config.json")
+                raise UserError(f"--out: {path} of {language.kind} reads no eps from config.json")
         inputs, real = (
             {k: x for k, x in batch.items() if k != "labels"},
             batch["attention_mask"] > 0,
@@ -191,10 +191,10 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
 
 
 def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
-    """Return weights with which the original class, at an eps of `EPS`, computes the same.
+    """Return weights with which the original class and an eps of `EPS` compute the same outputs.
 
-    Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from
-    `gain (x - mean)` by a relative error of var / (2 EPS). UserError if a norm is not swapped.
+    Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from `gain
+    (x - mean)` by a relative error of var / (2 EPS). UserError if a norm has not been swapped.
     """
     values = model.state_dict()
     for path, old in original.named_modules(remove_duplicate=False):

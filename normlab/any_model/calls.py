@@ -55,16 +55,16 @@ def inside(name: str, outer: str) -> bool:
 
 
 class Runner:
-    """Runs a model, from the same state in every pass."""
+    """Runs a model; every pass starts from the same state."""
 
     def __init__(
         self, model: nn.Module, forward: Forward | None = None, state: State | None = None
     ) -> None:
         self.model, self.forward, self.state = model, forward, state
-        self._seed = 0  # if above 0, each pass draws other random numbers
+        self._seed = 0  # if above 0, each pass draws different random numbers
 
     def __call__(self, example: Example, *contexts: AbstractContextManager[Any]) -> Outputs:
-        """Return the outputs of a pass in some contexts, which are entered once state is restored.
+        """Restore the state, enter the contexts, and return the outputs of a pass.
 
         Raises ModelFailed if the model raises an exception, UserError if there is no float tensor.
         """
@@ -75,7 +75,7 @@ class Runner:
             return run(self.model, example, self.forward)
 
     def restore(self) -> None:
-        """Restore the state from which every pass starts; gradients stay on or off."""
+        """Restore the state from which every pass starts, except whether gradients are on."""
         if self.state is not None:
             with torch.set_grad_enabled(torch.is_grad_enabled()):
                 self.state.restore()
@@ -88,7 +88,7 @@ class Runner:
 
     @contextmanager
     def reseeded(self) -> Iterator[None]:
-        """Draw other random numbers in each pass; otherwise they are the same in all."""
+        """Draw different random numbers in each pass, not the same ones."""
         self._seed = 1
         try:
             yield
@@ -97,7 +97,7 @@ class Runner:
 
     @contextmanager
     def changed(self, change: Callable[[], object]) -> Iterator[None]:
-        """Run passes of a changed model, each from the state that the last one left; undo it."""
+        """Change the model for some passes, which keep state between them; undo it afterwards."""
         self.restore()
         state, self.state = self.state, None
         try:
@@ -116,7 +116,7 @@ class Runner:
     ) -> tuple[list[Call], Outputs]:
         """Return the calls of all modules, or those that `keep` selects, and the outputs.
 
-        Calls are in the order in which they begin. A tensor that several modules see is copied
+        Calls are in the order in which they start. A tensor that several modules see is copied
         once. The calls of a pass that fails are lost. torch's fused encoder layers are not used,
         as they call no modules.
         """
@@ -132,7 +132,7 @@ def slow_path() -> AbstractContextManager[None]:
 
 @contextmanager
 def fast_path(fast: bool) -> Iterator[None]:
-    """Use torch's fused encoder layers, where they apply, or run them module by module."""
+    """Use torch's fused encoder layers where possible, or run them module by module."""
     former = mha.get_fastpath_enabled()
     mha.set_fastpath_enabled(fast)
     try:
@@ -147,7 +147,7 @@ def _recording(
 ) -> Iterator[None]:
     """Append a copy of each call of the selected modules to `calls`.
 
-    Of a scripted module only the calls from Python are, not those of the modules inside it.
+    Calls inside a scripted module are not recorded, only calls of it from Python.
     """
     under_way: list[Call] = []
     counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Which module moves an output that should not move, tried by putting former outputs back."""
+"""Finds the module that changes an output wrongly, by putting modules' original outputs back."""
 
 import re
 from collections import Counter
@@ -18,8 +18,8 @@ from normlab.any_model.outputs import Outputs, Overlap, tensors
 from normlab.any_model.scripted import class_name, hooked
 from normlab.errors import UserError
 
-AGREE = 1e-11  # largest movement between tensors that agree, in float64
-ROUNDS, TRIES = 4, 6  # at most: modules to name, and suspects to try for each
+AGREE = 1e-11  # largest relative change between tensors that agree, in float64
+ROUNDS, TRIES = 4, 6  # limits: modules to name, and suspects to try for each
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
 """What an output should not depend on."""
 Calls = dict[tuple[str, int], Call]
@@ -29,15 +29,15 @@ Calls = dict[tuple[str, int], Call]
 def locate(
     about: Examination, comparison: PassPair, output: str, cause: Cause
 ) -> tuple[str | None, str]:
-    """Return the path of the module that moves an output, and a sentence about it.
+    """Return the path of the module that changes an output, and a sentence about it.
 
-    The path is "" for the model itself, and None if no module explains the movement; `cause` is
+    The path is "" for the model itself, and None if no module explains the change; `cause` is
     what the output should not depend on, such as `padding`.
 
-    The suspects are the innermost modules whose inputs agree and whose output moves. That alone
-    proves nothing: the output of a relative-position table moves with the length, as it should. So
-    suspects are named only if the model's output moves at most half as much once their outputs, and
-    those of the same modules in other layers, are replaced by the base's values.
+    The suspects are the innermost modules whose inputs agree and whose outputs differ. That alone
+    proves nothing: the output of a relative-position table depends on the length, as it should. So
+    suspects are named only if the model's output changes at most half as much once their outputs,
+    and those of the same modules in other layers, are replaced by the base's values.
     """
     try:
         with nullcontext() if about.blind else widened():
@@ -56,7 +56,7 @@ def _locate(
         return moved(*overlap.nearest(outputs[output], y[output]))
 
     def without(names: set[str]) -> float:
-        """Return how far the output still moves with the base's outputs of these modules."""
+        """Return how much the output still changes if these modules return the base's outputs."""
         return how_far(run(variant, slow_path(), _keeping(run.model, before, names, overlap)))
 
     calls, y = run.record(base)
@@ -76,7 +76,7 @@ def _locate(
                 tries.append((without(replaced | _alike(call, before)), len(tries), call))
                 if tries[-1][0] <= limit:
                     break
-        # A leak may enter at several places in a row: then the first one alone changes little.
+        # A leak may enter at several modules in a row: then fixing the first alone changes little.
         if not tries or (number + 1 == ROUNDS and min(tries)[0] > left / 2):
             break
         left, _, call = min(tries)
@@ -88,12 +88,12 @@ def _locate(
         return None, "no single module explains it"
     path, text = places[0]
     more = f"; also {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
-    part = "; this explains only part of the movement" * (left > limit)
+    part = "; this explains only part of the change" * (left > limit)
     return path, f"{path or 'the model itself'}: {text}{more}{part}"
 
 
 def _alike(call: Call, calls: Calls) -> set[str]:
-    """Return the called modules with this class and this path, up to the numbers in the path."""
+    """Return the called modules of this class whose paths differ from this one only in numbers."""
 
     def kind(each: Call) -> tuple[str, str]:
         return re.sub(r"\d+", "*", each.name), class_name(each.module)
@@ -102,7 +102,7 @@ def _alike(call: Call, calls: Calls) -> set[str]:
 
 
 def _suspects(before: Calls, after: Calls, overlap: Overlap, agree: float) -> list[Call]:
-    """Return the innermost calls whose inputs agree and whose output moves."""
+    """Return the innermost calls whose inputs agree and whose outputs differ."""
     odd = [
         call
         for key, call in after.items()
@@ -129,7 +129,7 @@ def _agree(former: Any, latter: Any, overlap: Overlap, limit: float) -> bool:
 def _keeping(
     model: nn.Module, former: Calls, names: Collection[str], overlap: Overlap
 ) -> Iterator[None]:
-    """Replace the outputs of the named modules by those of the `former` calls."""
+    """Replace the outputs of the named modules by the outputs of the `former` calls."""
     counts: Counter[str] = Counter()
 
     def keep(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
@@ -168,7 +168,7 @@ def _described(
 
 
 def _how(module: nn.Module, cause: Cause) -> str:
-    """Return how `cause`, which should not matter, gets into the module's output."""
+    """Say how `cause`, which should not matter, gets into the module's output."""
     name = class_name(module).lower()
     if "norm" in name:
         return (
@@ -181,4 +181,4 @@ def _how(module: nn.Module, cause: Cause) -> str:
         return "draws random numbers"
     how = f"attends to {cause}" if "att" in name else f"mixes in {cause}"
     first = getattr(module, "batch_first", True) or cause != "other rows"
-    return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, say rows=1)"
+    return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, set rows=1)"

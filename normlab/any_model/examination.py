@@ -1,4 +1,4 @@
-"""The model under inspection, and how far its outputs move between two passes."""
+"""The model under inspection, and how much its outputs change between two passes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ from normlab.any_model.outputs import Outputs, Overlap, comparable
 from normlab.errors import UserError
 
 LEAK = 1e-9
-"""The largest movement in float64 that can be rounding."""
+"""The largest relative change in float64 that can be rounding."""
 BLIND = 1e-4
-"""The movement that float32 rounding can cause or hide, where float64 cannot be used."""
+"""The relative change that float32 rounding can cause or hide, where float64 cannot be used."""
 TABLES = 2e-6
-"""The movement from constants rounded to float32, as those of rotary positions: padding on the left
-shifts positions, so it changes which of them are used.
+"""The relative change caused by constants that are rounded to float32, such as those of rotary
+positions: padding on the left shifts positions, so it changes which constants are used.
 """
 
 
 class PassPair(NamedTuple):
     """Two passes whose outputs should agree where they overlap.
 
-    `within` is the base without its padding, if only real positions count.
+    `within` selects the base without its padding, if only real positions count.
     """
 
     variant: Example
@@ -44,10 +44,10 @@ class PassPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Moved:
-    """How far an output moves: in float64 (`wide`) and in the model's dtype (`narrow`).
+    """How much an output changes: in float64 (`wide`) and in the model's dtype (`narrow`).
 
     `argmax` is the share of positions whose argmax changes, in the model's dtype. `output` is the
-    name of the output that moves most, and `oddity` why it has no finite movement, if it has none.
+    name of the output that changes most. If its change is not a finite number, `oddity` says why.
     """
 
     wide: float
@@ -61,7 +61,7 @@ class Moved:
 class Examination:
     """A model in eval mode with the example to run, and the user's batches and loss.
 
-    `narrowed` has the reasons why float64 was not used, and `compared` the outputs that were.
+    `narrowed` has the reasons why float64 was not used, and `compared` the outputs compared.
     """
 
     runner: Runner
@@ -81,7 +81,7 @@ class Examination:
 
     @property
     def title(self) -> str:
-        """What was examined and compared: the model's class, size and dtype, rows and outputs."""
+        """What was examined: the model's class, size and dtype, the rows, the compared outputs."""
         size = sum(each.numel() for each in self.model.parameters())
         real, length = len(self.example.numbers), self.example.length
         numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
@@ -114,12 +114,12 @@ class Examination:
 
     @property
     def rounding(self) -> float:
-        """The largest movement that can be rounding in the model's dtype: 4 sqrt(eps)."""
+        """The largest relative change that can be rounding in the model's dtype: 4 sqrt(eps)."""
         return 4 * torch.finfo(self.torch_dtype).eps ** 0.5
 
     @property
     def blind(self) -> bool:
-        """Whether some operation, or the device, has no float64."""
+        """Whether the device or some operation does not support float64."""
         return self.example.device.type == "mps" or bool(self.narrowed)
 
     @property
@@ -130,28 +130,28 @@ class Examination:
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """Settings of torch's fused encoder layer to try: off, and on if the model may use it."""
+        """Whether to use torch's fused encoder layers: False, and also True if the model may."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
 
     @property
     def lead(self) -> Example:
-        """The longest row, without the other rows and without its padding."""
+        """The longest row alone, without its padding."""
         return self.alone(self.example.lead)
 
     def alone(self, row: int) -> Example:
-        """Return a row without the other rows, and without its padding."""
+        """Return a row alone, without its padding."""
         return self._variants.setdefault(("alone", row), self.example.alone(row))
 
     def one(self, row: int) -> Example:
-        """Return a row without the other rows, but with its padding."""
+        """Return a row alone, with its padding."""
         if self.example.lengths[row] == self.example.length:
             return self.alone(row)
         return self._variants.setdefault(("one", row), self.example.one(row))
 
     def keep(self, variant: Example) -> None:
-        """Keep the outputs of a variant that is compared more than once."""
+        """Cache the outputs of a variant that is compared more than once."""
         self._variants["kept", len(self._variants)] = variant
 
     def number(self, row: int) -> str:
@@ -160,7 +160,7 @@ class Examination:
         return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
 
     def all_moved(self, comparisons: Mapping[str, PassPair]) -> dict[str, Moved]:
-        """Return the movements of all comparisons that the model can run.
+        """Return how much the outputs change in each comparison that the model can run.
 
         Raises the first UserError if it can run none of them.
         """
@@ -181,7 +181,7 @@ class Examination:
         return find_norms(self.runner, self.example)
 
     def outputs(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Outputs:
-        """Return the outputs of a pass; those of the rows and of the batch are kept.
+        """Return the outputs of a pass; outputs for the rows and for the batch are cached.
 
         Raises ModelFailed if the model fails, UserError if it returns no float tensor.
         """
@@ -198,10 +198,10 @@ class Examination:
         return outputs
 
     def moved(self, comparison: PassPair) -> Moved:
-        """Return how far the outputs of two passes are apart; the one that moves most counts.
+        """Return how much the outputs of two passes differ; the output that changes most counts.
 
-        With several fast paths, the largest movement counts. torch's fused layers make tensors that
-        have no float64, so their movement counts only if it is above what rounding can cause.
+        If fused layers are tried too, the largest change counts. torch's fused layers make tensors
+        without float64 support, so a change there counts only if rounding cannot explain it.
         """
         movement = self._moved(comparison, False)
         if True not in self.fast_paths:
@@ -250,9 +250,9 @@ class Examination:
         }
 
     def stands_out(self, comparison: PassPair) -> bool:
-        """Return whether the outputs of two passes differ by more than rounding in their dtype.
+        """Return whether two passes' outputs differ by more than rounding in the model's dtype.
 
-        This takes no pass in float64. False if the model cannot run one of them.
+        This needs no pass in float64. False if the model cannot run one of the two passes.
         """
         limit = BLIND if self.torch_dtype == torch.float32 else self.rounding
         try:
@@ -261,7 +261,7 @@ class Examination:
             return False
 
     def narrow_movement(self, comparison: PassPair) -> float:
-        """Return how far the outputs of two passes are apart in the model's dtype."""
+        """Return how much the outputs of two passes differ in the model's dtype."""
         variant, base, overlap, _ = comparison
         y, y0 = self.outputs(variant), self.outputs(base)
         return max(moved(*overlap.nearest(y[n], y0[n])) for n in comparable(y0, y, y0, overlap))

@@ -19,7 +19,7 @@ _NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache"
 
 
 class ModelFailed(UserError):
-    """The model raised an exception; the message has its type and its first line."""
+    """The model raised an exception; the message is its type and its first line."""
 
 
 def first_line(error: Exception) -> str:
@@ -29,13 +29,13 @@ def first_line(error: Exception) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A batch with the axes of its tensors; `form` is the type of the user's batch.
+    """A batch and the axes of its tensors; `form` is the type of the user's batch.
 
     `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
     is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by `lengths`, or by
     the `shares` of the longest length. `fill` maps each input, other masks included, to its value
     under padding. `special` are token ids that are placeholders or marks, not words. `numbers` has
-    the rows' numbers in the user's batch, which has `total`; rows made up come last and have none.
+    the rows' numbers in the user's batch of `total` rows; made-up rows come last, without a number.
     """
 
     values: Mapping[Key, Any]
@@ -43,9 +43,9 @@ class Example:
     rows: Mapping[Key, int]
     tokens: Mapping[Key, int] = field(default_factory=dict)
     mask: Key = None
-    kind: str = ""  # of the mask; empty if there is none
+    kind: str = ""  # kind of mask; empty if there is none
     side: Side = "right"
-    has_padding: bool = False  # anywhere in the user's batch
+    has_padding: bool = False  # whether any row of the user's batch is padded
     fill: Mapping[Key, int | float] = field(default_factory=dict)
     special: Set[int] = frozenset()
     numbers: tuple[int, ...] = ()
@@ -69,12 +69,12 @@ class Example:
 
     @property
     def decoder(self) -> Mapping[Key, int]:
-        """The token axis of the inputs that only the decoder of an encoder-decoder gets."""
+        """The token axis of each input that only the decoder of an encoder-decoder gets."""
         return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
 
     @property
     def steps(self) -> int:
-        """The number of positions that a causal model reads in order: the decoder's, if any."""
+        """The number of positions that a causal model, or a model's decoder, reads in order."""
         return next((self.values[key].shape[1] for key in self.decoder), self.length)
 
     @property
@@ -84,7 +84,7 @@ class Example:
 
     @cached_property
     def real(self) -> Bool[Tensor, "B T"]:
-        """Which positions are real tokens; all, if there is no mask."""
+        """Which positions are real tokens; all of them if there is no mask."""
         places = torch.arange(self.length, device=self.device).expand(self.size, -1)
         if not self.kind:
             return places >= 0
@@ -101,30 +101,31 @@ class Example:
 
     @property
     def lead(self) -> int:
-        """The number of the longest row, the first one of several."""
+        """The index of the longest row; of several, the first."""
         return self.lengths.index(max(self.lengths))
 
     @property
     def content(self) -> list[Key]:
-        """The inputs whose values may be replaced by others: tokens, features, images."""
+        """The inputs whose values may be replaced: tokens, features, images."""
         keys = [key for key in self.rows if key is not None and key != self.mask]
         return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
 
     def one(self, row: int) -> "Example":
-        """Return a row without the other rows, but with its padding."""
+        """Return a row alone, with its padding."""
         return replace(self.cut(self.rows, row, row + 1), numbers=())
 
     def alone(self, row: int) -> "Example":
-        """Return a row without the other rows, and without its padding."""
+        """Return a row alone, without its padding."""
         one = self.one(row)
         real = one.real[0].nonzero().flatten().tolist()
         return one.cut(one.tokens, real[0], real[-1] + 1) if real else one
 
     def padded(self, n: int, *, other: bool = False, side: Side | None = None) -> "Example":
-        """Return the longest row alone with n positions of padding, by default on the mask's side.
+        """Return the longest row alone, padded by n positions, by default on the mask's side.
 
-        The padding has the values found under the batch's own padding, else `pad_token_id` or 0;
-        with `other`, values like real tokens'. Positions and token types repeat the nearest one.
+        The padding has the values that the batch's own padding has, otherwise `pad_token_id` or 0;
+        with `other`, values that real tokens could have. Positions and token types repeat the
+        nearest one.
         """
         row, left = self.alone(self.lead), (side or self.side) == "left"
         length = row.length
@@ -152,7 +153,7 @@ class Example:
         return more
 
     def with_other_rows(self, row: int) -> "Example":
-        """Return the batch with other values in all rows but one."""
+        """Return the batch with other values in all rows except one."""
 
         def change(key: Key, x: Tensor) -> Tensor:
             other, axis = self._other(key, x), self.rows[key]
@@ -167,7 +168,7 @@ class Example:
         return self.change(self.rows, lambda key, x: x.flip(self.rows[key]))
 
     def with_later_tokens(self, t: int) -> "Example":
-        """Return the longest row alone, with other values from position t on; t counts `steps`."""
+        """Return the longest row alone, with other values from position t of `steps` on."""
         row = self.alone(self.lead)
         axes = row.decoder or row.tokens
 
@@ -178,7 +179,7 @@ class Example:
         return row.change([key for key in row.content if key in axes], change)
 
     def with_more_rows(self, size: int) -> "Example":
-        """Return at least `size` rows: those that are missing have other values than the first."""
+        """Return at least `size` rows; added rows have different values from the first."""
         example, row = self, self.one(0)
         while example.size < size:
             row = row.change(row.content, row._other)
@@ -190,7 +191,7 @@ class Example:
         return example
 
     def cut(self, axes: Mapping[Key, int], start: int, stop: int) -> "Example":
-        """Return only the rows, or the positions, from start to stop."""
+        """Return the entries from start to stop along `axes`, the axes of rows or of positions."""
         new = self.change(axes, lambda key, x: x.narrow(axes[key], start, stop - start))
         if self.kind == "lengths" and axes is self.tokens:
             new = new.change([self.mask], lambda _, x: x.clamp(max=stop) - start)
@@ -206,8 +207,8 @@ class Example:
     def _other(self, key: Key, x: Tensor) -> Tensor:
         """Return values that all differ from x; floats also get a different mean and variance.
 
-        Special tokens stay where they are, and no others are added. Integers with more axes than
-        tokens have, such as boxes, move by one position as a whole.
+        Special tokens stay where they are, and none are added. Integers with more axes than tokens
+        have, such as boxes, are shifted by one position as a whole.
         """
         if x.is_floating_point():
             return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
@@ -229,7 +230,7 @@ class Example:
 def call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
-    """Return a model's output for an example, by default for copies of its tensors."""
+    """Return a model's output for an example; by default the model gets copies of the tensors."""
     values = dict(example.values)
     if copies:
         values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}

@@ -1,4 +1,4 @@
-"""The questions about any model, and the format of an answer."""
+"""Registers questions about any model, and defines the format of their answers."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ NO_TABLE = AnswerTable()
 class Finding:
     """The answer to a question, with its verdict.
 
-    `values` has all numbers behind the `answer`, `table` the ones to display. `value` was compared
+    `values` has all numbers behind the `answer`, `table` those to display. `value` was compared
     with the `threshold`; `module` is the path of the module at fault. `why_not` says why the
     question does not apply, and is empty if it does. `normlab.inspect` sets the `name`.
     """
@@ -76,7 +76,10 @@ def question(name: str, *, slow: bool = False) -> Callable[[Ask], Ask]:
 
 
 def questions(*names: str, slow: bool = False) -> list[Check]:
-    """Return the quick questions, with `slow` all, or the named ones; UserError if unknown."""
+    """Return the named questions, or all quick ones, and with `slow` the slow ones too.
+
+    Raises UserError if a name is unknown.
+    """
     from normlab.any_model import modes, padding, questions, slow_questions, statistics
 
     assert modes and padding and questions and slow_questions and statistics

@@ -21,14 +21,14 @@ WIDE = {
 }
 _aten = torch.ops.aten
 _READERS = (_aten.embedding, _aten.index_select, _aten.index, _aten.gather)
-"""Operations that read part of a weight: only that part is cast."""
+"""Operations that read part of a weight: they get the weight uncast, and their result is cast."""
 _READING = (F.embedding, F.embedding_bag)
-"""Functions that read part of a weight: they get it as it is."""
+"""Functions that read part of a weight: they get the weight uncast."""
 _dtype_of = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def wide(value: Any) -> Any:
-    """Return float tensors and dtypes, and those in lists, in float64; anything else as it is."""
+    """Convert float tensors and dtypes, also in lists, to float64; leave anything else as it is."""
     if isinstance(value, Tensor):
         return value.to(wider) if (wider := WIDE.get(value.dtype)) else value
     if isinstance(value, list | tuple):
@@ -37,7 +37,7 @@ def wide(value: Any) -> Any:
 
 
 def _narrow(value: Any) -> Any:
-    """Return float64 tensors and dtypes, and those in lists, in float32."""
+    """Convert float64 tensors and dtypes, also in lists, to float32."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype == torch.float64 else value
     if isinstance(value, list | tuple):
@@ -48,8 +48,8 @@ def _narrow(value: Any) -> Any:
 class Float64(TorchDispatchMode):
     """Casts the tensor and dtype arguments of each operation to float64.
 
-    A view stays a view of the narrow tensor, and is cast by the operation that computes with it. An
-    operation that has no float64 is run in float32, and its name added to `narrowed`.
+    A view stays a view of the original tensor, and is cast when an operation computes with it. An
+    operation that does not support float64 runs in float32, and its name is added to `narrowed`.
     """
 
     def __init__(self) -> None:
@@ -76,19 +76,19 @@ class Float64(TorchDispatchMode):
             try:
                 result = _cast(_narrow, func, args, kwargs)
             except Exception:
-                raise error from None  # the operation is wrong in any dtype
+                raise error from None  # the operation fails in any dtype
             self.narrowed.add(func.name())
             return wide(result)
 
 
 @cache
 def _is_view(func: Any) -> bool:
-    """Return whether an operation returns part of a tensor, in its dtype."""
+    """Return whether an operation returns part of a tensor in the same dtype."""
     return func.is_view and func is not _aten.view.dtype
 
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:
-    """Call an operation with its arguments cast; what it writes reaches the original tensors."""
+    """Call an operation with its arguments cast; copy what it writes to the original tensors."""
     cast_args, cast_kwargs = (
         cast(tuple(args)),
         {name: cast(value) for name, value in kwargs.items()},
@@ -109,7 +109,7 @@ class _Functions(TorchFunctionMode):
     """Makes every tensor look like float64 to Python, and casts what functions compare.
 
     Convolutions, attention and recurrent layers compare the dtypes of their arguments before they
-    dispatch an operation, so those are cast first. Only the current thread is affected.
+    dispatch an operation, so these arguments are cast first. Only this thread is affected.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -124,7 +124,7 @@ class _Functions(TorchFunctionMode):
 @cache
 def _compares(func: Any) -> bool:
     """Return whether a function may compare the dtypes of its arguments."""
-    if isinstance(func, FunctionType):  # its calls of other functions are not seen
+    if isinstance(func, FunctionType):  # the functions that it calls are unknown
         return func.__module__.startswith("torch") and func not in _READING
     name = getattr(func, "__name__", "")
     return name.startswith(("conv", "lstm", "gru", "rnn_", "scaled_dot_product_attention"))
@@ -138,7 +138,7 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Return x[N,K] @ weight[G,K,M], where group g ends at row offs[g] (torch has no float64)."""
+    """Return x[N,K] @ weight[G,K,M], where group g ends at row offs[g] (torch's has no float64)."""
     ends = [0, *offs.tolist()]
     parts = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
     return torch.cat([*parts, x.new_zeros(len(x) - ends[-1], weight.shape[-1])])

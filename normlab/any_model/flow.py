@@ -1,11 +1,11 @@
-"""Records how the features of a model flow from its weights to its norms, and on from them.
+"""Records how the features of a model flow from its weights to its norms, and from there on.
 
-One forward pass is run, and every operation noted. Only these matter to a fold, all others being
-`other`: a product with a weight (`product`), a convolution (`convolution`), a row of a table
-(`table`), a weight itself (`weight`), a norm (`norm`), and operations that leave the features of
-each position apart from each other: those that move or average positions (`move`), a factor per
-position (`scale`), a sum (`sum`). Features are the last axis; those of a convolution are on another
-axis until they are moved there, as in a vision transformer's patches.
+One forward pass is run and every operation recorded. Only these matter to a fold: a product with a
+weight (`product`), a convolution (`convolution`), a row of a table (`table`), a weight itself
+(`weight`), a norm (`norm`), and operations that do not mix features: moving or averaging positions
+(`move`), a factor per position (`scale`), a sum (`sum`). All others are `other`. Features are on
+the last axis; a convolution's are on another axis until they are moved there, as in a vision
+transformer's patches.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 Op = Literal["product", "convolution", "table", "weight", "norm", "move", "scale", "sum", "other"]
 LINEAR: tuple[Op, ...] = ("move", "scale", "sum")
-"""Operations that map features with mean 0 at each position to such features."""
+"""Operations that keep a mean of 0 over the features of each position."""
 _MOVES = {
     *("view", "_unsafe_view", "reshape", "flatten", "unflatten", "expand", "expand_as", "view_as"),
     *("transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "narrow", "split"),
@@ -32,7 +32,7 @@ _MOVES = {
 _TURNS = ("t", "transpose", "numpy_T")
 _ALIASES = ("detach", "alias", "to", "lift_fresh")
 _CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
-"""Convolutions by name, and their numbers of axes after the channels."""
+"""Convolutions by name, with the number of axes after the channels."""
 _RESHAPES = ("view", "_unsafe_view", "reshape", "flatten")
 _SAME = ("contiguous", "clone", "detach", "alias", "to", "_to_copy", "dropout")
 
@@ -41,9 +41,9 @@ _SAME = ("contiguous", "clone", "detach", "alias", "to", "_to_copy", "dropout")
 class Node:
     """The result of an operation.
 
-    `passed` are the inputs whose features reach the result one by one, `users` the results of
-    operations that have this one as an input. `name` is a norm's path, or a weight's name; a
-    product also has its input `x` and its bias's name. `turned` says that the weight is a matrix
+    `passed` are the inputs whose features reach the result unmixed, `users` the results of
+    operations that have this one as an input. `name` is a norm's path or a weight's name; a product
+    also has its input `x` and the name of its bias. `turned` means that the weight is a matrix
     [in, out]. `axis` is the axis of the features if it is not the last.
     """
 
@@ -60,7 +60,7 @@ class Node:
 
 
 class Flow(TorchDispatchMode):
-    """The operations of a forward pass of a model, given its norms by path.
+    """Records the operations of a forward pass of a model; `norms` are its norms by path.
 
     `norms` has the node of each call, by the norm's path; `uses` the nodes that read a weight, by
     its name; `outputs` the nodes that the model returns.
@@ -73,7 +73,7 @@ class Flow(TorchDispatchMode):
         self.outputs: list[Node] = []
         self._model, self._paths = model, norms
         self._nodes: dict[int, Node] = {}
-        self._held: list[Tensor] = []  # an id is a tensor's own only while the tensor lives
+        self._held: list[Tensor] = []  # an id belongs to one tensor only while that tensor is alive
         self._inside: list[str] = []  # paths of the modules that are running
         self._norm: list[tuple[str, Node]] = []  # the norm that is running, and its input
         for name, weight in [*model.named_parameters(), *model.named_buffers()]:
@@ -81,7 +81,7 @@ class Flow(TorchDispatchMode):
                 self._set(weight, Node("weight", name, weight.shape[-1], name=name))
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Run a forward pass and note its operations."""
+        """Run a forward pass and record its operations."""
         with ExitStack() as hooks:
             for path, module in self._model.named_modules():
                 enter, leave = partial(self._enter, path), partial(self._leave, path)
@@ -96,7 +96,7 @@ class Flow(TorchDispatchMode):
         self.outputs = [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
 
     def ends(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node | None]:
-        """Return the operations other than `through` that read a node; None if it is returned."""
+        """Return what reads a node's features after any `through`; None means a model output."""
         readers: dict[Node | None, None] = {}
         waiting, visited = [node], {node}
         while waiting:
@@ -112,7 +112,7 @@ class Flow(TorchDispatchMode):
         return [*readers]
 
     def sources(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node]:
-        """Return the nodes whose features reach a node by the operations `through` alone."""
+        """Return the nodes whose features reach a node through operations in `through` only."""
         sources: dict[Node, None] = {}
         waiting, visited = [node], {node}
         while waiting:
@@ -137,7 +137,7 @@ class Flow(TorchDispatchMode):
             _, x = self._norm.pop()
             if not isinstance(result, Tensor):  # such as a norm that returns scales, too
                 return
-            if x.axis is not None:  # the norm is over something else than the features
+            if x.axis is not None:  # the norm is not over the features
                 x.users.append(x := Node("other", f"{x.label}, whose channels are not last", 0))
             node = Node("norm", path, result.shape[-1], [x], name=path)
             x.users.append(node)
@@ -145,7 +145,7 @@ class Flow(TorchDispatchMode):
             self._set(result, node)
 
     def _of(self, x: Tensor) -> Node:
-        """Return a tensor's node; an input of the model gets one."""
+        """Return a tensor's node; create one for an input of the model."""
         if id(x) not in self._nodes:
             self._set(x, Node("other", "an input of the model", x.shape[-1] if x.ndim else 0))
         return self._nodes[id(x)]
@@ -173,7 +173,7 @@ class Flow(TorchDispatchMode):
     def _note(
         self, name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
     ) -> None:
-        """Make the node of one result of an operation."""
+        """Create the node of one result of an operation."""
         label = f"{name} in {self._inside[-1]}" if self._inside and self._inside[-1] else name
         node = Node("other", label, out.shape[-1] if out.ndim else 0)
         names = [x.name for x in inputs if x.op == "weight"]
@@ -209,7 +209,7 @@ class Flow(TorchDispatchMode):
 
 
 def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
-    """Return the node of a weight's transpose or alias; None if the operation is another."""
+    """Return the node of a weight's transpose or alias; None for any other operation."""
     if len(inputs) != 1 or inputs[0].op != "weight":
         return None
     x = inputs[0]
@@ -223,9 +223,9 @@ def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
 def _product(
     name: str, inputs: list[Node], shapes: list[torch.Size]
 ) -> tuple[Node, Node, Node | None] | None:
-    """Return input, weight and bias of a product with a weight; None if it is none.
+    """Return input, weight and bias of a product with a weight; None for any other operation.
 
-    The weight of `linear` is [out, in], that of `addmm` and `mm` [in, out].
+    The weight is [out, in] for `linear`, and [in, out] for `addmm` and `mm`.
     """
     if name == "linear":
         x, weight, *bias = inputs
@@ -249,7 +249,7 @@ def _product(
 def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
     """Return whether an operation is a convolution whose weight and bias are parameters.
 
-    Each output channel reads all input channels: channels in groups have no common mean.
+    Each output channel must read all input channels: channels in groups have no common mean.
     """
     first, *rest = [each.op == "weight" for each in inputs] or [True]
     if name not in _CONVOLUTIONS or first or not all(rest):
@@ -260,7 +260,7 @@ def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
 def _moved_axis(
     name: str, args: Any, axis: int | None, shape: torch.Size, out: Tensor
 ) -> int | None:
-    """Return where an operation moves an axis that it leaves as it is; None for all others."""
+    """Return an axis's index after an operation that only moves axes; None for other operations."""
     if axis is None:
         return None
     count = len(shape)
@@ -317,7 +317,7 @@ def _keeps_features(name: str, args: Any, shapes: list[torch.Size], out: Tensor)
 
 
 def _pads_positions(args: Any) -> bool:
-    """Return whether positions are added whose features are all 0, and nothing else."""
+    """Return whether an operation only adds positions whose features are all 0."""
     mode = [each for each in args[2:] if isinstance(each, str)]
     value = [each for each in args[2:] if isinstance(each, int | float)]
     constant = mode in ([], ["constant"]) and not any(value)

@@ -1,9 +1,9 @@
-"""Folds norms into the weights next to them, exactly: the model computes the same with fewer parts.
+"""Folds norms into adjacent weights, exactly: the model computes the same with fewer parts.
 
 A layer norm whose input has mean 0 is an RMS norm. Its input is a sum of products with weights and
-of rows of tables; if nothing but layer norms reads that sum, all these weights can be centered
-(Ashkboos et al. 2024, SliceGPT, section 3.2). A norm's gain and bias that only products with
-weights read are part of these (Graef et al. 2024, FlashNorm).
+of rows of tables; if only layer norms read that sum, all these weights can be centered (Ashkboos et
+al. 2024, SliceGPT, section 3.2). If only products with weights read a norm's output, its gain and
+bias can become part of these weights (Graef et al. 2024, FlashNorm).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,12 +27,12 @@ from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
 EXACT = 1e-9
-"""The largest difference that a fold may make to an output in float64, relative to the largest."""
+"""The largest change of a float64 output allowed for a fold, relative to the largest output."""
 
 
 @dataclass
 class NormFold:
-    """What became of one norm: True if folded, None if it has no such part, else why it stays.
+    """What became of one norm: True if folded, None if there is no such part, else why it stays.
 
     `mean` is about a layer norm that becomes an RMS norm, `gain` about gain and bias.
     """
@@ -45,7 +45,7 @@ class NormFold:
 
 @dataclass(frozen=True)
 class FoldedModel:
-    """A folded model, what became of each norm, and how far its float64 outputs moved.
+    """A folded model, what became of each norm, and how much its float64 outputs changed.
 
     `error` is relative to the largest output. Printed as a table.
     """
@@ -72,7 +72,7 @@ class FoldedModel:
 
 
 class FoldedRMSNorm(nn.Module):
-    """RMS norm with or without gain and bias: what a layer norm is for an input with mean 0."""
+    """RMS norm with or without gain and bias: equal to layer norm for an input with mean 0."""
 
     def __init__(
         self, width: int, eps: float, weight: nn.Parameter | None, bias: nn.Parameter | None
@@ -85,7 +85,7 @@ class FoldedRMSNorm(nn.Module):
         self.register_parameter("bias", bias)
 
     def forward(self, x: Tensor, *_: Any) -> Tensor:
-        """Return the norm of the last axis; other arguments, such as a mask, change nothing."""
+        """Normalize over the last axis; other arguments, such as a mask, are ignored."""
         y = F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
         return y if self.bias is None else y + self.bias
 
@@ -129,11 +129,11 @@ def fold_norms(
 ) -> FoldedModel:
     """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
 
-    The norms compute the same in evaluation mode only: dropout would undo a mean of 0. The first of
-    `batches` (a dict, tuple or tensor) is run to see what reads what. Where a fold would
-    change the output, the norm stays, and the table says why. `untie` gives an output layer that
-    shares the token embedding's weights a copy, without which they cannot change. The copy has the
-    dtypes of the model. Gains that are folded are ones, or zeros where the norm adds 1.
+    The norms compute the same in evaluation mode only: after dropout the mean is not 0. The first
+    of `batches` (a dict, tuple or tensor) is run to see what reads what. Where a fold would change
+    the output, the norm stays, and the table says why. If an output layer shares the token
+    embedding's weights, they can be folded into only if `untie` gives it a copy. The folded model
+    has the dtypes of the model. Folded gains become ones, or zeros where the norm adds 1.
 
     Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
     float64 differ by more than 1e-9.
@@ -164,7 +164,7 @@ def fold_norms(
 
 
 def _untie(model: nn.Module) -> None:
-    """Give linear layers that share the weights of an embedding a copy of them."""
+    """Give each linear layer that shares an embedding's weights its own copy."""
     tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, nn.Linear) and id(module.weight) in tables:
@@ -183,13 +183,13 @@ def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any)
 
 
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:
-    """Return the largest difference of two results, relative to the largest value."""
+    """Return the largest difference between two results, relative to the largest value."""
     pairs = zip(before, after, strict=True)
     return max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-300)) for a, b in pairs)
 
 
 def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:
-    """Fold the norms of a model in float64, and return what became of each."""
+    """Fold the norms of a model in float64; return what became of each."""
     centered = {path for path, norm in known.items() if norm.kind == LAYER_NORM}
     rows = [NormFold(path, norm.kind) for path, norm in known.items()]
     sources: dict[str, Node] = {}
@@ -242,7 +242,7 @@ def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
 
 
 def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
-    """Replace a layer norm by an RMS norm with its eps, and its gain and bias if they are left."""
+    """Replace a layer norm by an RMS norm with its eps and, unless `plain`, its gain and bias."""
     gain = None if plain or norm.weight is None else nn.Parameter(norm.gain)
     bias = None if plain or norm.bias is None else getattr(norm.module, norm.bias)
     model.set_submodule(path, FoldedRMSNorm(norm.width, norm.eps, gain, bias))
@@ -264,15 +264,16 @@ def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
 
 
 def _norm_of(module: nn.Module, width: int) -> _Norm | None:
-    """Return what a norm computes, found by experiment; None if it is something else."""
+    """Return what a norm computes, found by experiment; None if it is no layer or RMS norm."""
     weights = dict(module.named_parameters())
     names = list(weights)
     if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):
-        return None  # such as a layer of convolutions whose class is called after a norm
+        return None  # such as a convolutional layer whose class is named after a norm
     bias = next((name for name in names if "bias" in name or "beta" in name), None)
     weight = next((name for name in names if name != bias), None)
     x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = (x + 0.3).to(next(iter(weights.values()), x).device) * 1e5  # eps does not matter
+    # so large that eps does not matter
+    x = (x + 0.3).to(next(iter(weights.values()), x).device) * 1e5
     try:
         y = copied(module).double()(x)
     except Exception:  # such as a group norm, whose channels are on axis 1

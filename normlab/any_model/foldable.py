@@ -8,7 +8,7 @@ from normlab.any_model.flow import Flow, Node
 
 
 def held(model: nn.Module, name: str) -> Tensor:
-    """Return the values of a parameter or buffer, to be changed in place."""
+    """Return a parameter's or buffer's values, to be changed in place."""
     path, _, attribute = name.rpartition(".")
     return getattr(model.get_submodule(path), attribute).data
 
@@ -36,17 +36,17 @@ def why_mean_stays(
 
 
 def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[str]) -> str | None:
-    """Return who would see a change of a result's mean over features; None if nobody."""
+    """Return what would see a change of a result's mean over features; None if nothing would."""
     for end in flow.ends(node):
         if end is None:
             return f"the sum with {source.name} is an output of the model"
         if end.op != "norm" or end.name not in layer_norms:
-            return f"{end.label} reads the sum with {source.name}, and no layer norm is before it"
+            return f"{end.label} reads the sum with {source.name} without a layer norm in between"
     return None
 
 
 def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | None) -> str | None:
-    """Return why a norm's gain and bias cannot be part of the next products; None if they can."""
+    """Return why a norm's gain and bias cannot be folded into the next products, or None."""
     if len(calls := flow.norms[path]) > 1:
         return f"{path} is called {len(calls)} times"
     parameters = {id(x) for x in model.get_submodule(path).parameters()}
@@ -72,7 +72,7 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
 
 
 def _cure(model: nn.Module, name: str) -> str:
-    """Return how to free a weight, if an embedding shares it with a linear layer."""
+    """Return how to untie a weight that an embedding shares with a linear layer, else ""."""
     weight = held(model, name)
     homes = [(m, x) for m in model.modules() for x in m.parameters(recurse=False)]
     kinds = {type(m) for m, x in homes if x.data_ptr() == weight.data_ptr()}
@@ -80,5 +80,5 @@ def _cure(model: nn.Module, name: str) -> str:
 
 
 def _takes_bias(model: nn.Module, weight: str) -> bool:
-    """Return whether a weight is that of a linear layer, which can be given a bias."""
+    """Return whether a weight belongs to a linear layer, which can be given a bias."""
     return isinstance(model.get_submodule(weight.rpartition(".")[0]), nn.Linear)

@@ -17,18 +17,18 @@ _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
 """Entries of a config that limit the number of positions, padding included."""
 SAMPLES = 320
-"""Audio samples that count as one position: 20 ms at 16 kHz, a frame of most speech models."""
-FEWEST_ROWS = 3  # two would not do: batch norm maps any two values to -1 and 1
-KEPT = 8  # at most so many batches are used for statistics and calibration
+"""Audio samples that count as one position: 20 ms at 16 kHz, one frame of most speech models."""
+FEWEST_ROWS = 3  # not two: batch norm maps any two values to -1 and 1
+KEPT = 8  # most batches used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
-    """Return up to `KEPT` batches of an iterable, or the one batch given; UserError for none."""
+    """Return up to `KEPT` batches of an iterable, or a single batch; UserError if there is none."""
     tensors = isinstance(batches, tuple) and any(isinstance(each, Tensor) for each in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
     if not isinstance(batches, Iterable):
-        raise UserError(f"batches is a {type(batches).__name__}: give a list of inputs")
+        raise UserError(f"batches is a {type(batches).__name__}: pass a list of inputs")
     first = list(islice(batches, KEPT))
     if not first:
         raise UserError("batches is empty; if it is a generator, it is already used up")
@@ -36,19 +36,19 @@ def first_batches(batches: Any) -> list[Any]:
 
 
 class Axes(NamedTuple):
-    """The axes of the main input that hold the rows and the positions, as far as they are known."""
+    """The row axis and the position axis of the main input, as far as they are known."""
 
     rows: int | None = None
     positions: int | None = None
 
     def of(self, x: Tensor, name: str) -> "Axes":
-        """Return the axes of an input, counted from its first; UserError if it has none of them."""
+        """Return the axes as indices from the first axis; UserError if the input lacks one."""
         for which, axis in self._asdict().items():
             if axis is not None and not -x.ndim <= axis < x.ndim:
                 raise UserError(f"{which}={axis}: {name} has the shape {[*x.shape]}")
         rows, positions = (None if axis is None else axis % x.ndim for axis in self)
         if rows is not None and rows == positions:
-            raise UserError(f"rows and positions are both axis {rows}: give different axes")
+            raise UserError(f"rows and positions are both axis {rows}: set different axes")
         return Axes(rows, positions)
 
 
@@ -92,7 +92,7 @@ def example_of(
     if kind in ("real", "padding"):
         check_mask(values[key], names.get(key, "mask"), kind)
     added = next((name for name in MADE if name in parameters and name not in names.values()), None)
-    # the states of another encoder have a mask of their own, which is not `attention_mask`
+    # another encoder's states have their own mask, which is not `attention_mask`
     if not kind and length and added and not names[main].startswith("encoder_"):
         key, kind = added, KINDS[added]
         real = torch.ones(size, length, dtype=torch.long, device=device)
@@ -122,7 +122,7 @@ def _main_input(values: Mapping[Key, Any], names: Mapping[Key, str], mask: Key) 
 
 
 def _filled(example: Example, main: Key, names: Mapping[Key, str], config: Any) -> Example:
-    """Return an example with its padding: on which side it is, and which values are under it."""
+    """Return the example with the side of its padding and the values under it filled in."""
     values, pads = example.values, ~example.real
     pad, x = getattr(config, "pad_token_id", None), values[main]
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
@@ -160,7 +160,7 @@ def _axes(
 
 
 def special_ids(config: Any) -> set[int]:
-    """Return the ids in a config, and in those inside it, of placeholders and marks."""
+    """Return the ids of placeholders and marks in a config and in the configs inside it."""
     entries = config.to_dict() if hasattr(config, "to_dict") else {}
     ids: set[int] = set()
     todo = [entries] if isinstance(entries, dict) else []
@@ -205,7 +205,7 @@ def _token_axis(
     if mask is not None and x.ndim > 1:
         if rows is None and len(mask) != x.shape[0] and len(mask) == x.shape[1]:
             return 0
-        longest = float(mask.max())  # lengths in positions, or in shares of the longest
+        longest = float(mask.max())  # lengths in positions, or as shares of the longest
         sizes = {n: x.shape[n] for n in range(1, x.ndim)}
         if longest > 1 and sizes[1] != longest:
             fits = [n for n, size in sizes.items() if size == longest]
@@ -213,7 +213,7 @@ def _token_axis(
     first = batch_first(model) if rows is None else None
     if first is not None and x.ndim == 2 and x.is_floating_point():
         raise UserError(
-            f"{name} {[*x.shape]} is one row to a {type(model).__name__}: give a batch of rows, "
+            f"{name} {[*x.shape]} is one row to a {type(model).__name__}: pass a batch of rows, "
             f"{'[rows, positions, features]' if first else '[positions, rows, features]'}"
         )
     if first is False:
@@ -221,7 +221,7 @@ def _token_axis(
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
     if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
         return 2
-    if x.ndim == 2:  # floats are features of a row, unless a mask or the name shows a sequence
+    if x.ndim == 2:  # floats are features of a row, unless a mask or the name says it is a sequence
         is_sequence = mask is not None or not x.is_floating_point() or name == "input_values"
     else:
         is_sequence = x.ndim == 3 and x.is_floating_point()
@@ -229,9 +229,9 @@ def _token_axis(
 
 
 def batch_first(model: nn.Module) -> bool | None:
-    """Return whether torch's own recurrent or attention layers have rows on axis 0, then positions.
+    """Return whether torch's recurrent or attention layers take [rows, positions, ...] inputs.
 
-    None for other models, whose code may transpose its input; where layers differ, False.
+    None if the model has none of them, as its code may transpose the input; False if they differ.
     """
     if not type(model).__module__.startswith("torch.nn"):
         return None

@@ -1,4 +1,4 @@
-"""The finding on passes whose outputs should agree."""
+"""Makes the finding on passes whose outputs should agree."""
 
 import math
 from collections.abc import Mapping
@@ -12,31 +12,31 @@ from normlab.any_model.movement import Oddity, percent
 
 ODDITIES: dict[Oddity, str] = {
     "became NaN": "becomes NaN",
-    "was NaN": "is NaN before the change, and a number after it",
+    "was NaN": "is NaN before the change, but a number after it",
     "became infinite": "becomes infinite",
-    "was infinite": "is infinite before the change, and finite after it",
-    "was 0": "is 0 before the change, and not after it (no share of 0 can be given)",
+    "was infinite": "is infinite before the change, but finite after it",
+    "was 0": "is 0 before the change, but not after it (a change relative to 0 has no size)",
 }
 HARM = 1e-3
-"""The movement above which a leak is called broken."""
+"""The relative change above which a leak is called broken."""
 
 
 def size(value: float) -> str:
-    """Format a movement: in percent if it is large, otherwise as a power of ten."""
+    """Format a relative change: in percent if it is large, otherwise as a power of ten."""
     if value in (0, HARM):
         return f"{100 * value:g} %" if value else "0"
     return percent(value) if value >= 1e-4 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def moves(about: Examination, each: Moved, value: float) -> str:
-    """Say how far an output moves, and name it if there are several."""
+    """Say how much an output changes; name the output if there are several."""
     name = f" {each.output}" * (len(about.compared) > 1)
     return f"the output{name} {by_how_much(value, each.oddity)}"
 
 
 def by_how_much(value: float, oddity: Oddity = "") -> str:
-    """Say how far something moves; if that has no finite size, why it has none."""
-    return ODDITIES[oddity] if oddity and math.isinf(value) else f"moves by {size(value)}"
+    """Say how much something changes or, if that is not a finite number, why."""
+    return ODDITIES[oddity] if oddity and math.isinf(value) else f"changes by {size(value)}"
 
 
 def leak(
@@ -50,10 +50,11 @@ def leak(
 ) -> Finding:
     """Return the finding on passes that should agree, and the module at fault.
 
-    `movements` are by name, `cause` is what the output should not depend on, and `how` says what
-    was compared. `unusual` names the movement by unusual values under the padding, which do harm
-    only if the usual values do too. The module is that of the largest movement; a comparison that
-    is not in `comparisons` was made with another setting, and has no module.
+    `movements` are the changes by comparison, `cause` is what the output should not depend on, and
+    `how` says what was compared. `unusual` names the comparison with unusual values under the
+    padding, which counts only if the usual values change the output too. The module is the one
+    behind the largest change; no module is looked for if that comparison is not in `comparisons`,
+    as it was made with another setting.
     """
     worst = max(movements, key=lambda name: movements[name].wide)
     value = movements[worst].wide
@@ -65,7 +66,7 @@ def leak(
     broken, under = value > HARM, ""
     if worst == unusual:
         usual = any(each.wide > HARM for name, each in movements.items() if name != unusual)
-        # with only one length, the usual values are the base, so the batch decides
+        # if only one length works, the usual values are the base, so the batch decides
         broken = broken and (usual or (len(movements) == 1 and about.example.has_padding))
         under = "" if usual else ", with unusual values under the padding"
     path, sentence = None, "no module was looked for"
@@ -84,16 +85,16 @@ def leak(
 
 
 def _narrowed(about: Examination) -> str:
-    """Say what has no float64, if anything has not."""
+    """Say which operations do not support float64; empty if all do."""
     if not about.narrowed:
         return ""
-    return f". Not in float64: {', '.join([*about.narrowed][:3])}, so the limit is that of float32"
+    return f". Not in float64: {', '.join([*about.narrowed][:3])}, so the limit is float32's"
 
 
 def _rounding(
     about: Examination, movements: Mapping[str, Moved], limit: float, how: str
 ) -> Finding:
-    """Return the finding on movements that vanish in float64."""
+    """Return the finding on changes that vanish in float64."""
     name = max(movements, key=lambda each: movements[each].narrow)
     most, values = movements[name], {name: vars(each) for name, each in movements.items()}
     if most.narrow > about.rounding:
@@ -107,7 +108,7 @@ def _rounding(
         )
     value = max(each.wide for each in movements.values())
     at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
-    where = "a leak this small needs float64 to be seen" if about.blind else "no leak"
-    text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding moves the "
+    where = "a leak this small is visible only in float64" if about.blind else "no leak"
+    text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding changes the "
     text += f"output by {size(most.narrow)}{at}. {how}{_narrowed(about)}"
     return Finding(text, values, verdict="fine", value=value, threshold=limit)

@@ -73,9 +73,9 @@ def read_lines(text: Path) -> list[str]:
 
 
 def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
-    """Load a transformers model as `load_hf` does; return it, its tokenizer, folder, and a note.
+    """Load a transformers model; return the model, its tokenizer, its folder, and a note.
 
-    The tokenizer gets a pad token. It is None if the folder has none, or the model takes no text.
+    The tokenizer gets a pad token. It is None if the folder has none or the model takes no text.
     """
     try:
         import transformers
@@ -138,7 +138,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
     }
     if wants not in shapes:
         raise UserError(
-            f"{type(model).__name__} takes {wants}: give its inputs with --module and --inputs"
+            f"{type(model).__name__} takes {wants}: pass its inputs with --module and --inputs"
         )
     batch = {wants: torch.randn(4, *(shape := shapes[wants]), generator=generator)}
     if wants == "input_ids":
@@ -151,7 +151,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
 
 
 def taken(model: Any, batch: Any) -> dict[str, Tensor]:
-    """Return the inputs that the model takes; a decoder gets the encoder's or arbitrary tokens."""
+    """Return the inputs that the model takes; a decoder gets the encoder's or arbitrary ids."""
     names = signature(model.forward).parameters
     values = dict(batch)
     if "decoder_input_ids" in names and getattr(model.config, "is_encoder_decoder", False):
@@ -164,7 +164,7 @@ def _folder(place: str, *, trust: bool) -> Path:
     folder = Path(place)
     if not folder.is_dir():
         if folder.exists() or place.count("/") > 1 or place.startswith((".", "/", "~")):
-            raise UserError(f"{place} is not a folder: give one that save_pretrained wrote")
+            raise UserError(f"{place} is not a folder: use one that save_pretrained wrote")
         from huggingface_hub import snapshot_download
 
         try:
@@ -173,10 +173,10 @@ def _folder(place: str, *, trust: bool) -> Path:
         except Exception as error:
             raise UserError(
                 f"{place} is not a folder and cannot be downloaded from huggingface.co "
-                f"({first_line(error)}): give the folder of a model"
+                f"({first_line(error)}): use a model's folder"
             ) from error
     if not (folder / "config.json").is_file():
-        raise UserError(f"{place} has no config.json: give a folder that save_pretrained wrote")
+        raise UserError(f"{place} has no config.json: use a folder that save_pretrained wrote")
     if not any(folder.glob("*.safetensors")):
         raise UserError(
             f"{place} has no *.safetensors, and normlab loads no pickled weights (they can run "
@@ -186,7 +186,7 @@ def _folder(place: str, *, trust: bool) -> Path:
 
 
 def load_names(model: str, inputs: str) -> Loaded:
-    """Import a model and batches, each from a `package.module:name`; functions are called."""
+    """Import a model and its batches, each by `package.module:name`; functions are called."""
     module = _imported(model)
     if not isinstance(module, nn.Module):
         raise UserError(f"--module {model} is a {type(module).__name__}, not an nn.Module")
@@ -194,9 +194,9 @@ def load_names(model: str, inputs: str) -> Loaded:
 
 
 def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
-    """Return a model, batches, and arguments of `inspect`, from a place of the pytest plugin.
+    """Return the model, batches and `inspect` arguments that a MODEL of the pytest plugin means.
 
-    Raises UserError with a one-sentence message if they cannot be made.
+    Raises UserError with a one-sentence message if they cannot be loaded or created.
     """
     kind, _, name = place.partition(":")
     if kind == "hf":

@@ -1,4 +1,4 @@
-"""Which input marks padding, and how: found by its name, its values, and what is under it."""
+"""Finds the input that marks padding, and how it does, by its name, its values and the tokens."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ KINDS = {
     **dict.fromkeys(("x_lens", "wav_lens", "wav_len", "relative_lengths"), "lengths"),
 }
 UNCLEAR = ("padding_mask", "mask")
-"""Names under which some models mark real tokens, and others padding."""
+"""Names of inputs that mark real tokens in some models and padding in others."""
 MADE = ("attention_mask", "src_key_padding_mask")
 """Masks to add if the batch has none and the model takes one: they mark all positions as real."""
 OPTIONS = ("real", "padding", "lengths")
@@ -34,7 +34,7 @@ def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Ma
     """Return the mask of real tokens; a mask tensor is added to `values`.
 
     `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. The kind
-    is empty if there is no mask, and `?` if only the values can say it.
+    is empty if there is no mask, and `?` if only the values can tell.
     """
     meaning = ""
     if isinstance(mask, Mapping):
@@ -76,8 +76,8 @@ def _is_mask(name: str, value: Any) -> bool:
 def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
     """Return whether the ones of a mask are `real` tokens or `padding`.
 
-    First, padding has one value only, as 0, and tokens have several. Then, in most batches one row
-    has no padding. Else, it is as its name and its library have it.
+    Padding usually has one value, such as 0, and tokens have several. If that decides nothing: in
+    most batches some row has no padding. Otherwise, the name and the library decide.
     """
     ones = marks != 0
     if x.shape[:2] == marks.shape and bool(ones.any()) and not bool(ones.all()):
@@ -96,7 +96,7 @@ def check_mask(marks: Tensor, name: str, kind: str) -> None:
     odd = marks[(marks != 0) & (marks != 1)]
     if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
         raise UserError(
-            f"{name} has the value {odd[0].item():.4g}: give 1 for real tokens and 0 for padding "
+            f"{name} has the value {odd[0].item():.4g}: use 1 for real tokens and 0 for padding "
             "(a mask that is added to attention scores cannot be used here)"
         )
     empty = ((marks != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
@@ -111,7 +111,7 @@ def check_mask(marks: Tensor, name: str, kind: str) -> None:
 
 
 def under_padding(x: Tensor, pads: Tensor, real: Tensor) -> int | float:
-    """Return the value that another mask has under padding, or must have if there is none."""
+    """Return another mask's value under padding or, if nothing is padded, what it should be."""
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
     inside = x[real] if x.shape[:2] == real.shape else x

@@ -1,4 +1,4 @@
-"""The question what training mode changes, without dropout."""
+"""The question of what training mode changes, apart from dropout."""
 
 import math
 import random
@@ -24,11 +24,13 @@ from normlab.errors import UserError
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
 _DROPOUTS = (*_DROPOUTS, F.feature_alpha_dropout, torch.dropout, torch.feature_dropout)
 
-_LARGER = 10.0  # times the input's movement: more than a module makes of batch statistics before it
+# A module is the cause if its output changes this many times as much as its inputs; smaller changes
+# can be passed on from batch statistics before it.
+_LARGER = 10.0
 
 
 class _NoDropout(TorchFunctionMode):
-    """Makes dropout, also that of attention, the identity."""
+    """Makes dropout the identity, inside attention too."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -44,10 +46,10 @@ class _NoDropout(TorchFunctionMode):
 
 @question("modes")
 def modes(about: Examination) -> Finding:
-    """Does training mode, without dropout, move the output? Does padding enter norm statistics?
+    """Does training mode, without dropout, change the output? Does padding enter norm statistics?
 
-    The batch is run after `model.train()`, with dropout left out. If the output is still random (as
-    with layer drop), only norms that pool in another way are put into training mode. Whether
+    The batch is run after `model.train()`, without dropout. If the output is still random (as with
+    layer drop), only norms that pool differently in training are put into training mode. Whether
     padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
     In training, batch norm depends on the other rows by design.
     """
@@ -62,20 +64,20 @@ def modes(about: Examination) -> Finding:
 
 
 def _pooling(about: Examination) -> list[Any]:
-    """Return the norms that pool in another way once the model is in training mode."""
+    """Return the norms that pool differently once the model is in training mode."""
     names = dict(about.model.named_modules())
-    with about.runner.changed(about.model.train):  # which may leave some norms in eval mode
+    with about.runner.changed(about.model.train):  # may leave some norms in eval mode
         trained = {name for name, module in names.items() if module.training}
     return [
         norm
         for norm in about.norms
         if norm.training and norm.training.pools != norm.evaluation.pools
-        if norm.name in trained or norm.name not in names  # functional norms are no modules
+        if norm.name in trained or norm.name not in names  # functional norms are not modules
     ]
 
 
 def _difference(about: Examination, norms: list[Any]) -> tuple[str, Any, float, str | None]:
-    """Return a sentence on what training mode changes, its verdict, the movement, and a module."""
+    """Return a sentence on what training mode changes, the verdict, the change, and its module."""
     model = about.model
     pooling, names = [norm.name for norm in norms], dict(model.named_modules())
 
@@ -94,7 +96,8 @@ def _difference(about: Examination, norms: list[Any]) -> tuple[str, Any, float, 
         return f"the model cannot be run in training mode: {error}", "look", 0.0, None
     but = "; other differences are hidden by random numbers" * noisy
     if value <= about.rounding and not pooling:
-        return f"training mode does not move the output, but for dropout{but}", "fine", value, None
+        text = f"training mode does not change the output, except for dropout{but}"
+        return text, "fine", value, None
     kinds = f"{len(pooling)} norm{'s use' if len(pooling) > 1 else ' uses'} batch statistics"
     text = f"the output {by_how_much(value, oddity)} in training mode"
     path = None if noisy else _first_difference(about, pooling)
@@ -107,13 +110,13 @@ def _difference(about: Examination, norms: list[Any]) -> tuple[str, Any, float, 
 
 
 def _apart(about: Examination, y: Outputs, y0: Outputs) -> tuple[float, Oddity]:
-    """Return the largest movement, at real tokens, of outputs that two passes have in one shape."""
+    """Return the largest change, at real tokens, of outputs with the same shape in two passes."""
     both = [name for name in y0 if name in y and y[name].shape == y0[name].shape]
     return farthest((_real(about, y[n]), _real(about, y0[n])) for n in both) if both else (0.0, "")
 
 
 def _real(about: Examination, y: Tensor) -> Tensor:
-    """Return an output at real tokens, if its first two axes are those of rows and positions."""
+    """Return an output at real tokens, if its first two axes are rows and positions."""
     real = about.example.real
     return next((y[each] for each in (real, real.mT) if y.shape[:2] == each.shape), y)
 
@@ -135,7 +138,10 @@ def _trained(about: Examination, change: Callable[[], object], seed: int) -> Out
 
 
 def _first_difference(about: Examination, pooling: list[str]) -> str | None:
-    """Return the innermost module, but for norms that pool, whose inputs agree in both modes."""
+    """Return the first innermost module whose output, but not its inputs, depends on the mode.
+
+    Norms that pool, and modules around them, do not count.
+    """
     before, _ = about.runner.record(about.example)
     with about.runner.changed(partial(_train, about.model, about.model.train)):
         after, _ = about.runner.record(about.example, _NoDropout())
@@ -153,7 +159,7 @@ def _first_difference(about: Examination, pooling: list[str]) -> str | None:
 
 
 def _movement(value: Any, other: Any) -> float:
-    """Return the largest movement of the tensors in two values, infinite if a shape differs."""
+    """Return the largest change of the tensors in two values, infinite if a shape differs."""
     pairs = [*zip(tensors(value), tensors(other), strict=False)]
     if any(a.shape != b.shape for a, b in pairs):
         return math.inf

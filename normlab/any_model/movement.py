@@ -1,4 +1,4 @@
-"""How far a tensor has moved, relative to its size."""
+"""How much a tensor has changed (moved), relative to its size: RMS(new - old) / RMS(old)."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 Oddity = Literal["", "became NaN", "was NaN", "became infinite", "was infinite", "was 0"]
-"""Why a movement has no finite size; empty if it has one."""
+"""Why a change is not a finite number; empty if it is."""
 
 
 def rms(values: Float[Tensor, "..."]) -> float:
@@ -37,7 +37,7 @@ def moved(values: Tensor, base: Tensor) -> float:
 
 
 def oddity(values: Tensor, base: Tensor) -> Oddity:
-    """Return why the movement from `base` to `values` has no finite size; empty if it has one."""
+    """Return why the change from `base` to `values` is not a finite number; empty if it is."""
     if math.isfinite(moved(values, base)):
         return ""
     differ = (values != base) & ~(values.isnan() & base.isnan())
@@ -51,7 +51,7 @@ def oddity(values: Tensor, base: Tensor) -> Oddity:
 
 
 def farthest(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, Oddity]:
-    """Return the largest movement of several tensors, and why it has no finite size, if so."""
+    """Return the largest change of several tensors and, if it is not a finite number, why."""
     change, pair = max(((moved(*pair), pair) for pair in pairs), key=lambda each: each[0])
     return change, oddity(*pair)
 

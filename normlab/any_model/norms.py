@@ -1,9 +1,9 @@
-"""Norms in a model that normlab did not build: what each one pools over, found by experiment.
+"""Finds the norms in any model, and by experiment what each one pools over.
 
 A norm is run on its own recorded input in float64, or float32, with gains of 1. One value of the
-input is changed; the outputs that move share its statistics. Each axis of the input has a role,
-inferred from how its size changes with the number of rows and the length: `batch`, `position`,
-both (flattened) or `feature`.
+input is changed; the outputs that change with it share its statistics. Each axis of the input has a
+role, inferred from how its size changes with the number of rows and the length: `batch`,
+`position`, both (flattened) or `feature`.
 """
 
 import math
@@ -32,26 +32,26 @@ from normlab.errors import UserError
 from normlab.norms.base import Norm
 
 AXES = ("batch", "position", "feature")
-NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
+NEAR_ZERO = 0.01  # as a share of the root mean square of a norm's gains
 _CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 _ROWS = 3
 _POSITIONS = 16  # enough positions to see what a norm pools over
-_FEW = 4  # most parameters, per output value of a row, in a norm of an unknown class
+_FEW = 4  # most parameters per output value of a row in a norm of an unknown class
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 _BOTH = _BATCH | _POSITION
 _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
-    # pattern of the name; what it suggests; pools over at least one of these, over none of these
+    # name pattern; what it suggests; axes of which the norm pools over at least one; over none
     (r"batch_?norm|^bn_?\d*$", "pooling each feature over the batch", _BATCH, _FEATURE),
     (r"instance_?norm", "pooling each feature over positions", _POSITION, _BATCH | _FEATURE),
     (r"group_?norm|^gn_?\d*$", "pooling groups of features per row", _FEATURE | _POSITION, _BATCH),
     (r"(layer|rms)_?norm|^ln(_\w+)?$", "pooling a token's features", _FEATURE, _BATCH | _POSITION),
 )
 Roles = Sequence[Set[str]]
-"""For each axis of a norm's input, its roles."""
+"""The roles of each axis of a norm's input."""
 
 
 def axes_in_words(pools: Iterable[str]) -> str:
-    """Return the axes as text: `batch, position`, or `nothing`."""
+    """Return the axes as text, such as `batch, position`, or `nothing`."""
     return ", ".join(sorted(pools, key=AXES.index)) or "nothing"
 
 
@@ -59,8 +59,8 @@ def axes_in_words(pools: Iterable[str]) -> str:
 class Reach:
     """Which outputs of a norm one input value affects through the statistics.
 
-    `features` is how many features are affected, and how many there are. `padding` is whether a
-    padded value affects real positions; None if the norm was not called with a padded row.
+    `features` is how many features are affected, of how many. `padding` is whether a padded value
+    affects real positions; None if the norm was not called with a padded row.
     """
 
     pools: tuple[str, ...]
@@ -72,7 +72,7 @@ class Reach:
 class FoundNorm:
     """A norm of a model, and what it pools over in training and in evaluation.
 
-    `kind` is its class, or the function. `training` is None if it could not be run in training.
+    `kind` is its class or function. `training` is None if it cannot be run in training mode.
     `gains` is how many gains it has and how many of them are near 0 (at most 0.01 times their root
     mean square). `disagrees` is a sentence if the norm does not do what its name says, else empty.
     """
@@ -102,7 +102,7 @@ class FoundNorm:
 def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
     """Return all norms that a forward pass calls, in the order of their calls.
 
-    A module that contains a norm does not count, nor does a function that a norm calls.
+    Modules that contain a norm do not count, nor do functions that a norm calls.
     """
     try:
         passes = _passes(run, small := _small(example))
@@ -110,14 +110,14 @@ def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
     except ModelFailed:  # the model accepts only one length
         passes = _passes(run, example)
     norms: dict[str, FoundNorm] = {}
-    first = passes[0]  # tried from the innermost modules outwards, with functions last
+    first = passes[0]  # try the innermost modules first and functions last
     for name in sorted(first, key=lambda n: (isinstance(first[n].module, Functional), -len(n))):
         if any(inside(norm, name) or inside(name, norm) for norm in norms):
             continue
         mine = [calls[name] for calls in passes if name in calls]
         mine = mine if len(mine) == 3 else mine[:1]
         for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
-            with suppress(Exception):  # exceptions of the module itself, of any class
+            with suppress(Exception):  # the module itself may raise anything
                 if norm := _tried(mine, example, dtype):
                     norms[name] = norm
                 break
@@ -125,9 +125,9 @@ def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
 
 
 def _small(example: Example) -> Example:
-    """Return a few rows of an example, and 16 of its positions unless they are samples or images.
+    """Return a few rows of an example, cut to 16 positions unless they are samples or images.
 
-    Two rows would not do: batch norm maps any two values to -1 and 1.
+    Two rows are too few: batch norm maps any two values to -1 and 1.
     """
     few = example.cut(example.rows, 0, min(_ROWS, example.size))
     inputs = [few.values[key] for key in few.content]
@@ -141,7 +141,7 @@ def _small(example: Example) -> Example:
 def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
     """Return each pass's first calls of possible norm modules, and all calls of functional norms.
 
-    The passes are of all rows and, if there are positions, of one row alone and of it padded.
+    The passes are of all rows and, if there are positions, of one row alone and of that row padded.
     """
     maybe = {name for name, module in run.model.named_modules() if _may_be_norm(module)}
 
@@ -211,7 +211,7 @@ def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
         batch = {a for a in axes if short[a] != shape[a]} - position
         batch = batch or (position & {0})  # rows and positions are flattened
     elif example.length:
-        fits = {a for a in axes if shape[a] == example.length}  # of them, perhaps the channels
+        fits = {a for a in axes if shape[a] == example.length}  # one of these may be the channels
         position = (fits - {_channels(trial)} if len(fits) > 1 else fits) - batch
     position = position or {*axes} - batch - {_channels(trial)}
     roles = {"batch": batch, "position": position}
@@ -220,7 +220,7 @@ def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
 
 
 def _channels(trial: Trial) -> int:
-    """Return the channel axis of an image: the gain's, or, without a gain, torch's convention."""
+    """Return the channel axis of an image: the gain's or, without a gain, torch's convention."""
     before = trial.before()
     for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
         gain.data[0] += 1
@@ -236,14 +236,14 @@ def _channels(trial: Trial) -> int:
 
 
 def _counts(moved: Tensor) -> list[int]:
-    """Return, for each axis, at how many indices anything moved."""
+    """Return, for each axis, at how many indices anything changed."""
     return [int(moved.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in enumerate(moved.shape)]
 
 
 def _reach(
     trials: Sequence[Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
 ) -> Reach:
-    """Return what the first real value of row 0 affects, and whether its padding does."""
+    """Return what the first real value of row 0 affects, and whether row 0's padding affects it."""
     trial, left, padding = trials[0], example.side == "left", None
     moved = trial.moved([-left if role == _POSITION else 0 for role in axes], training)
     counts = _counts(moved)
@@ -264,14 +264,14 @@ def _reach(
 
 
 def _in_one_row(moved: Tensor, axis: int, example: Example) -> bool:
-    """Return whether all that moves along an axis of rows and positions is in the first row."""
+    """Return whether all changes along a flattened axis of rows and positions are in row 0."""
     length, odd = divmod(moved.shape[axis], example.size)
     places = moved.movedim(axis, 0).flatten(1).any(1).nonzero()
     return not odd and bool((places < length).all())
 
 
 def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
-    """Return the number of gains, and of those near 0; None if it has none.
+    """Return the number of gains and how many are near 0; None if there are no gains.
 
     An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the distance
     from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`).
@@ -291,7 +291,7 @@ def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
 
 
 def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) -> str:
-    """Return how what the norm does differs from its class's or attribute's name, if it does."""
+    """Say how a norm's behavior differs from what its name suggests; empty if it does not."""
     pools = {*(norm.training or norm.evaluation).pools}
     present = {r for size, role in zip(norm.shape, axes, strict=True) if size > 1 for r in role}
     names = [
@@ -305,7 +305,7 @@ def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) 
         names = [(norm.kind, words, module.pools, {*AXES} - module.pools)]
     for name, words, some, none in names:
         if not length and "feature" in pools:
-            none = none - _POSITION  # a layer norm over whole images, as torch documents it
+            none = none - _POSITION  # a layer norm over whole images, as in torch's documentation
         if pools & none or (some & present and not some & pools):
             which = f"{norm.name or 'the model'} ({norm.kind})"
             return f"{which} pools over {norm.pools}, but the name {name!r} suggests {words}"

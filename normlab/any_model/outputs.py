@@ -15,7 +15,7 @@ Outputs = dict[str, Tensor]
 """Floating-point outputs by name, the main one first: `logits`, `hidden_states[1]`, `[0]`."""
 _MAIN = ("logits", "last_hidden_state")
 _STATES = ("past_key_values", "cache", "mems")
-"""Outputs that are input of a later call, not results."""
+"""Outputs that are inputs of a later call, not results."""
 
 
 def outputs_of(output: Any) -> Outputs:
@@ -35,7 +35,7 @@ def outputs_of(output: Any) -> Outputs:
 
 
 def _tensors_by_name(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in nested outputs, with names as one would write them in Python."""
+    """Yield the tensors in nested outputs by name, written as in Python: `hidden_states[1]`."""
     if isinstance(value, nn.utils.rnn.PackedSequence):
         value = nn.utils.rnn.pad_packed_sequence(value, batch_first=True)[0]
     if isinstance(value, Tensor):
@@ -67,14 +67,14 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Which part of a variant's tensor has a counterpart in the base's tensor.
+    """Finds the part of a variant's tensor that corresponds to the base's tensor.
 
     The base is one row. With `rows`, the variant is a batch, of which the base is row `row`: along
     the axis with `rows` times as many entries, only that row's correspond. Along other axes whose
     sizes differ, the first entries correspond, or the last ones if padding is on the `left`; if an
-    axis has more than the `length` positions of the base, the rest may also be at the other end, as
-    the token that a model puts in front. Along an axis that has `size` in both, only the first
-    (or last) `common` do. `padding` is how many positions the variant has more.
+    axis has more than the `length` positions of the base, the rest may also be at the other end,
+    such as a token that the model puts in front. Along an axis of `size` entries in both, only the
+    first (or last) `common` correspond. `padding` is how many more positions the variant has.
     """
 
     side: Side = "right"
@@ -109,12 +109,12 @@ class Overlap:
             yield split, base
 
     def nearest(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both tensors in the way in which they are closest."""
+        """Return both tensors in the arrangement in which they are closest."""
         ways = [*self.ways(y, base)]
         return ways[0] if len(ways) == 1 else min(ways, key=lambda pair: _distance(*pair))
 
     def fits(self, y: Tensor, base: Tensor) -> bool:
-        """Return whether each entry of the base has its counterpart: no axis grows too much."""
+        """Return whether each entry of the base can have a counterpart: no axis grows too much."""
         try:
             y = self._part_of_row(y, base)
         except (UserError, StopIteration):
@@ -127,7 +127,7 @@ class Overlap:
         return all(0 <= more <= self.padding for more in growth)
 
     def _split(self, y: Tensor, axis: int, few: int) -> Tensor:
-        """Return entries at both ends: the positions at one, what the model adds at the other."""
+        """Return entries from both ends: positions from one, what the model adds from the other."""
         added, end = few - self.length, y.shape[axis]
         if not 0 < added < few:
             return y.narrow(axis, end - few if self.side == "left" else 0, few)
@@ -142,9 +142,10 @@ class Overlap:
             return y
         sizes = [*zip(y.shape, base.shape, strict=True)]
         axes = [axis for axis, (many, few) in enumerate(sizes) if many == few * self.rows]
-        least = min((sizes[axis][1] for axis in axes), default=0)  # positions may grow as much
+        # padding may lengthen another axis by the same factor
+        least = min((sizes[axis][1] for axis in axes), default=0)
         axes = [axis for axis in axes if sizes[axis][1] == least]
-        if axes:  # several if each row is held against each other one, as images against texts
+        if axes:  # several axes if rows are compared with each other, such as images with texts
             for axis in axes:
                 y = y.narrow(axis, self.row * sizes[axis][1], sizes[axis][1])
             return y
@@ -156,15 +157,15 @@ class Overlap:
 
 
 def _distance(y: Tensor, base: Tensor) -> float:
-    """Return how far floats are apart, or how many integers differ."""
+    """Return by how much floats differ, or how many integers differ."""
     return moved(y, base) if y.is_floating_point() else float((y != base).sum())
 
 
 def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:
-    """Return the names of the outputs that two passes have and that can be compared.
+    """Return the names of the outputs that both passes have and that can be compared.
 
-    The main output, the first, always is one. Another one whose size grows by more than the padding
-    has no counterpart for each position, such as a table of relative positions.
+    The main output, the first, always can. Others cannot if they grow by more than the padding,
+    such as a table of relative positions.
     """
     both = [name for name in names if name in ys and name in bases]
     return both[:1] + [name for name in both[1:] if overlap.fits(ys[name], bases[name])]

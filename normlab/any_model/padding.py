@@ -1,4 +1,4 @@
-"""The question whether padding moves the output, at several lengths and on both sides."""
+"""The question of whether padding changes the output, at several lengths and on both sides."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,33 +14,33 @@ from normlab.errors import UserError
 
 FEW = (1, 7, 8)
 BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
-"""Lengths to try around a multiple of these, which kernels treat in their own way.
+"""Lengths around multiples of these are tried, as kernels may treat them differently.
 
 A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the smaller ones.
 """
 LONG = 1024  # positions, above which fewer lengths are tried
 IMPLEMENTATIONS = ("eager", "sdpa")
 UNUSUAL = "padding by other values"
-"""The name of the comparison with unusual values under the padding."""
+"""Name of the comparison with unusual values under the padding."""
 
 
 @question("padding")
 def padding(about: Examination) -> Finding:
-    """Does padding move the output at real tokens?
+    """Does padding change the output at real tokens?
 
     Let y be the output for a row alone, and y' the output at the same positions when the row is
     padded on the mask's side, with the batch's own padding values and with others: by half its
     length (at least 8) in float64; by 1, 7 and 8, and to lengths around multiples of 32, 64 and 128
-    in the model's dtype, and in float64 if that moves it; also on the other side, and with each
-    attention implementation. The first, last and middle row are compared with and without the
-    padding that they have in the batch. If the model accepts only one length, a shorter row is
-    padded to it: y then has the usual values under the padding, and y' has others.
+    in the model's dtype, and in float64 if that changes it; also on the other side, and with each
+    attention implementation. The first, last and middle row are also compared with and without
+    their padding in the batch. If the model accepts only one length, a shorter row is padded to it:
+    y then has the usual values under the padding, and y' has others.
     """
     example, n = about.example, about.example.pads
     if not example.length:
         return Finding.none("the inputs have no token axis, so nothing is padded")
     if not example.kind:
-        return Finding.none("no input marks padding; name the one that does with mask=")
+        return Finding.none("no input marks padding; set mask= to the name of the input that does")
     length = about.lead.length
     pairs = {f"padding by {n:,} to {length + n:,} positions": padded(about, n)}
     pairs[UNUSUAL] = padded(about, n, other=True)
@@ -73,14 +73,14 @@ def padded(
 
 
 def to_blocks(length: int) -> list[int]:
-    """Return how much padding leads to lengths around the next multiples of 32, 64 and 128."""
+    """Return the amounts of padding up to lengths around the next multiples of 32, 64 and 128."""
     around = BLOCKS if length < LONG else dict.fromkeys(BLOCKS, (1,))
     totals = {-(-(length + 2) // n) * n + more for n, each in around.items() for more in each}
     return [total - length for total in sorted(totals)]
 
 
 def _own_padding(about: Examination) -> Iterable[tuple[str, PassPair]]:
-    """Yield the comparisons of rows with and without the padding that they have in the batch."""
+    """Yield the comparisons of rows with and without their padding in the batch."""
     example = about.example
     for row in about.rows:
         if pads := example.length - example.lengths[row]:
@@ -92,7 +92,7 @@ def _own_padding(about: Examination) -> Iterable[tuple[str, PassPair]]:
 def _lengths(
     about: Examination, amounts: Iterable[int], side: Side | None = None
 ) -> dict[str, PassPair]:
-    """Return the comparisons that move the output, in the model's dtype, more than rounding may."""
+    """Return the comparisons in which the output changes by more than rounding in its dtype."""
     moving = {}
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
@@ -103,10 +103,10 @@ def _lengths(
 
 
 def _other_side(about: Examination, pairs: dict[str, PassPair]) -> dict[str, Moved]:
-    """Return the movements for padding on the other side, if the model allows it there.
+    """Return the changes by padding on the other side, if the model allows it there.
 
-    If padding by one moves the output, it does not: it has learned positions, or makes groups of
-    positions, whose boundaries move.
+    If padding by one changes the output, it does not: the model has learned positions, or groups
+    positions, and the groups' boundaries shift.
     """
     side: Side = "left" if about.example.side == "right" else "right"
     few, more = (FEW[0], FEW[-1]), to_blocks(about.lead.length)[:1]
@@ -121,7 +121,7 @@ def _other_side(about: Examination, pairs: dict[str, PassPair]) -> dict[str, Mov
 
 
 def _implementations(about: Examination) -> dict[str, Moved]:
-    """Return the movements for padding with the model's other implementations of attention."""
+    """Return the changes by padding with the model's other implementations of attention."""
     model = cast("Any", about.model)
     former = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not hasattr(model, "set_attn_implementation") or former not in IMPLEMENTATIONS:
@@ -159,14 +159,14 @@ def _of_one_length(about: Examination) -> Finding:
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
     try:
         movements = about.all_moved(pairs)
-    except ModelFailed:  # it wants a row without padding, so each row is padded only in the batch
+    except ModelFailed:  # a row alone must have no padding, so rows are padded only in the batch
         pairs, how = _in_the_batch(about), "Each row alone and in the batch; padded rows alone fail"
         movements = about.all_moved(pairs)
     return leak(about, movements, pairs, "padding", how, unusual=UNUSUAL)
 
 
 def _in_the_batch(about: Examination) -> dict[str, PassPair]:
-    """Return the comparisons of rows alone and without padding with the same rows in the batch.
+    """Return the comparisons of rows alone, without padding, with the same rows in the batch.
 
     Raises UserError if no row has padding.
     """

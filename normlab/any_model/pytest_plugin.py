@@ -14,7 +14,7 @@ OPTION = "--normlab-model"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the option `--normlab-model`."""
     text = "examine hf:FOLDER, hf-tiny:NAME, timm:NAME or module:function; may be repeated"
     parser.getgroup("normlab").addoption(OPTION, action="append", default=[], help=text)
 
@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add a test per question for each model."""
+    """Add one test per question and model."""
     models = config.getoption(OPTION)
     if models:
         from normlab.any_model.finding import questions
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(
 
 
 class _Report:
-    """A model's report, made for the first question that asks for it."""
+    """A model's report, computed when the first question needs it."""
 
     def __init__(self, place: str) -> None:
         self.place = place

@@ -1,6 +1,6 @@
 """The quick questions of `normlab.inspect(model, batches)`.
 
-Movements of an output are RMS(y' - y) / RMS(y) over the real positions of one row, in float64.
+The change of an output is RMS(y' - y) / RMS(y) over the real positions of one row, in float64.
 """
 
 import re
@@ -30,10 +30,10 @@ from normlab.errors import UserError
 def norms(about: Examination) -> Finding:
     """What does each norm pool over, and does that agree with its name?
 
-    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over
-    the axes along which other outputs move too, in training and in evaluation. A norm is any module
+    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over the
+    axes along which other outputs change too, in training and in evaluation. A norm is any module
     that pools and whose output has the input's shape and hardly changes if the input is doubled.
-    Norms that scripted modules call cannot be examined, and are named.
+    Norms that scripted modules call cannot be examined; the answer names them.
     """
     norms, names = about.norms, {norm.name for norm in about.norms}
     hidden = [name for name in hidden_norms(about.model) if name not in names]
@@ -77,9 +77,9 @@ def table(norms: Sequence[FoundNorm]) -> AnswerTable:
 def forward(about: Examination) -> Finding:
     """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
 
-    A row is run twice, with other random numbers. If the outputs differ or have NaN, no other
-    question is asked, except `statistics` after NaN. A third pass starts from the state that the
-    model keeps after the second; all others start from the same state.
+    A row is run twice, with different random numbers. If the outputs differ or contain NaN, no
+    other question is asked, except `statistics` after NaN. A third pass starts from the state that
+    the second one leaves in the model; all others start from the same state.
     """
     row, outputs = about.lead, about.outputs(about.lead)
     odd = [name for name, y in outputs.items() if bool(y.isnan().any())]
@@ -100,7 +100,8 @@ def forward(about: Examination) -> Finding:
     about.runner.restore()
     with torch.no_grad():
         call(about.model, before, about.runner.forward, copies=False)
-        second = outputs_of(call(about.model, row, about.runner.forward))  # from the state it left
+        # from the state that the first left
+        second = outputs_of(call(about.model, row, about.runner.forward))
     changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
@@ -114,7 +115,7 @@ def forward(about: Examination) -> Finding:
 
 
 def _first_not_finite(about: Examination, row: Example) -> tuple[str | None, str]:
-    """Return the first module that makes NaN of finite numbers, or the infinity that became NaN."""
+    """Return the first module that turns finite numbers into NaN, or the source of the infinity."""
     calls, _ = about.runner.record(row)
 
     def has(value: Any, test: Any) -> bool:
@@ -143,11 +144,11 @@ def _first_not_finite(about: Examination, row: Example) -> tuple[str | None, str
 
 @question("batch_mates")
 def batch_mates(about: Examination) -> Finding:
-    """Do the other rows of the batch move a row's output?
+    """Do the other rows of the batch change a row's output?
 
-    For the first, the last, the longest and the middle row: let y be its output alone, and y' its
-    output in the batch, in the batch with the rows in reverse order, and, for the longest, with
-    other values in all other rows.
+    For the first, the last, the longest and the middle row: let y be the row's output alone, and y'
+    its output in the batch, in the batch with the rows in reverse order, and, for the longest row,
+    with other values in all other rows.
     """
     batch, rows = about.example, about.example.size
     main, base = next(iter(about.outputs(about.one(batch.lead)).items()))
@@ -176,21 +177,21 @@ def batch_mates(about: Examination) -> Finding:
 
 @question("future")
 def future(about: Examination) -> Finding:
-    """Do later tokens move the output at earlier positions?
+    """Do later tokens change the output at earlier positions?
 
-    Let y be the output at a row's first half, and y' with other tokens in the second half; the same
-    for the first two thirds, and for all but the last position.
+    Let y be the output at a row's first half, and y' the same with other tokens in the second half;
+    likewise for the first two thirds, and for all positions but the last.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
-    Where nothing says whether a model is causal, what moves is worth a look. Attention with
+    If nothing says whether a model is causal, a change is worth a look. Attention with
     `is_causal = False`, a bidirectional recurrent layer and a masked language model say that it is
-    not; but an output with an entry per token of the vocabulary is worth a look all the same.
+    not; but an output with one entry per token of the vocabulary is worth a look all the same.
     """
     example, n = about.example, about.example.steps
     if about.causal is False:
         return Finding.none("the model is not causal")
     encodes = getattr(getattr(about.model, "config", None), "is_encoder_decoder", False)
     if encodes and not example.decoder:
-        return Finding.none("the decoder's tokens are not given; add decoder_input_ids")
+        return Finding.none("the batch has no decoder_input_ids for the decoder; add them")
     if n < 2:
         return Finding.none("there are fewer than two positions")
     y = next(iter(about.outputs(about.lead).values()))
@@ -198,7 +199,7 @@ def future(about: Examination) -> Finding:
     if not sizes or (n not in y.shape[:-1] and y.shape[-1] == n and _is_pooled(about, y)):
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
     whose = "decoder positions" if example.decoder else "positions"
-    # Blocks that share a summary often end in the middle, so two other places are tried, too.
+    # Blocks that share a summary often end in the middle, so two other positions are tried too.
     places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
     numbers = ", ".join(map(str, sorted(places)))
     how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
@@ -210,7 +211,8 @@ def future(about: Examination) -> Finding:
     }
     first, *more = comparisons
     movements = about.all_moved({first: comparisons[first]})
-    if movements[first].wide <= LEAK:  # others in the model's dtype, and in float64 if that moves
+    # of the others, compare in float64 only those that change in the model's dtype
+    if movements[first].wide <= LEAK:
         odd = {name: comparisons[name] for name in more if about.stands_out(comparisons[name])}
         movements |= about.all_moved(odd)
     worst = max(movements.values(), key=lambda each: each.wide)
@@ -227,11 +229,12 @@ def _not_known_as_causal(
     about: Examination, worst: Moved, how: str, *, by_modules: bool, y: Tensor
 ) -> Finding:
     """Return the finding on a model that sees later tokens and does not say that it is causal."""
-    text = f"later tokens move the output: {moves(about, worst, worst.wide)}, which is right only "
-    text += "if the model is not causal: "
+    text = f"later tokens change the output: {moves(about, worst, worst.wide)}, which is right "
+    text += "only if the model is not causal: "
     if by_modules and not _predicts_inputs(about, y):
-        return Finding(f"{text}its modules say so. {how}", value=worst.wide, threshold=LEAK)
-    text += f"say causal=True or False. {how}"
+        text += f"its modules say that it is not. {how}"
+        return Finding(text, value=worst.wide, threshold=LEAK)
+    text += f"set causal=True or causal=False. {how}"
     return Finding(text, verdict="look", value=worst.wide, threshold=LEAK)
 
 
@@ -246,7 +249,7 @@ def _is_pooled(about: Examination, y: Tensor) -> bool:
 
 
 def _predicts_inputs(about: Examination, y: Tensor) -> bool:
-    """Return whether the output has an entry per token of the vocabulary, as a language model's."""
+    """Return whether the output has one entry per token of the vocabulary."""
     config = getattr(about.model, "config", None)
     if config is not None and "MaskedLM" in type(about.model).__name__:
         return False
@@ -254,16 +257,16 @@ def _predicts_inputs(about: Examination, y: Tensor) -> bool:
         x for k in about.example.content if not (x := about.example.values[k]).is_floating_point()
     ]
     sizes = {m.num_embeddings for m in about.model.modules() if isinstance(m, nn.Embedding)}
-    greatest = max((int(x.max()) for x in ids), default=0)  # not a table of relative positions
+    # the largest id must fit, so that a table of relative positions is not taken for the vocabulary
+    greatest = max((int(x.max()) for x in ids), default=0)
     return bool(ids) and y.ndim > 2 and greatest < y.shape[-1] in sizes
 
 
 def causality(model: nn.Module, path: str | None = None) -> bool | None:
-    """Return whether a model says that it is causal, or that it is not; None if it says nothing.
+    """Return whether a model declares itself causal or not causal; None if it does neither.
 
-    Its config, its class's name, its attention or its recurrent layers may say it. Where only some
-    attention is causal, as that of a decoder or between texts and images, the module at `path` may
-    say of itself that it is not.
+    Its config, the name of its class, its attention or its recurrent layers may declare it. If only
+    some attention is causal, such as a decoder's, the module at `path` may declare that it is not.
     """
     config, name = getattr(model, "config", None), type(model).__name__
     marks = [getattr(module, "is_causal", None) for module in model.modules()]

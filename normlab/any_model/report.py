@@ -34,9 +34,9 @@ FORMAT = "normlab.module/1"
 
 @dataclass(frozen=True)
 class Report:
-    """Findings about a module, keyed by question; `title` says what was examined.
+    """Findings about a model, keyed by question; `title` says what was examined.
 
-    `norms` has the model's norms, or is empty if no question needed them.
+    `norms` are the model's norms; empty if no question needed them.
     """
 
     title: str
@@ -77,7 +77,7 @@ class Report:
         from jinja2 import Environment, StrictUndefined
 
         texts = {each.name: each.text for each in questions(slow=True)}
-        texts["restore"] = "Is the model as it was before?"
+        texts["restore"] = "Is the model unchanged after the examination?"
         template = (files("normlab.any_model") / "report.html").read_text("utf-8")
         jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
         jinja.finalize = lambda value: one_line(value) if type(value) is str else value
@@ -116,14 +116,14 @@ def inspect(
     `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
     `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
     default as `model(**batch)`, `model(batch)` if it takes a dict, or `model(*batch)`. `rows` and
-    `positions` are the axes of the main input that hold them, if they are not the first two:
-    `rows=1` for `[T, B]`. `mask` names the input that marks real tokens, or is such a mask of
-    `[rows, positions]`, or says what its ones are: "real", "padding", or `{"name": "padding"}`.
+    `positions` are the row and position axes of the main input, if not 0 and 1: `rows=1` for
+    `[T, B]`. `mask` is the name of the input that marks real tokens, or a mask `[rows, positions]`,
+    or the meaning of its ones: "real", "padding", or `{"name": "padding"}`.
     `loss(output, batch)` is used only by the question `statistics`. `causal` is whether positions
     must not depend on later ones. `checks` is `quick`, `all` or the names of questions.
 
-    The model is examined in eval mode. Afterwards it and the process's state are restored. A
-    question that cannot be answered although it applies has the verdict `failed`.
+    The model is examined in eval mode. Afterwards the model and the process's state are restored. A
+    question that applies but cannot be answered has the verdict `failed`.
 
     Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
@@ -138,7 +138,7 @@ def inspect(
     if forward is None and takes_a_dict(model, first[0]):
         forward = _with_a_dict
     if min(max_rows, max_positions) < 1:
-        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
+        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: use 1 or more")
     with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
         model.eval()
         start = State([("", model), ("", (first, forward))], state)  # in eval mode
@@ -152,19 +152,19 @@ def inspect(
     if state.refused:
         findings["restore"] = _not_restored(state.refused)
     if one_way := state.snapshot.one_way:
-        title += f"; iterators cannot be wound back: {', '.join(one_way[:3])}"
+        title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
     return Report(title, findings, about.__dict__.get("norms", []))
 
 
 def _uncompiled() -> AbstractContextManager[object]:
-    """Run functions that the model compiles as they are: compiled ones call no hooks."""
-    compiles = "torch._dynamo" in sys.modules  # which takes seconds to import
+    """Run functions that the model compiles uncompiled, as compiled ones call no hooks."""
+    compiles = "torch._dynamo" in sys.modules  # importing it takes seconds
     return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore torch's warning that nested tensors, which its fused encoder makes, are new."""
+    """Ignore torch's warning that nested tensors are new; its fused encoder layers use them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The PyTorch API of nested tensors", UserWarning)
         yield
@@ -174,7 +174,8 @@ def _examination(
     runner: Runner, batches: Sequence[Any], options: Any, rows: int, positions: int
 ) -> Examination:
     """Return the examination of the first batch; UserError if the model cannot run its rows."""
-    for most in (positions, sys.maxsize):  # then uncut, for models that accept only one length
+    # second try uncut, for models that accept only one length
+    for most in (positions, sys.maxsize):
         example = example_of(runner.model, batches[0], max_rows=rows, max_positions=most, **options)
         about = Examination(runner, example, batches)
         try:
@@ -192,12 +193,12 @@ def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Check]:
 
 
 def _not_restored(refused: Sequence[str]) -> Finding:
-    text = f"the model is not as it was before: {'; '.join(refused[:3])}"
+    text = f"the model has changed: {'; '.join(refused[:3])}"
     return Finding(text, verdict="failed", name="restore")
 
 
 def _answers(about: Examination, questions: Sequence[Check]) -> Iterator[tuple[str, Finding]]:
-    """Ask the questions in order; after a broken forward pass, the others do not apply."""
+    """Ask the questions in order; if the forward pass is broken, the others do not apply."""
     runs = Finding("")
     for each in dict.fromkeys(questions):
         nan = each.name == "statistics" and runs.value is None  # bad statistics may cause NaN
@@ -206,7 +207,7 @@ def _answers(about: Examination, questions: Sequence[Check]) -> Iterator[tuple[s
                 finding = Finding.none("the forward pass is broken")
             else:
                 finding = each.ask(about)
-        except Exception as error:  # the model's own, or the tool's: not an answer
+        except Exception as error:  # of the model or of this code
             reason = (
                 str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             )
@@ -228,9 +229,9 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def takes_a_dict(model: nn.Module, batch: Any) -> bool:
-    """Return whether a model wants a batch of named inputs as one argument, a dict.
+    """Return whether a model takes a batch of named inputs as one argument, a dict.
 
-    Then its only argument without a default is none of the inputs, as of a SentenceTransformer.
+    If so, its only argument without a default is not one of the inputs, as in SentenceTransformer.
     """
     if not isinstance(batch, Mapping):
         return False
@@ -248,14 +249,14 @@ def _with_a_dict(model: nn.Module, batch: Any) -> Any:
 def check(model: nn.Module) -> None:
     """Raise UserError for a model that is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
-        raise UserError("a scripted model cannot be hooked: give the original nn.Module")
+        raise UserError("a scripted model takes no hooks: pass the original nn.Module")
     for name, weight in model.named_parameters():
         if weight.is_meta:
             raise UserError(f"{name} is on the meta device: load its values first")
         if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
-            raise UserError(f"{name} is sharded: give the model on one device")
+            raise UserError(f"{name} is sharded: pass the model on one device")
         if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
-            raise UserError(f"{name} is {weight.dtype}: give the unquantized model")
+            raise UserError(f"{name} is {weight.dtype}: pass the unquantized model")
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:
-            raise UserError(f"{name} is quantized: give the unquantized model")
+            raise UserError(f"{name} is quantized: pass the unquantized model")

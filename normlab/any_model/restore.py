@@ -43,8 +43,8 @@ _FLAGS = (
 class State:
     """The state of a model, its inputs and the process, which it can restore at any time.
 
-    A state inside an `outer` one has the same guard if no tensor has changed in between: each guard
-    costs a call of Python per operation.
+    A state inside an `outer` one shares its guard if no tensor has changed in between, as each
+    guard costs one Python call per operation.
     """
 
     def __init__(self, roots: Sequence[tuple[str, Any]], outer: "State | None" = None) -> None:
@@ -59,7 +59,7 @@ class State:
         """What could not be restored at the end, one line each."""
 
     def restore(self, *, end: bool = False) -> list[str]:
-        """Restore all that has changed; return a line for each object that refused.
+        """Restore all that has changed; return one line for each object that could not be restored.
 
         At the `end`, buffers and inputs are also compared with copies, in case a kernel wrote to
         them without saying so.
@@ -84,15 +84,14 @@ class State:
 def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[State]:
     """Restore all state on exit, even after an exception or Ctrl-C.
 
-    State is all that the model, the `inputs` and anything they refer to hold (see `Snapshot`):
-    parameters, buffers, gradients, `requires_grad`, training modes, hooks, caches; the random
-    states of torch, CUDA, numpy and Python, and torch's global flags. Only what has changed is
-    written to, and a step that fails stops no other; `State.refused` has a line for each. A
-    tensor is copied just before an operation writes to it, so most never are.
+    State is everything that the model, the `inputs` and the objects they refer to hold (see
+    `Snapshot`): parameters, buffers, gradients, `requires_grad`, training modes, hooks, caches; the
+    random states of torch, CUDA, numpy and Python, and torch's global flags. Only what has changed
+    is written to. A step that fails does not stop the others; `State.refused` has one line for each
+    failure. A tensor is copied just before an operation writes to it, so most never are.
 
-    Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context in between
-    is left half entered or half restored. A second one raises at once, unless state is being
-    restored.
+    Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context is left half
+    entered or half restored. A second Ctrl-C raises at once, unless state is being restored.
     """
     state = State([("", model), ("inputs", inputs)])
     with state.guard.interrupts():
@@ -107,18 +106,19 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[State]:
 
 
 class Guard(TorchDispatchMode):
-    """Copies a tensor before it is first written to, and raises Ctrl-C only between operations."""
+    """Copies a tensor before it is first written to, and delays Ctrl-C until between operations."""
 
     def __init__(self, watched: Sequence[Tensor]) -> None:
         super().__init__()
         self._ids = {*map(id, watched)}
-        self._watched: dict[int, list[Tensor]] = defaultdict(list)  # by storage, which some share
+        # by storage, which several tensors may share
+        self._watched: dict[int, list[Tensor]] = defaultdict(list)
         for w in filter(in_memory, watched):
             self._watched[w.untyped_storage().data_ptr()].append(w)
         self._former: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._written: set[int] = set()
         self.restoring = False
-        self._pressed: Callable[[], object] | None = None  # runs the former Ctrl-C handler
+        self._pressed: Callable[[], object] | None = None  # calls the original Ctrl-C handler
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -135,7 +135,7 @@ class Guard(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _copy(self, *args: Any) -> None:
-        """Copy the watched tensors among the arguments of an operation that writes to some."""
+        """Copy the watched tensors that an operation is about to write to."""
         for x in filter(in_memory, tensors(args)):
             place = x.untyped_storage().data_ptr()
             if place in self._watched:
@@ -145,11 +145,11 @@ class Guard(TorchDispatchMode):
                     self._former[place] = former
 
     def covers(self, watched: Sequence[Tensor]) -> bool:
-        """Return whether it watches all these tensors, and none has been written to."""
+        """Return whether the guard watches all these tensors, and none has been written to."""
         return not self._written and self._ids >= {*map(id, watched)}
 
     def restore(self) -> list[str]:
-        """Copy former values into the tensors that were written to since the last call."""
+        """Copy the original values into the tensors that were written to since the last call."""
         refused: list[str] = []
         for place in [*self._written]:
             for data, former in self._former[place]:
@@ -167,7 +167,7 @@ class Guard(TorchDispatchMode):
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
-        """Delay Ctrl-C in the main thread, the only one that it interrupts."""
+        """Delay Ctrl-C in the main thread, the only thread that it interrupts."""
         former = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(former):
             yield
@@ -190,7 +190,7 @@ class Guard(TorchDispatchMode):
 def _writes(func: Any) -> bool:
     """Return whether an operation writes to an argument.
 
-    Batch norm's schema does not say that it updates its running statistics.
+    Batch norm is a special case: its schema does not say that it updates running statistics.
     """
     return func._schema.is_mutable or "batch_norm" in func._schema.name
 

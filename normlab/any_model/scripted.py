@@ -1,8 +1,8 @@
-"""Scripted modules inside a model: they take no hooks, and what they call cannot be recorded.
+"""Scripted modules inside a model: they take no hooks, so what they call cannot be recorded.
 
-torch runs a scripted module's submodules without Python. So of a scripted part only the outermost
-module, which Python calls, is recorded and examined; the norms inside it are named as such that
-were not examined.
+torch runs a scripted module's submodules without Python. So in scripted parts only the outermost
+module, which Python calls, is recorded and examined; the norms inside it are reported as not
+examined.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ _NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm")
 
 
 def class_name(module: nn.Module) -> str:
-    """Return the name of a module's class, for a scripted one that of its original."""
+    """Return the name of a module's class, or of the original class of a scripted module."""
     return str(getattr(module, "original_name", "") or type(module).__name__)
 
 
@@ -43,10 +43,10 @@ def inside_script(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def hidden_norms(model: nn.Module) -> list[str]:
-    """Return the paths of norms inside scripted modules, or those of modules that call such ones.
+    """Return the paths of norms inside scripted modules, or of the modules that call them.
 
-    A norm is recognized by its class's name, or by the operation in the graph of the outermost
-    scripted module; one that is written as a formula is not.
+    A norm is recognized by the name of its class, or by its operation in the graph of the outermost
+    scripted module; a norm written as a formula is not recognized.
     """
     inner = inside_script(model)
     paths = [name for name, module in inner.items() if "norm" in class_name(module).lower()]
@@ -62,12 +62,12 @@ def hidden_norms(model: nn.Module) -> list[str]:
 
 
 def unexamined(names: list[str]) -> str:
-    """Say which norms were not examined, as they are inside scripted modules; empty for none."""
+    """Say which norms were not examined, being inside scripted modules; empty for none."""
     if not names:
         return ""
     more = f" and {len(names) - 3} more" * (len(names) > 3)
     shown = ", ".join(name or "the model" for name in names[:3]) + more
-    return f"not examined, as it is inside a scripted module: {shown}"
+    return f"not examined, being inside a scripted module: {shown}"
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def hooked(
     """Call `before(path, module, args, kwargs)` and `after(path, module, args, kwargs, output)`.
 
     What `after` returns replaces the output, unless it is None. Scripted modules are reached by
-    torch's global hooks, which give `before` no kwargs.
+    torch's global hooks, which pass no kwargs to `before`.
     """
     paths = {id(module): name for name, module in modules.items() if is_scripted(module)}
 

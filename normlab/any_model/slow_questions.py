@@ -18,7 +18,7 @@ from normlab.any_model.scripted import is_scripted
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
-ROUNDED = 0.05  # largest harmless movement of the output in bfloat16
+ROUNDED = 0.05  # largest harmless relative change of the output in bfloat16
 GROWTH = 100.0  # growth or decay of the gradient from the first to the last layer
 OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
@@ -26,12 +26,12 @@ FEWEST = 8  # positions needed before a channel can be called dead
 
 
 def bf16(x: Tensor) -> Tensor:
-    """Round to bfloat16, and keep the dtype."""
+    """Round to bfloat16, but keep the dtype."""
     return x.bfloat16().to(x.dtype) if x.is_floating_point() else x
 
 
 def int8(x: Tensor) -> Tensor:
-    """Round to 255 levels within +-max |x|; vectors stay as they are."""
+    """Round to 255 levels within +-max |x|; leave vectors unchanged."""
     if x.ndim < 2 or not x.is_floating_point():
         return x
     step = (x.abs().amax() / 127).clamp(min=torch.finfo(x.dtype).tiny)
@@ -41,7 +41,7 @@ def int8(x: Tensor) -> Tensor:
 @question("precision", slow=True)
 @torch.no_grad()
 def precision(about: Examination) -> Finding:
-    """Which module moves the output most if rounded to bfloat16, or to int8?
+    """Which module changes the output most if rounded to bfloat16, or to int8?
 
     The weights and inputs of each module are rounded, first one module at a time, then all at once.
     The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
@@ -49,13 +49,13 @@ def precision(about: Examination) -> Finding:
     modules = dict(about.model.named_modules())
     leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
     if not leaves:
-        return Finding.none("no module that hooks can reach has weights")
+        return Finding.none("no module that takes hooks has weights")
     alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
     total = [_rounded(about, round_, *leaves.values()) for round_ in (bf16, int8)]
     answers = []
     for kind, moved_by, each in zip(("bf16", "int8"), total, alone, strict=True):
         worst = _shown(*max(zip(each, leaves, strict=True)))
-        answers.append(f"{kind} moves the output by {percent(moved_by)}; worst module: {worst}")
+        answers.append(f"{kind} changes the output by {percent(moved_by)}; worst module: {worst}")
     table = AnswerTable(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
     scripted = [
         name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
@@ -66,7 +66,7 @@ def precision(about: Examination) -> Finding:
 
 
 def _hooked(module: nn.Module) -> bool:
-    """Return whether a module is innermost and takes hooks, as scripted ones do not."""
+    """Return whether a module is innermost and takes hooks, which scripted modules do not."""
     return not (module._modules or is_scripted(module))
 
 
@@ -77,7 +77,7 @@ def _shown(value: float, name: str) -> str:
 @question("worth", slow=True)
 @torch.no_grad()
 def worth(about: Examination) -> Finding:
-    """How far does the output move without each layer, and without each norm?
+    """How much does the output change without each layer, and without each norm?
 
     A layer is a numbered module with submodules whose output has its input's shape. Layers and
     norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
@@ -93,7 +93,7 @@ def worth(about: Examination) -> Finding:
             most, least = _shown(*ends[-1]), _shown(*ends[0])
             answers.append(f"{kind} that matters most: {most}, least: {least}")
     value = max((row[2] for row in rows), default=0.0)
-    return _finding(answers, value, torch.inf, AnswerTable(("kind", "left out", "moved"), rows))
+    return _finding(answers, value, torch.inf, AnswerTable(("kind", "left out", "change"), rows))
 
 
 @question("depth", slow=True)
@@ -108,7 +108,7 @@ def depth(about: Examination) -> Finding:
         try:
             y = next(iter(run(about.model, about.lead, about.runner.forward).values()))
             (y * y.detach().cos()).sum().backward()
-        except RuntimeError as error:  # some layers cannot run backward in eval mode
+        except RuntimeError as error:  # some layers have no backward pass in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
         gradients = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
     layers = {n.removeprefix("norm/"): v for n, v in gradients.items() if n.startswith("norm/")}
@@ -132,9 +132,9 @@ def channels(about: Examination) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
     For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the
-    RMS of all (outliers), the share constant over positions (dead), and the layer's largest
-    magnitude divided by its median. A value is massive if it is above 100 and this ratio is above
-    1000 (Sun et al. 2024).
+    RMS of all features (outliers), the share of features that are constant over positions (dead),
+    and the largest magnitude divided by the median magnitude. A value is massive if it is above 100
+    and this ratio is above 1000 (Sun et al. 2024).
     """
     rows = list[tuple[Any, ...]]()
     for name, y in _layers(about).items():
@@ -168,7 +168,7 @@ def sinks(about: Examination) -> Finding:
     model: Any = about.model
     row = about.lead
     if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
-        return Finding.none(f"it needs {SINK_KEYS} tokens, and a model that returns its attentions")
+        return Finding.none(f"needs {SINK_KEYS} tokens and a model that returns its attentions")
     former = model.config._attn_implementation
     try:
         model.set_attn_implementation("eager")
@@ -187,9 +187,9 @@ def sinks(about: Examination) -> Finding:
 
 
 def _finding(answers: list[str], value: float, limit: float, table: AnswerTable) -> Finding:
-    """Return the finding; its verdict is `look` if the value is above the limit."""
+    """Return the finding, with the verdict `look` if the value is above the limit."""
     if not answers:
-        return Finding.none("the model has nothing of this kind to measure")
+        return Finding.none("the model has nothing that this question measures")
     verdict = "fine" if value <= limit else "look"
     threshold = None if limit == torch.inf else limit
     values = {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
@@ -198,26 +198,26 @@ def _finding(answers: list[str], value: float, limit: float, table: AnswerTable)
 
 
 def _moved(about: Examination) -> float:
-    """Run the row again; return how far its main output has moved."""
+    """Run the longest row again; return how much its main output has changed."""
     y = about.outputs(about.lead)
     main = next(iter(y))
     return moved(about.outputs(replace(about.lead))[main], y[main])
 
 
 def _moved_without(about: Examination, module: nn.Module) -> float:
-    """Return how far the longest row's output moves if a module returns its first argument."""
+    """Return how much the longest row's output changes if a module returns its first argument."""
 
     def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
         x = args[0] if args else next(iter(kwargs.values()))
         return (x, *y[1:]) if isinstance(y, tuple) else x
 
-    about.outputs(about.lead)  # before the change
+    about.outputs(about.lead)  # cache the original output, with which `_moved` compares
     with about.runner.changed(lambda: module.register_forward_hook(skip, with_kwargs=True)):
         return _moved(about)
 
 
 def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
-    """Return how far the row's output moves if weights and inputs of modules are changed."""
+    """Return how much the row's output changes if weights and inputs of modules are changed."""
 
     def change_all() -> None:
         for module in modules:
@@ -225,13 +225,13 @@ def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: n
                 weight.copy_(change(weight))
             module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
 
-    about.outputs(about.lead)  # before the change
+    about.outputs(about.lead)  # cache the original output, with which `_moved` compares
     with about.runner.changed(change_all):
         return _moved(about)
 
 
 def _layers(about: Examination) -> dict[str, Tensor]:
-    """Return the outputs of layers for the longest row by name, in the order of the calls."""
+    """Return the layers' outputs for the longest row by name, in the order of the calls."""
 
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)

@@ -1,4 +1,4 @@
-"""What the objects that a model reaches hold, and steps that restore it."""
+"""Records what all objects reachable from a model hold, and restores it."""
 
 import random
 import sys
@@ -19,19 +19,19 @@ _LEAVES = (
     *(types.BuiltinFunctionType, torch.dtype, torch.device, torch.Size, torch.layout),
 )
 _ONE_WAY = (types.GeneratorType, types.CoroutineType, map, filter, zip, enumerate)
-"""Iterators, which cannot be wound back."""
+"""Iterators, which cannot be rewound."""
 _INNER = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.utils", "torch.cuda")
 _STANDARD = sys.stdlib_module_names - {"types", "collections", "functools", "__main__"}
 MOST_OBJECTS = 300_000
 
 
 class Snapshot:
-    """What all objects that are reachable from some roots held when it was made.
+    """What all objects reachable from some roots held when the snapshot was taken.
 
-    Reached are the attributes of modules and other objects, also of those without `__setattr__`,
-    nested dicts, lists, sets and deques, closures, mutable attributes of the modules' own classes,
-    numpy arrays, generators of random numbers, and the tensors themselves, but for their values,
-    of which a `Guard` takes care. `one_way` has the paths of iterators, which cannot be restored.
+    It covers the attributes of modules and other objects, with or without `__setattr__`; nested
+    dicts, lists, sets and deques; closures; mutable attributes of the modules' own classes; numpy
+    arrays; random number generators; and tensors except for their values, which a `Guard` restores.
+    `one_way` has the paths of iterators, which cannot be restored.
     """
 
     def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
@@ -39,7 +39,8 @@ class Snapshot:
         self.one_way: list[str] = []
         self.generators: list[torch.Generator] = []
         self._steps: list[tuple[str, Callable[[], object]]] = []
-        self._reached: dict[int, Any] = {}  # keeps the objects alive, so that ids stay theirs
+        # keeps the objects alive, so that their ids are not reused
+        self._reached: dict[int, Any] = {}
         todo = [*reversed(roots)]
         while todo and len(self._reached) < MOST_OBJECTS:
             path, value = todo.pop()
@@ -50,7 +51,7 @@ class Snapshot:
                 todo += self._reach(path, value)
 
     def restore(self) -> list[str]:
-        """Restore what has changed; return a line for each object that refused."""
+        """Restore what has changed; return one line for each object that could not be restored."""
         refused: list[str] = []
         for path, step in self._steps:
             try:
@@ -60,7 +61,7 @@ class Snapshot:
         return refused
 
     def _reach(self, path: str, value: Any) -> list[tuple[str, Any]]:
-        """Add the steps for an object; return the objects that it holds, with their paths."""
+        """Add the steps that restore an object; return the objects in it, with their paths."""
         inner: list[tuple[str, Any]] = []
         kind = type(value)
         if isinstance(value, Tensor):
@@ -100,7 +101,7 @@ class Snapshot:
         return inner
 
     def _is_foreign(self, kind: type) -> bool:
-        """Return whether a class is one of Python's or torch's own that holds no model's state."""
+        """Return whether a class belongs to Python or torch and holds no state of a model."""
         home = kind.__module__
         return home.partition(".")[0] in _STANDARD or home.startswith(_INNER)
 
@@ -144,7 +145,7 @@ class Snapshot:
 
 
 def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
-    """Return a step that refills a container if it holds other objects; past overridden methods."""
+    """Return a step that refills a changed container without calling overridden methods."""
     if issubclass(base, dict):
         return _mapping(value, base, former)
     ids, size, write = {*map(id, former)}, len(former), base.update if base is set else base.extend
@@ -161,7 +162,7 @@ def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
 
 
 def _mapping(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
-    """Return a step that refills a dict; it is called for each of many dicts in each pass."""
+    """Return a step that refills a dict; fast, since it runs for many dicts in each pass."""
     size, count = len(former), base.__len__
     keys, values = [each[0] for each in former], [each[1] for each in former]
     get_keys, get_values, write = base.keys, base.values, base.__setitem__
@@ -209,7 +210,7 @@ def _array(x: np.ndarray) -> Callable[[], None]:
 
 
 def _random_state(value: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-    """Return functions that read and set the state of a generator of random numbers."""
+    """Return functions that read and set a random number generator's state, or None."""
     if isinstance(value, torch.Generator):
         return value.get_state, value.set_state
     if isinstance(value, random.Random):
@@ -223,7 +224,7 @@ def _random_state(value: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] 
 
 
 def state_step(read: Callable[[], Any], write: Callable[[Any], Any]) -> Callable[[], None]:
-    """Return a step that sets a state again if it is another one."""
+    """Return a step that writes the present state back if it has changed."""
     former = read()
     held = _comparable(former)
 
@@ -239,7 +240,8 @@ def _comparable(state: Any) -> Any:
         return state.cpu().numpy().tobytes()
     if isinstance(state, np.ndarray):
         return state.tobytes()
-    with suppress(TypeError):  # plain values, as the many integers of Python's generator
+    # values without objects inside, such as the many integers of Python's generator
+    with suppress(TypeError):
         hash(state)
         return state
     if isinstance(state, dict):
@@ -269,5 +271,5 @@ def _set_class(cls: type, held: dict[str, Any]) -> None:
 
 
 def in_memory(value: Tensor) -> bool:
-    """Return whether a tensor has plain values."""
+    """Return whether a tensor's values can be read from memory."""
     return value.layout == torch.strided and not value.is_meta

@@ -1,4 +1,4 @@
-"""The question whether running statistics are those of the data."""
+"""The question of whether running statistics match the data."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ from normlab.any_model.from_batch import values_of
 from normlab.any_model.outputs import tensors
 from normlab.any_model.scripted import inside_script, is_scripted, unexamined
 
-FAR = 0.5  # standard deviations between the means, median over channels
-RATIO = 2.0  # between the variances, either way, median over channels
+FAR = 0.5  # distance between the means in standard deviations, median over channels
+RATIO = 2.0  # ratio of the variances, in either direction, median over channels
 _UNKNOWN: Verdict = "does not apply"
 FEWEST = 16  # values per channel needed to compare moments
 COST = 0.05  # relative rise of the loss above which running statistics get a `look`
@@ -32,7 +32,7 @@ def statistics(about: Examination) -> Finding:
     over channels:
 
         distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
-        ratio      (v + eps) / (s^2 + eps), of the mean squares where a norm keeps only those
+        ratio      (v + eps) / (s^2 + eps), or the ratio of mean squares if a norm keeps only these
 
     Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
     the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
@@ -80,17 +80,17 @@ def statistics(about: Examination) -> Finding:
 
 
 def _sentence(rows: Sequence[tuple[Any, ...]], worst: tuple[Any, ...]) -> str:
-    """Return in how many norms the statistics match the data, after the worst one's fault."""
+    """Return the fault of the worst norm, and in how many norms the statistics match the data."""
     compared = [row for row in rows if row[1] is not None]
     matching = sum(not row[-1] for row in compared)
     answer = f"running statistics match the data in {matching} of {len(compared)} norms"
     if more := len(rows) - len(compared):
-        answer += f"; {more} could not be compared, for want of data or of an axis of channels"
+        answer += f"; {more} could not be compared, for lack of data or of a channel axis"
     return f"{worst[0] or 'the model'}: {worst[-1]}; {answer}" if worst[-1] else answer
 
 
 class Running(NamedTuple):
-    """A norm's running mean and variance, by channel; with a `mean` of None, its mean square."""
+    """A norm's running mean and variance per channel, or its mean square if `mean` is None."""
 
     mean: Tensor | None
     var: Tensor
@@ -99,8 +99,8 @@ class Running(NamedTuple):
 def running(norm: Any) -> Running | None:
     """Return the statistics that a norm keeps; None if it keeps none.
 
-    They are buffers of these names: as torch has them, or with a standard deviation in place of the
-    variance (batch renormalization), or only a mean square (power normalization).
+    They are recognized by the names of buffers: those of torch, or with a standard deviation
+    instead of the variance (batch renormalization), or only a mean square (power normalization).
     """
     buffers = {name: x.double().flatten() for name, x in norm.named_buffers("", recurse=False)}
     mean, var = buffers.get("running_mean"), buffers.get("running_var")
@@ -119,7 +119,7 @@ def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
 
 
 def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
-    """Return the count, mean and mean square per channel of each norm's inputs, for each row."""
+    """Return count, mean and mean square of each norm's inputs, per channel and row."""
     moments: dict[str, list[Tensor]] = defaultdict(list)
     example = about.example
     key, axis = next(iter(example.rows.items()))
@@ -140,10 +140,10 @@ def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Ten
 
 
 def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
-    """Return the axis of an input that has the norm's channels; None if there is none.
+    """Return the channel axis of a norm's input; None if there is none.
 
-    If several axes have as many entries as the running mean, it is the one along which the output
-    is a linear map of the input for each entry.
+    If several axes have as many entries as the running mean, the channel axis is the one for whose
+    entries the output is a linear map of the input.
     """
     statistics = running(norm)
     channels = len(statistics.var) if statistics else 0
@@ -154,7 +154,7 @@ def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
 
 
 def _not_linear(x: Tensor, y: Tensor) -> float:
-    """Return the squared error of the linear fit of y to x for each entry of axis 0."""
+    """Return the squared error of linear fits of y to x, one for each entry of axis 0."""
     x, y = (t.flatten(1) - t.flatten(1).mean(1, keepdim=True) for t in (x, y))
     gain = (x * y).sum(1) / x.square().sum(1).clamp(min=1e-300)
     return float((y - gain[:, None] * x).square().sum())
@@ -169,7 +169,7 @@ def _not_finite(norm: Any) -> bool:
 
 
 def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None, float, str]:
-    """Return distance and ratio (None without data), the factor over the limit, and the state."""
+    """Return distance and ratio (None without data), the factor over the limit, and the fault."""
     statistics = running(norm)
     assert statistics
     mean, var = statistics.mean, statistics.var
@@ -180,7 +180,8 @@ def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None
     count = float(sum(row[0, 0] for row in rows))
     if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
         return None, None, 0.0, never if initial else ""
-    moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)  # where it is all, all agree
+    # eps is added to both variances, so they agree if both are far below eps
+    moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
     scale = var + eps
     pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
     if mean is None:
@@ -203,7 +204,7 @@ def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
     def measured(momentum: float | None = 0.0, *, training: bool) -> float:
         for norm in norms:
             norm.train(training)
-            norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
+            norm.momentum = momentum  # 0 keeps the statistics, None averages over the batches
         batches = (values_of(batch, about.example.device) for batch in about.batches)
         examples = (replace(about.example, values=values) for values in batches)
         outputs = (call(about.model, each, about.runner.forward) for each in examples)

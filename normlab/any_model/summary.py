@@ -1,4 +1,4 @@
-"""Verdicts, and the summary of several findings: one for each question, the most harmful first."""
+"""Verdicts, and the summary of findings: one per question, the most harmful first."""
 
 import textwrap
 from collections import Counter
@@ -11,15 +11,15 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """All verdicts, the most harmful first."""
 
 FAILING: tuple[Verdict, ...] = ("failed", "broken")
-"""Verdicts with which a test fails and a command ends with status 1."""
+"""Verdicts that make a test fail and a command exit with status 1."""
 
-_COLOURS = {"failed": 31, "broken": 31, "look": 33, "fine": 32}  # of ANSI: red, yellow, green
+_COLOURS = {"failed": 31, "broken": 31, "look": 33, "fine": 32}  # ANSI codes: red, yellow, green
 _INDENT = 16
 
 
 @runtime_checkable
 class Judged(Protocol):
-    """An answer with its verdict, and with the reason if the question does not apply."""
+    """An answer and its verdict, or the reason why the question does not apply."""
 
     @property
     def answer(self) -> str: ...
@@ -46,7 +46,7 @@ def by_harm(findings: Mapping[str, JudgedT]) -> dict[str, JudgedT]:
 
 
 def counts(findings: Mapping[str, Any]) -> dict[Verdict, int]:
-    """Return how many findings have each verdict; verdicts that none has are left out."""
+    """Return how many findings have each verdict; unused verdicts are left out."""
     numbers = Counter(finding.verdict for finding in findings.values())
     return {verdict: numbers[verdict] for verdict in VERDICTS if numbers[verdict]}
 
@@ -76,7 +76,7 @@ def summary(
         lines = textwrap.wrap(
             f"{verdict:<{_INDENT}}{', '.join(group)}: {finding.why_not or finding.answer}".replace(
                 " %",
-                "\xa0%",  # a number and its unit stay on a line
+                "\xa0%",  # keep a number and its unit on one line
             ),
             width,
             subsequent_indent=" " * _INDENT,

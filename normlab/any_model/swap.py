@@ -29,9 +29,9 @@ NEW = ("ln", "rms", "gn", "gn_sample", "dyt", "none")
 _OF_OTHERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "ln": lambda x: F.layer_norm(x, x.shape[-1:]),
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
-    "bn": lambda x: x,  # running statistics, gain and bias are one linear map per feature
+    "bn": lambda x: x,  # running statistics, gain and bias make one linear map per feature
 }
-"""What the norms of other packages compute: an edit of normlab's formulas does not change them."""
+"""What norms of other packages compute; kept apart from normlab's norms, which users can edit."""
 _SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone causes 1e-5
 _ALPHAS = torch.logspace(-4, 3, 27).tolist()
 _BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best alpha
@@ -123,9 +123,9 @@ def swap(
 
     A new norm starts with the old one's gain and eps. Then, in the order of execution, its gain and
     bias are fitted per feature by least squares to the old one's output in evaluation mode (DyT's
-    alpha by search). Batch norms kept after the first new norm get recalibrated statistics.
+    alpha by search). The statistics of batch norms kept after the first new norm are recalibrated.
 
-    `norm` is `ln`, `rms`, `dyt`, `gn` (of images as in torch, else of each position separately),
+    `norm` is `ln`, `rms`, `dyt`, `gn` (for images as in torch, else of each position separately),
     `gn_sample` (as in torch) or `none`: the old norm without its division, a linear map, which is
     `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to the new norm,
     such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms. `calibrate` are batches
@@ -141,7 +141,7 @@ def swap(
     norms = {path: module for path, module in model.named_modules() if is_norm(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     run = partial(forward or call, model)
-    shapes: dict[str, list[Any]] = {}  # of each norm's inputs, in the order of execution
+    shapes: dict[str, list[Any]] = {}  # shapes of each norm's inputs, in the order of execution
     table, replaced, statistics = [], {}, {}
 
     def mean_loss() -> float | None:
@@ -181,7 +181,7 @@ def swap(
 
 
 def check_name(norm: str) -> None:
-    """Raise UserError if there is no such norm to swap to."""
+    """Raise UserError if `norm` is not one that others can be replaced by."""
     if norm not in NEW:
         raise UserError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
 
@@ -201,7 +201,7 @@ def is_norm(module: nn.Module) -> bool:
 
 
 def _put(model: nn.Module, old: nn.Module, new: nn.Module) -> dict[str, nn.Module]:
-    """Put a norm in the place of an old one; return it by path, of which a shared one has more."""
+    """Replace a norm everywhere in the model; return the new one by path (several if shared)."""
     paths = [p for p, other in model.named_modules(remove_duplicate=False) if other is old]
     for path in paths:
         model.set_submodule(path, new)
@@ -209,7 +209,7 @@ def _put(model: nn.Module, old: nn.Module, new: nn.Module) -> dict[str, nn.Modul
 
 
 def _recalibrated(calls: Iterable[tuple[str, Tensor, Tensor, Any]]) -> dict[str, Tensor]:
-    """Return a batch norm's running statistics over all calls."""
+    """Return a batch norm's running statistics, recalibrated over all calls."""
     inputs = ((x.movedim(1, -1), mask) for _, x, _, mask in calls)
     count, x, _, xx, *_ = torch.stack([_totals(x, x, m) for x, m in inputs]).sum(0)
     var = (xx - x * x / count) / (count - 1).clamp(min=1)
@@ -227,7 +227,7 @@ def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 class _Seen(BaseException):
-    """Ends a forward pass whose rest is not needed."""
+    """Ends a forward pass early, when the rest is not needed."""
 
 
 def _calls(
@@ -238,7 +238,7 @@ def _calls(
     rows: int | None = None,
     stop: bool = False,
 ) -> Iterator[tuple[str, Tensor, Tensor, Any]]:
-    """Yield the path of each norm called, the first rows of its input and output, and the mask.
+    """Yield the path of each called norm, the first rows of its input and output, and the mask.
 
     Calls with several tensors (gated norms) are left out. `stop` ends a pass after its first call.
     """
@@ -247,7 +247,8 @@ def _calls(
     def see(path: str, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> None:
         x, *more = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
         if not more:
-            calls.append((path, x[:rows].clone(), y[:rows].clone()))  # before it changes in place
+            # copies, as later operations may change them in place
+            calls.append((path, x[:rows].clone(), y[:rows].clone()))
             if stop:
                 raise _Seen
 
@@ -266,9 +267,9 @@ def _calls(
 def _new(
     path: str, old: Any, shape: torch.Size | None, norm: str, options: Mapping[str, Any]
 ) -> tuple[str, Swapped] | None:
-    """Return the old norm's kind, found by experiment, and the new norm; None if already that kind.
+    """Return the old norm's kind, found by experiment, and a new norm; None if the kinds are equal.
 
-    Raises UserError if the old norm is of no kind that can be swapped.
+    Raises UserError if the old norm's kind cannot be swapped.
     """
     if shape is None:
         raise UserError(
@@ -277,7 +278,7 @@ def _new(
     held = next((w for w in (*old.parameters(), *old.buffers()) if w.is_floating_point()), None)
     like, generator = torch.zeros(()) if held is None else held, torch.Generator().manual_seed(0)
     scale, mean = torch.rand(2, 4, *[1] * (len(shape) - 1), generator=generator)
-    # Large, so that eps does not matter; different per row, so that instance norm is not linear.
+    # large, so that eps does not matter; different per row, so that instance norm is not linear
     x = (torch.randn(4, *shape[1:], generator=generator) + mean) * (10 + 30 * scale)
     x, running = x.to(like.device), hasattr(old, "running_mean")
     y = copied(old).float()(x)
@@ -308,7 +309,7 @@ def _new(
 
 
 def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float | None]:
-    """Fit gain and bias, and with `search` DyT's alpha; return the last fields of `Fit`."""
+    """Fit gain and bias, and with `search` DyT's alpha; return the last three fields of `Fit`."""
     alpha = new.norm.alpha if isinstance(new.norm, BoundedMap) else torch.zeros(())
     shift = isinstance(new.bias, nn.Parameter)
     best, gain, bias, error = 1.0, new.weight, new.bias, math.inf
@@ -330,7 +331,7 @@ def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float |
 def _totals(
     z: Float[Tensor, "... D"], y: Float[Tensor, "... D"], mask: Any = None
 ) -> Float[Tensor, "6 D"]:
-    """Return the count and the sums of z, y, z^2, zy and y^2 at real positions, per feature."""
+    """Return per feature the count and the sums of z, y, z^2, zy and y^2 at real positions."""
     real = mask.bool() if mask is not None and mask.shape == y.shape[:2] else ...
     z, y = (values[real].flatten(0, -2).double() for values in (z, y))
     return torch.stack([x.sum(0) for x in (torch.ones_like(z), z, y, z * z, z * y, y * y)])
@@ -341,7 +342,7 @@ def _fitted(
 ) -> tuple[Tensor, Tensor, float]:
     """Return the gain and bias of the least-squares fit `y = gain z + bias`, and its RMS error.
 
-    The error is relative to RMS(y). A constant feature keeps its former gain. Without `shift`
+    The error is relative to RMS(y). A constant feature keeps its `former` gain. Without `shift`
     the bias is 0.
     """
     _, z, y, zz, zy, yy = totals / totals[0]

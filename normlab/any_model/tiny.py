@@ -1,4 +1,4 @@
-"""Small models of transformers with random weights, by the name of their class or type."""
+"""Small transformers models with random weights, by the name of their class or type."""
 
 import inspect
 import re
@@ -19,7 +19,7 @@ VOCABULARY, LENGTHS = 200, (32, 24, 16, 8)
 MASKS = ("attention_mask", "padding_mask", "input_features_mask", "feature_attention_mask")
 AUDIO = ("input_values", "input_features")
 
-# Numbers of a config by their names, first match first: the small value, or None to keep it.
+# Small values for a config's numbers by name pattern; the first match counts; None keeps a value.
 SIZES: tuple[tuple[str, int | None], ...] = (
     (r".*(token_id|index|image|patch|window|kernel|stride|bins?|channels|rate|ratio)s?", None),
     (r".*(image_size|patch_size|kernel_size|window_size|group_size|groups|factor|labels)", None),
@@ -42,7 +42,7 @@ WIDTHS = (8, 32, 48)
 
 
 def small_value(name: str, value: Any, how: str) -> Any:
-    """Return the small value of a config's entry; `how` says what shrinks (see `BUILDS`)."""
+    """Return the small value for a config's entry; `how` says what shrinks (see `BUILDS`)."""
     if isinstance(value, float) and "drop" in name:
         return 0.0
     if name in ("apply_spec_augment", "use_cache"):
@@ -69,7 +69,7 @@ def small_value(name: str, value: Any, how: str) -> Any:
 def small_settings(
     config: Any, how: str, changes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the settings of a config class, with those of the configs inside, made small."""
+    """Return small settings for a config class and for the configs inside it."""
     values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
     for field in fields(config):
         if field.default_factory is not MISSING:
@@ -90,15 +90,15 @@ def small_settings(
 
 
 BUILDS = ("all", "heads", "eighth", "depth")
-"""All sizes small; two heads of the default width; widths an eighth and heads as they are; depth
-and vocabulary alone.
+"""Ways to shrink: all sizes; with two heads of the default width; widths to an eighth, keeping the
+heads; only depth and vocabulary.
 """
 WIDE_HEAD = 128
 TWO_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 2 * WIDE_HEAD}
 
 
 def build(name: str) -> Iterator[nn.Module]:
-    """Yield the class's model by each way in which its config can be made small."""
+    """Yield the class's model for each way in which its config can be shrunk."""
     cls = getattr(transformers, name)
     reasons = []
     for how in BUILDS:
@@ -158,7 +158,7 @@ def inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def widths(model: nn.Module) -> list[int]:
-    """Return how many features a frame may have, the likeliest first."""
+    """Return possible numbers of features per frame, the likeliest first."""
     names = ("num_mel_bins", "feature_size", "input_dim", "input_size", "input_feat_per_channel")
     bins = [getattr(model.config, name, None) for name in (*names, "feature_projection_input_dim")]
     return list(dict.fromkeys(b for b in (*bins, 80, 128, 160, 64, 320, 560) if type(b) is int))
@@ -198,7 +198,7 @@ def _audio_inputs(
 
 
 def class_named(name: str) -> str:
-    """Return the base model's class of a model type, such as `bert`, or the class named."""
+    """Return the named class, or the base model's class of a model type such as `bert`."""
     kind = MODEL_MAPPING_NAMES.get(name, name)
     kind = kind if isinstance(kind, str) else kind[0]
     if not hasattr(transformers, kind):
@@ -207,7 +207,7 @@ def class_named(name: str) -> str:
 
 
 def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Return a class's model and inputs for it; UserError with the first reason if none fits."""
+    """Return a class's model with inputs; UserError with the first reason if none fit."""
     reasons = []
     name = class_named(name)
     try:

@@ -1,4 +1,4 @@
-"""Runs one norm of a model on changed inputs, and shows which outputs move."""
+"""Runs one norm of a model on changed inputs, and shows which outputs change."""
 
 import copy
 from collections.abc import Sequence
@@ -12,17 +12,18 @@ from normlab.any_model.calls import Call
 from normlab.any_model.outputs import tensors
 
 LARGE = 1e3
-"""Times the input's RMS: a change that moves every output sharing its statistics."""
-_CHANGES = (LARGE, -777.0)  # times the input's RMS; an output that one happens not to move,
-# as its normalized value stays the same, is moved by the other
+"""A change, in multiples of the input's RMS, that affects every output sharing its statistics."""
+# In multiples of the input's RMS. One of them may happen to leave an output's normalized value the
+# same; the other one then changes it.
+_CHANGES = (LARGE, -777.0)
 _MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """Return a deep copy, also of a module with tensors that a computation left behind.
+    """Return a deep copy, even of a module that keeps computed tensors.
 
-    `weight_norm` keeps such a weight, and torch copies only tensors without a history.
+    `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
     """
     held = (x for each in module.modules() for x in tensors([*vars(each).values()]))
     memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
@@ -30,7 +31,7 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 class Trial:
-    """A copy of a called module with gains of 1, in another dtype, run with other inputs."""
+    """A copy of a called module with gains of 1 in some dtype, to be run with other inputs."""
 
     def __init__(self, call: Call, dtype: torch.dtype) -> None:
         def cast(x: Tensor) -> Tensor:
@@ -52,7 +53,7 @@ class Trial:
 
     @torch.no_grad()
     def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
-        """Return the output for the input `x`; the module's own statistics stay as they are."""
+        """Return the output for the input `x`; the module's running statistics stay unchanged."""
         self._holder[self._place] = x
         (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
         try:
@@ -68,18 +69,18 @@ class Trial:
         return self._before[training]
 
     def moved(self, index: Sequence[int], training: bool) -> Tensor:
-        """Return which outputs move if the value at `index` of the input changes."""
+        """Return which outputs change if the input's value at `index` changes."""
         before = self.before(training)
         moved = torch.zeros_like(before, dtype=torch.bool)
         for change in _CHANGES:
             other = self.x.clone()
-            other[tuple(index)] += change * (self.size + 1)  # also far above eps
+            other[tuple(index)] += change * (self.size + 1)  # far above eps, too
             y = self(other, training=training)
             moved |= ~((y - before).abs() <= _MOVED * before.abs())
         return moved
 
     def ignores_scale(self) -> bool:
-        """Return whether doubling the input moves the output far less than noise of equal size."""
+        """Return whether doubling the input changes the output far less than noise as large."""
         noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
         for scale, share in ((1.0, _SAME), (LARGE, _SAME**2)):
             x = scale / self.size * self.x

@@ -149,7 +149,7 @@ class Features(nn.Module):
 def test_a_model_may_take_its_inputs_as_one_dict():
     assert accused(Features(False), text_batches()[0]) == {}
     assert (
-        "the output sentence_embedding moves by"
+        "the output sentence_embedding changes by"
         in accused(Features(True), text_batches()[0])["padding"]
     )
 
@@ -376,6 +376,6 @@ def test_an_iterator_is_named_as_it_cannot_be_wound_back():
     model = bert()
     model.stream = (n for n in range(3))
     assert (
-        "iterators cannot be wound back: stream (generator)"
+        "iterators cannot be rewound: stream (generator)"
         in normlab.inspect(model, text_batches(), checks="forward").title
     )

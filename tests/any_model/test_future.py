@@ -21,8 +21,8 @@ def average(_, x: Tensor, mask: Tensor) -> Tensor:
 
 def test_what_moves_is_worth_a_look_where_nothing_says_whether_the_model_is_causal():
     found = later_tokens(Embedded(average))  # it predicts no token of its vocabulary
-    assert found.verdict == "look" and "say causal=True or False" in found.answer
-    assert "the output moves by " in found.answer and found.value > 0.1
+    assert found.verdict == "look" and "set causal=True or causal=False" in found.answer
+    assert "the output changes by " in found.answer and found.value > 0.1
     assert later_tokens(Embedded(average), causal=True).verdict == "broken"
     assert later_tokens(Embedded(average), causal=False).verdict == "does not apply"
     assert later_tokens(Embedded(lambda _, x, mask: x)).verdict == "fine"
@@ -43,12 +43,12 @@ def of_attention(marked: bool | None, size: int = 8) -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "verdict", "says"),
     [
-        (of_lstm(True), "fine", "its modules say so"),
+        (of_lstm(True), "fine", "its modules say that it is not"),
         (of_lstm(False), "fine", "no leak"),
-        (of_attention(False), "fine", "its modules say so"),
-        (of_attention(False, 256), "look", "say causal="),  # as many entries as words
+        (of_attention(False), "fine", "its modules say that it is not"),
+        (of_attention(False, 256), "look", "set causal="),  # as many entries as words
         (of_attention(True), "broken", "part"),
-        (of_attention(None), "look", "say causal="),
+        (of_attention(None), "look", "set causal="),
     ],
 )
 def test_what_the_modules_say_of_themselves_decides(model, verdict, says):

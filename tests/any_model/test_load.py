@@ -134,7 +134,7 @@ def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch,
     Path("lines.txt").write_text("a\n")
     for arguments, said in [
         (["google/bert"], "google/bert is not a folder and cannot be downloaded"),
-        (["./no"], "./no is not a folder: give one that save_pretrained wrote"),
+        (["./no"], "./no is not a folder: use one that save_pretrained wrote"),
         (["empty"], "empty has no config.json"),
         (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
         ([place, "--text", "no.txt"], "--text no.txt: no such file"),

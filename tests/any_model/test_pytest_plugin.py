@@ -47,7 +47,7 @@ def test_a_leaking_model_fails_in_the_test_of_its_question(run, pytester):
     counts, failed = run("mine:make")
     assert counts["failed"] == 1 and counts["passed"] >= 3
     ((name, text),) = failed.items()
-    assert name.endswith("mine:make::padding") and "broken: the output moves by" in text
+    assert name.endswith("mine:make::padding") and "broken: the output changes by" in text
     counts, failed = run("mine:only_a_model")
     assert counts["passed"] == 0 and counts["skipped"] > 3  # it is loaded once
     assert ["return a model and its batches" in text for text in failed.values()] == [True]

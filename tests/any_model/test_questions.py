@@ -84,13 +84,15 @@ def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(ba
     assert (found.verdict, found.module) == ("broken", "encoder.layers.0.self_attn")
     assert found.value > 0.01 and found.threshold == 1e-3
     assert leaking.findings["batch_mates"].verdict == "fine"
-    assert str(leaking).splitlines()[1].startswith("broken          padding: the output moves by ")
+    assert (
+        str(leaking).splitlines()[1].startswith("broken          padding: the output changes by ")
+    )
     entries = json.loads(leaking.to_json())["findings"]
     assert entries[0]["name"] == "padding" and len(entries) == len(leaking.findings)
     leaking.to_html(tmp_path / "report.html")
     assert "encoder.layers.0.self_attn: " in (tmp_path / "report.html").read_text("utf-8")
     sound.raise_if_broken()
-    with pytest.raises(AssertionError, match=r"padding: the output moves by"):
+    with pytest.raises(AssertionError, match=r"padding: the output changes by"):
         leaking.raise_if_broken()
 
 
@@ -155,7 +157,7 @@ def test_rounding_is_that_of_the_shortest_row_too(batch):
     found = normlab.inspect(Rounding(50, 4), [batch], checks=["batch_mates"]).findings[
         "batch_mates"
     ]
-    assert found.verdict == "fine" and "float32 rounding moves the output by 0.0" in found.answer
+    assert found.verdict == "fine" and "float32 rounding changes the output by 0.0" in found.answer
     assert 1e-4 < found.values["row 1 among 3"]["narrow"] < 1e-3
 
 
@@ -357,7 +359,7 @@ IDS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
         (3, {}, "batches is a int"),
         (["text"], {}, "no tensor: input_ids"),
         ([{"ids": IDS["input_ids"]}], {}, "cannot run one row of the first batch: TypeError"),
-        ([IDS | {"attention_mask": (1 - MASK) * -1e4}], {}, "has the value -1e\\+04: give 1"),
+        ([IDS | {"attention_mask": (1 - MASK) * -1e4}], {}, "has the value -1e\\+04: use 1"),
         ([IDS | {"attention_mask": 1 - MASK}], {}, "row 0 is all padding; is it inverted"),
         ([IDS | {"attention_mask": MASK[:, None, None]}], {}, r"is \[2, 1, 1, 3\]: a mask"),
         (

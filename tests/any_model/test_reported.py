@@ -324,7 +324,7 @@ REPORTS = {
     "rows sorted and not put back": Report(sorted_rows, "batch_mates", "in reverse order"),
     "nested tensors": Report(nested_encoder, "padding", "conv: Conv1d"),
     "no memory mask": Report(memory_mask, "padding", "multihead_attn"),
-    "pooled output": Report(pooled_output, "padding", "sentence_embedding moves"),
+    "pooled output": Report(pooled_output, "padding", "sentence_embedding changes"),
     "quantization": Report(quantized, "padding", "Not in float64: aten::quantize_per_tensor"),
     "a length of 1 modulo 32": Report(odd_length, "padding", "by 105 to 129 positions"),
     "no causal mask": Report(no_causal_mask, "future", "causal=True", "look"),

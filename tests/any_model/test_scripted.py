@@ -47,7 +47,7 @@ def test_norms_inside_a_scripted_part_are_named_as_not_examined():
     found = normlab.inspect(with_script(Block()), [X], checks=["norms", "statistics"]).findings
     for name in ("norms", "statistics"):
         assert (found[name].verdict, found[name].values["unexamined"]) == ("look", ["1.inner"])
-        assert "not examined, as it is inside a scripted module: 1.inner" in found[name].answer
+        assert "not examined, being inside a scripted module: 1.inner" in found[name].answer
     found = normlab.inspect(with_script(Formula()), [X], checks=["norms"]).findings["norms"]
     assert found.answer == "names and behavior agree: 1 Formula over feature"
     found = normlab.inspect(with_script(nn.Sequential(Formula(), nn.Linear(WIDTH, 2))), [X])

@@ -61,9 +61,11 @@ class Turned(nn.Module):
 def test_a_factor_in_training_mode_is_found_and_dropout_is_spared():
     found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), Factor(), nn.Dropout(0.5)), "modes")
     assert (found.verdict, found.module) == ("look", "1")
-    assert "moves by 100 % in training mode: 1 (Factor)" in found.answer
+    assert "changes by 100 % in training mode: 1 (Factor)" in found.answer
     found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.5)), "modes")
-    assert found.verdict == "fine" and "does not move the output, but for dropout" in found.answer
+    assert (
+        found.verdict == "fine" and "does not change the output, except for dropout" in found.answer
+    )
 
 
 def test_noise_of_numpy_in_training_mode_is_random():
@@ -77,7 +79,7 @@ def test_noise_of_numpy_in_training_mode_is_random():
 
 def test_norms_that_stay_frozen_use_no_batch_statistics():
     found = finding(Turned(Frozen(WIDTH)), "modes")
-    assert found.verdict == "fine" and "does not move" in found.answer
+    assert found.verdict == "fine" and "does not change" in found.answer
     found = finding(Turned(nn.BatchNorm1d(WIDTH)), "modes")
     assert found.verdict == "fine" and "1 norm uses batch statistics, by design" in found.answer
 
@@ -90,7 +92,7 @@ class Overridden(Turned):
 
 def test_a_model_may_keep_its_norms_frozen():
     found = finding(Overridden(nn.BatchNorm1d(WIDTH)), "modes")
-    assert found.verdict == "fine" and "does not move" in found.answer
+    assert found.verdict == "fine" and "does not change" in found.answer
 
 
 @pytest.mark.parametrize("faulty", [True, False])
@@ -116,8 +118,8 @@ NOT_A_NUMBER, INFINITE, ZERO = (lambda x: x * torch.nan, lambda x: x / 0, lambda
     [
         (None, NOT_A_NUMBER, "the output becomes NaN (limit"),
         (None, INFINITE, "the output becomes infinite (limit"),
-        (INFINITE, None, "the output is infinite before the change, and finite after it (limit"),
-        (ZERO, None, "the output is 0 before the change, and not after it"),
+        (INFINITE, None, "the output is infinite before the change, but finite after it (limit"),
+        (ZERO, None, "the output is 0 before the change, but not after it"),
     ],
 )
 def test_a_movement_without_a_size_is_named_by_its_cause(alone, padded, says):
