@@ -1,7 +1,7 @@
 """Questions about a norm or a model that normlab built, in one registry, and their answers.
 
 Two tools share the registry: questions about a norm (`explain`, `contract`, `card`, `outlier`) and
-questions about a model of ours (`model` and the rest). Any other model has a room of its own,
+questions about a model of ours (`model` and the rest). Other models are examined by
 `normlab.any_model`.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def inspect(subject: Any, *inputs: Any, **options: Any) -> Any:
-    """Return the answers to questions about a run, a config or any model of torch.
+    """Return the answers to questions about a run, a config or any torch model.
 
     This is `normlab.inspection.model.inspect` for what normlab built, and
     `normlab.any_model.report.inspect` for a module and batches of its inputs.

@@ -126,7 +126,8 @@ def quantized_losses(
     """Return `loss()` with the layers' weights and inputs in `bits` bits: `W8A8`, `W8` and `A8`.
 
     Each layer has a `weight`, which is restored, and takes a tensor as its first argument. `feed`
-    runs the batches that set the input ranges; inputs of layers it does not reach stay as they are.
+    runs the batches that set the input ranges; inputs of layers that it does not reach are not
+    quantized.
     """
     ranges: dict[nn.Module, Tensor] = {}
 

@@ -22,8 +22,9 @@ from normlab.norms.tokens import Tokens
 
 AXES: tuple[str, ...] = get_args(Axis)
 STEPS = 12  # steps of a run: enough for all phases to end
-HALF_WAY, LONG_RUN = 500, 1000  # the step at which `explain` shows norms that do not pool at first
-WIDTH = 4  # of the articles' example tensor
+# `explain` shows norms that do not pool at first at this step of a long run
+HALF_WAY, LONG_RUN = 500, 1000
+WIDTH = 4  # width of the articles' example tensor
 _ROUNDING = 1e-9  # far above the effect of summation order in float64
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
 """A mask of the real tokens in four sequences."""
@@ -69,7 +70,7 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 @contextlib.contextmanager
 def _seeded() -> Iterator[None]:
-    """Fix the CPU's random seed within the context; restore the random state afterwards."""
+    """Fix the CPU's random seed inside the context; restore the random state afterwards."""
     former = torch.get_rng_state()
     torch.default_generator.manual_seed(0)
     try:
@@ -136,18 +137,18 @@ def _all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the norm's output without a gradient; training mode updates its statistics."""
+    """Return the norm's output without a gradient; in training mode its statistics are updated."""
     with torch.no_grad():
         return call(norm, x.clone(), valid)
 
 
 def look(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a copy of the norm, which leaves the norm itself unchanged."""
+    """Return the output of a copy of the norm; the norm itself stays unchanged."""
     return run(copy.deepcopy(norm), x, valid)
 
 
 def trained(norm: Norm, *batches: Tensor) -> Norm:
-    """Train a copy on these batches, and return it in eval mode."""
+    """Return a copy of the norm, trained on these batches, in eval mode."""
     other = copy.deepcopy(norm).train()
     for batch in batches:
         run(other, batch)
@@ -155,7 +156,7 @@ def trained(norm: Norm, *batches: Tensor) -> Norm:
 
 
 def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the outputs of feeding one position at a time, as in decoding."""
+    """Return the outputs when positions are fed one at a time, as in decoding."""
     real = _all_real(x) if valid is None else valid
     with torch.no_grad():
         steps = range(x.shape[1])

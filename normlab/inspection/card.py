@@ -194,7 +194,10 @@ def answers(
 
 
 def trained_record(config: "DictConfig") -> RunRecord:
-    """Return a run's record, training if there is none; KeyboardInterrupt if interrupted."""
+    """Return a run's record, and train the run first if there is none.
+
+    Raises KeyboardInterrupt if interrupted.
+    """
     record = train(config)
     if record.outcome.status == "interrupted":
         raise KeyboardInterrupt
@@ -294,7 +297,7 @@ def depth(examined: Examined) -> Answer:
         f"layer's output by {last:.0%}",
         {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved},
         AnswerTable(
-            ("layer", "gradient norm", "moved by one update"),
+            ("layer", "gradient norm", "changed by one update"),
             [(name, each, moved[name]) for name, each in gradient.items()],
         ),
         board={"grad growth": growth.get("decoder"), "first update": last},

@@ -40,7 +40,8 @@ from normlab.norms.running import RunningNorm, normalized_by
 
 BATCH, POSITION, FEATURE = AXES
 _STEPS_TO_SETTLE = 400
-_SETTLED = 0.01  # of the largest output: running averages have come as close to the batch's values
+# relative to the largest output: how close running averages get to the batch's values
+_SETTLED = 0.01
 
 
 class Broken(Exception):
@@ -72,7 +73,7 @@ def examine(norm: BareNorm) -> Iterator[tuple[str, Answer]]:
 
 @question("shape", of="norm")
 def shape(norm: BareNorm) -> str:
-    """Is the output finite and of the input's shape, and is the input left unchanged?"""
+    """Is the output finite, does it have the input's shape, and is the input unchanged?"""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
@@ -203,11 +204,11 @@ def gradient(norm: BareNorm) -> str:
 
 @question("formula", of="norm")
 def formula(norm: BareNorm) -> str | Answer:
-    """Is the norm's `formula` what runs, both in training and in eval?
+    """Is the norm's `formula` used both in training and in eval?
 
-    With momentum 1 the running statistics are the batch's, so eval repeats the training output; of
-    a norm that trains otherwise, it does so once it has seen one batch long enough. Another formula
-    must change both outputs.
+    With momentum 1 the running statistics are the batch's, so eval repeats the training output. If
+    a norm trains with a different formula, eval repeats it after enough steps on one batch. Another
+    formula must change both outputs.
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
@@ -218,7 +219,7 @@ def formula(norm: BareNorm) -> str | Answer:
         same = torch.allclose(*plain, rtol=1e-9, atol=1e-9)
         require(
             same,
-            "with momentum 1 the same batch has another output in eval than in training: use one "
+            "with momentum 1 a batch has a different output in eval than in training: use one "
             "`formula` in both, or declare same_in_training = False",
         )
     elif issubclass(kind, RunningNorm):
@@ -235,14 +236,14 @@ def formula(norm: BareNorm) -> str | Answer:
     if not moved[0] and issubclass(kind, RunningNorm):
         moved[0] = not torch.equal(plain[0], _in_both_modes(norm, x, "training_formula")[0])
     for changes, mode in zip(moved, ("training", "eval"), strict=True):
-        require(changes, f"another `formula` leaves the output in {mode} as it is: use it there")
-    runs = "the formula is what runs in training and in eval"
+        require(changes, f"another `formula` does not change the output in {mode}: use it there")
+    runs = "the formula is used in training and in eval"
     if kind in FAST and agrees(norm.new()):
         return f"{runs}, or a kernel that equals it where both were compared"
     if kind in FAST:
         return (
-            f"{runs}; its kernel in normlab/norms/fast.py is not used, since it computes another: "
-            "for speed change the kernel, too"
+            f"{runs}; its kernel in normlab/norms/fast.py computes another one and is not used: "
+            "for speed, change the kernel too"
         )
     return runs
 

@@ -1,4 +1,4 @@
-"""Depth: how large is each layer's gradient, and how far does one update move its output?"""
+"""Depth: how large is each layer's gradient, and how much does one update change its output?"""
 
 import math
 from collections.abc import Collection
@@ -103,7 +103,7 @@ def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
 
 
 def first_update(subject: Subject) -> dict[str, float]:
-    """Return how far one update of the run's optimizer moves each layer's output.
+    """Return how much one update of the run's optimizer changes each layer's output.
 
     This is RMS(x' - x) / RMS(x) over real tokens, where x and x' are a layer's output on one batch
     before and after the update. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track it

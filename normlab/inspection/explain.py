@@ -57,7 +57,7 @@ DOCUMENT = (
 PADDED = torch.tensor([[True, True, True], [True, True, False]])
 """A mask of real tokens in which the last token of the second sample is padding."""
 WIDE = 512  # the width at which parameters and buffers are counted
-_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # the factor and summand that change an input
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
 _CLOSE = 1e-6
 
 
@@ -90,7 +90,7 @@ def axes_in_words(pools: Iterable[str], names: Sequence[str] = AXES) -> str:
 
 
 def describe(group: Iterable[Cell]) -> str:
-    """Return what the cells of a group have in common: `sample 1, token 1`, `features 1-2`."""
+    """Say what a group's cells have in common, such as `sample 1, token 1` or `features 1-2`."""
     parts = []
     for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
         first, last = min(numbers) + 1, max(numbers) + 1
@@ -102,7 +102,7 @@ def describe(group: Iterable[Cell]) -> str:
 
 
 def dependence(norm: Norm, *, features: int | None = None) -> Cells:
-    """Return the input cells that each output cell depends on, to the bit.
+    """Return the input cells that each output cell depends on, even in its last bit.
 
     Inputs are changed one by one, without relying on what the norm declares, so the result also
     shows how group norm splits features. If given, only the first `features` are changed.
@@ -119,7 +119,7 @@ def dependence(norm: Norm, *, features: int | None = None) -> Cells:
 
 
 def pooled_cells(norm: Norm, dependences: Cells) -> Cells:
-    """Return the cells of each cell's declared group that actually affect its output.
+    """Return which cells of each cell's declared group actually affect its output.
 
     A cell that no other cell affects, because the norm uses running statistics, keeps its group.
     """
@@ -172,7 +172,7 @@ class Group:
 
 
 def work(norm: Norm, cells: Cells) -> list[Group]:
-    """Run the articles' tensor through a new norm; return the norm's groups, as `cells` says."""
+    """Run the articles' tensor through a new norm; return its groups, each distinct in `cells`."""
     x = document()
     outputs = look(norm, x), run(trained(norm, x), x)
     worked = []
@@ -254,7 +254,7 @@ def explain(option: Option) -> Explanation:
     shown = on_table(option)
     norm = shown.make()
     dependences = dependence(norm)
-    if norm.ramps and "other samples" not in sees(dependences):  # it pools nothing at the start
+    if norm.ramps and "other samples" not in sees(dependences):  # it does not pool at first
         shown = replace(shown, step=HALF_WAY)
         norm = shown.make()
         dependences = dependence(norm)

@@ -18,11 +18,11 @@ from normlab.probes.base import Probe
 
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per feature, examples
-Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place
+Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place in the model
 
 
 class ProbeAnswer(NamedTuple):
-    """The text, the numbers to compare between runs, and the value if it is above its limit."""
+    """The text, the numbers to compare between runs, and the value to report if above its limit."""
 
     text: str
     board: Mapping[str, float]

@@ -12,7 +12,7 @@ from normlab.inspection.explain import Section
 from normlab.norms.base import Norm
 
 IMAGES, CHANNELS, HEIGHT, PIXELS = 2, 4, 2, 4
-_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # the factor and summand that change an input
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
 FIGURE = {
     "bn": "BN of Wu and He's figure.",
     "seqn": "LN of Wu and He's figure: all channels and pixels of an image.",
@@ -25,7 +25,7 @@ FIGURE = {
 
 
 def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
-    """Return which values move the output of the first one, found by changing each alone."""
+    """Return which values change the output of the first one, found by changing one at a time."""
     x = normal(IMAGES, PIXELS, CHANNELS, seed=7)
     before = look(norm, x)[0, 0, 0]
     cells = torch.zeros(x.shape, dtype=torch.bool)
@@ -39,7 +39,7 @@ def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
 
 
 def axes(cells: Bool[Tensor, "N P C"]) -> str:
-    """Return the axes along which the cells spread: N, C, H, W; `part of C` if not all of it."""
+    """Return the axes along which the cells spread: N, C, H, W; `part of C` if not all channels."""
     grid = cells.unflatten(1, (HEIGHT, HEIGHT)).permute(0, 3, 1, 2)
     names = []
     for name, size, places in zip("NCHW", grid.shape, grid.nonzero().T, strict=True):

@@ -22,11 +22,12 @@ from normlab.tasks.batch import Batch
 from normlab.tasks.losses import log_probabilities
 
 SENTENCES = 256
-DECODED = 12  # sentences
+DECODED = 12  # number of sentences to decode
 BATCH = 32
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-COST = 0.05  # rise of the loss over recalibrated statistics above which running ones get a `look`
+# relative rise of the loss with running over recalibrated statistics that is worth a `look`
+COST = 0.05
 _LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration to close
 _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
 
@@ -93,7 +94,7 @@ def statistics(subject: Subject) -> Answer:
 def _losses_by_statistics(
     subject: Subject, batches: Sequence[Batch], held_out: np.ndarray
 ) -> dict[str, float]:
-    """Return the loss with running, recalibrated and batch statistics, and of unsorted batches."""
+    """Return the loss with running, recalibrated and batch statistics, and for unsorted batches."""
     model, losses = subject.model, dict[str, float]()
     with normalized_by(model, "running"):
         losses["running"] = loss(subject, batches)
@@ -170,10 +171,10 @@ def stepwise(subject: Subject) -> Answer:
     metrics = values["eval"]
     apart, loss = metrics["difference"], metrics["loss"]
     if metrics["same"]:
-        answer = f"the same to rounding (at most {apart['largest']:.1g} nats per token)"
+        answer = f"the same up to rounding (at most {apart['largest']:.1g} nats per token)"
     else:
         answer = (
-            f"{apart['mean']:.3g} nats per token apart, {metrics['changed']:.0%} of the next "
+            f"{apart['mean']:.3g} nats per token different, {metrics['changed']:.0%} of the next "
             f"tokens differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
         )
     return Answer(

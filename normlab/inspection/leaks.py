@@ -51,7 +51,7 @@ def batch_mates(subject: Subject) -> Answer:
     """
     number = subject.number("train")
     if number < 3:
-        return Answer.none(f"{number} training sentences leave no choice of batch mates")
+        return Answer.none(f"{number} training sentences are too few to vary the batch mates")
     generator = subject.generator("batch_mates")
     sentence, *others = generator.permutation(number).tolist()
     mates = min(MATES, number // 2)
@@ -86,9 +86,9 @@ def batch_mates(subject: Subject) -> Answer:
 
 
 def verdict_by_mode(most: Mapping[str, float], limit: float) -> Verdict:
-    """Return `broken` for a dependence in eval, `look` for one that only training has.
+    """Return `broken` for a dependence in eval, `look` for a dependence only in training.
 
-    A norm that pools over the batch has the latter by design.
+    If a norm pools over the batch, the dependence in training is by design.
     """
     training, in_eval = (most[mode] >= limit for mode in MODES)
     return "broken" if in_eval else "look" if training else "fine"
@@ -203,13 +203,13 @@ def leak(subject: Subject) -> Answer:
 
 
 def _sight(each: Derivative, *, both_ways: bool) -> dict[str, float]:
-    """Return how much a stack sees, by what it sees; attending both ways is no leak."""
+    """Return by name how much of what it should not see a stack sees."""
     kinds = {what: words for what, words in _WORDS.items() if not (both_ways and what == "later")}
     return {words: each[what] or 0.0 for what, words in kinds.items()}
 
 
 def _leaks_in_words(by_stack: Mapping[str, Mapping[str, float]]) -> str:
-    """Return what each stack sees by a leak, or that nothing leaks."""
+    """Say what leaks into each stack, or that nothing leaks."""
     texts: list[str] = []
     for stack, shares in by_stack.items():
         leaks = [f"{what} ({percent(x)})" for what, x in shares.items() if x >= NEGLIGIBLE]

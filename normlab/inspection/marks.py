@@ -11,7 +11,7 @@ from normlab.norms.make import make_norm
 
 
 def of_class(option: Option) -> Section:
-    """Show what a norm makes of the marks of a class: tokens are pupils, features subjects."""
+    """Show what a norm does to the marks of a class: tokens are pupils, features are subjects."""
     marks = torch.tensor([MARKS], dtype=torch.float64)
     norm = make_norm(option.name, len(SUBJECTS)).double().train()
     result = run(norm, marks)[0]
@@ -22,8 +22,8 @@ def of_class(option: Option) -> Section:
     rows.append(("mean", *[""] * len(SUBJECTS), *map(_signed, result.mean(0).tolist())))
     columns = ("pupil", *SUBJECTS, *(f"{option.name}: {subject}" for subject in SUBJECTS))
     text = (
-        "Marks of three pupils, made up, and what the norm makes of them. A mean of 0 below a "
-        "column says that its subject is compared over the class; a row whose values sum to 0, "
+        "Made-up marks of three pupils, and the norm's output. A mean of 0 below a "
+        "column means that this subject is compared over the class; a row that sums to 0, "
         "that a pupil's own subjects are compared."
     )
     return Section(f"{option.name}: {option.description}", text, table=AnswerTable(columns, rows))

@@ -1,6 +1,6 @@
 """A model under inspection: its task, its recorded activations, and how much values change.
 
-No other file of `inspect` hooks into the modules of a model.
+No other file of `normlab.inspection` hooks into the modules of our models.
 """
 
 from collections import defaultdict
@@ -72,7 +72,7 @@ class Subject:
         return len(self.task.lengths(split))
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
-        """Return a batch of the given examples on the device, padded to at least this share."""
+        """Return a batch of examples on the device, with at least this share of padding."""
         return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
 
     def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
@@ -80,12 +80,12 @@ class Subject:
         return self.task.losses(model or self.model, batch)
 
     def generator(self, question: str) -> np.random.Generator:
-        """Return a random generator for one question, which other questions do not affect."""
+        """Return a random generator for one question, unaffected by other questions."""
         return np.random.default_rng([self.seed, *question.encode()])
 
 
 def subject_of_config(overrides: Sequence[str]) -> Subject:
-    """Compose a config as `normlab train` does, and return its model at initialization."""
+    """Compose a config like `normlab train`, and return its model at initialization."""
     return subject_of(to_dict(compose(overrides)))
 
 
@@ -112,14 +112,14 @@ def inspect(
     """Return what `normlab inspect` finds out about a model, by question; it writes no file.
 
     `subject` is a run's folder, or the config or list of settings of a model to examine at
-    initialization. `only` names the questions to ask; by default all of them, but for a model at
-    initialization those that only a trained model can answer.
+    initialization. `only` names the questions to ask; by default all of them, except, for a model
+    at initialization, questions that only a trained model can answer.
 
     Raises UserError for another subject, such as a module, an unknown question or a damaged run.
     """
     if not isinstance(subject, Path | str | Sequence | Mapping):
         raise UserError(
-            f"normlab.inspect cannot examine a {type(subject).__name__}: give a run's folder, or "
+            f"normlab.inspect cannot examine a {type(subject).__name__}: pass a run's folder, or "
             'settings such as ["norm=bn", "task=toy"]'
         )
     chosen = questions("model", names=[only] if isinstance(only, str) else only)
@@ -134,7 +134,7 @@ def inspect(
 def answer(question: Question, subject: Subject, *, by_name: bool) -> Answer:
     """Return the answer to a question.
 
-    A model at initialization is asked what only a trained model can answer if it is asked by name.
+    A model at initialization gets questions about trained models only if they are asked `by_name`.
     """
     if question.trained and not subject.step and not by_name:
         return Answer.none("the model is untrained")

@@ -21,7 +21,7 @@ ALIVE = 0.5  # the largest share of rows that may be saturated
 _WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
-    *("its sentence moves", "other sentences move"),
+    *("its sentence changes", "other sentences change"),
 )
 
 
@@ -76,9 +76,9 @@ def outlier(subject: Subject) -> Answer:
 
 
 class Effect(NamedTuple):
-    """What an outlier does: `worst` of the unchanged batch, and with it in each stack's input.
+    """An outlier's effect: `worst` without it (`unchanged`), and with it in each stack's input.
 
-    `by_stack` also has how far the outputs `moved`.
+    `by_stack` also has how much the outputs changed, as `moved`.
     """
 
     unchanged: dict[str, float]
@@ -102,7 +102,7 @@ class Effect(NamedTuple):
             yield stack, statistics, *shown, *each["moved"][stack].values()
 
     def in_words(self) -> str:
-        """Return whether the softmax stays alive, and how far the outputs moved."""
+        """Say whether the softmax stays alive, and how much the outputs change."""
         own_sentence, others = (
             max(each["moved"][stack][where] for stack, each in self.by_stack.items())
             for where in ("own", "others")
@@ -122,7 +122,7 @@ def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Floa
 
 
 def worst(forward: Pass) -> dict[str, float]:
-    """Return the most saturated values of any attention in the batch's first sentence."""
+    """Return the most saturated attention values in the batch's first sentence."""
     described = []
     for query, key, visible, real in forward.attentions.values():
         rows = real.clone()
@@ -133,7 +133,7 @@ def worst(forward: Pass) -> dict[str, float]:
 
 
 def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
-    """Return how far each stack's output moved in the first sentence and in the others."""
+    """Return how much each stack's output changed in the first sentence and in the others."""
     movements, changed = {}, after.outputs("stack")
     for name, end in before.outputs("stack").items():
         own_sentence, others = end.valid.clone(), end.valid.clone()

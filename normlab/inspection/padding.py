@@ -56,7 +56,7 @@ def padding(subject: Subject) -> Answer:
     for mode in MODES:
         columns |= {f"{stack}, {mode}": movements for stack, movements in moved[mode].items()}
     most = max(training, in_eval)
-    # It is worth a look if the norm is set to count padding, and a fault otherwise.
+    # If the norm is set to count padding, this is worth a look, otherwise it is a fault.
     counted = any(norm.padding == "include" for norm in running_norms(subject.model))
     return Answer(
         f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "

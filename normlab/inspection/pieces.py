@@ -1,4 +1,4 @@
-"""What the live pieces of the page to play with start from: examples, and norms as pools."""
+"""Data for the interactive pieces of the page to play with: examples, and which axes norms pool."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ from normlab.norms.make import make_norm
 from normlab.norms.rms import RMSNorm
 
 GROUPS = 2
-"""The groups of group norms: their eight do not fit the examples' few features."""
+"""The groups of group norms here: the default of eight does not fit the examples' few features."""
 _SENTENCES = (
     ((0.3, -1.2, 2.0, 0.5),),
     ((1.1, 0.4, -0.6, 2.2), (-0.8, 1.5, 0.9, -0.3), (2.4, -0.5, 0.2, 1.0)),
@@ -26,7 +26,7 @@ _SENTENCES = (
 
 
 def pieces() -> dict[str, Any]:
-    """Return the data of each piece by name, ready for JSON."""
+    """Return each piece's data by name, as plain values for JSON."""
     every = ("bn", "ln", "rms", "in", "gn", "bn_position", "bn_sample", "seqn", "gn_sample")
     return {
         "tensor": {"x": DOCUMENT, "norms": pools((*every, "global", "none"), len(DOCUMENT[0][0]))},
@@ -50,7 +50,7 @@ def pools(names: Iterable[str], width: int) -> dict[str, dict[str, Any]]:
 
 
 def of_width(name: str, width: int, **values: Any) -> Norm:
-    """Return a new norm as the page has it, in double precision; `values` override settings."""
+    """Return a new norm as on the page, in double precision; `values` override settings."""
     groups = {"groups": GROUPS} if name in ("gn", "gn_sample") else {}
     return make_norm(name, width, **groups, **values).double()
 

@@ -19,11 +19,11 @@ Ask = TypeVar("Ask", bound=Callable[..., Any])
 class Answer:
     """The answer to a question.
 
-    `values` has all numbers behind the `answer`, `table` the ones to display, and `board` the
-    entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
-    part of the contract. `why_not` says why the question does not apply, and is empty if it does.
-    The `verdict` on a model follows from comparing `value` with `threshold`; without a threshold it
-    is only measured, and `fine`. Printed, it is its text, `answer`.
+    `values` has all numbers behind the `answer`, `table` those to display, and `board` the entries
+    for the board that compares norms, by column. `holds` is whether the norm satisfies this part of
+    the contract. `why_not` says why the question does not apply, and is empty if it does. The
+    `verdict` on a model compares `value` with `threshold`; without a threshold it is `fine`.
+    `str()` of an answer is its text, `answer`.
     """
 
     answer: str
@@ -45,7 +45,7 @@ class Answer:
         return cls(f"does not apply: {why_not}", why_not=why_not, verdict="does not apply")
 
     def plain(self, question: "Question") -> dict[str, Any]:
-        """Return it as its entry in `inspect.json` or `card.json`."""
+        """Return the answer's entry in `inspect.json` or `card.json`."""
         return {
             "question": question.text,
             "answer": self.answer,
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Answers(dict[str, Answer]):
-    """Answers by the name of their question; printed as one line each."""
+    """Answers by the name of their question; printed one per line."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {answer.answer}" for name, answer in self.items())
@@ -69,7 +69,7 @@ class Answers(dict[str, Answer]):
 class Question:
     """A registered question: its name, the kind of subject it is about, its text and function.
 
-    Asked about a model at initialization, a question about a `trained` model tells nothing.
+    Questions about `trained` models tell nothing about a model at initialization.
     """
 
     name: str
@@ -94,7 +94,7 @@ def question(name: str, *, of: Of, trained: bool = False) -> Callable[[Ask], Ask
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return all questions about the given kinds, or the named ones; UserError if unknown."""
+    """Return all questions about these kinds, or the named ones; UserError if one is unknown."""
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("[a-z]*.py")):
         name = path.relative_to(folder).with_suffix("").as_posix().replace("/", ".")

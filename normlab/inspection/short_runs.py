@@ -25,7 +25,7 @@ TRAINS = "trains"
 def translation(examined: Examined) -> Answer:
     """How well does a model learn to translate in a short run (task=toy)?
 
-    The published cards used an earlier built-in corpus; new cards use the current one.
+    Published cards used an earlier built-in corpus; new cards use the current one.
     """
     return short_runs(examined, "translation", {"test/nll": "toy nll", "test/bleu": "toy BLEU"})
 
@@ -134,7 +134,7 @@ def rate(examined: Examined) -> Answer:
     if not largest:
         answer = f"none of {min(tried):g} to {max(tried):g} trains in {steps} updates"
         return Answer(answer, values, table, board={"largest lr": "none"})
-    bound = ", the largest that was tried" if is_open else f"; {2 * largest:g} does not"
+    bound = ", the largest rate tried" if is_open else f"; {2 * largest:g} does not"
     answer = f"{largest:g}{bound} ({steps} updates, training loss below that of word frequencies)"
     return Answer(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
 

@@ -1,8 +1,8 @@
 """`normlab explain placement=pre post`: how norms, sub-layers and additions are wired.
 
-The picture of a wiring is that of its module. The order of the steps in a layer is found by
-experiment: a layer is run, and each norm's input is compared with the layer's input and with the
-sub-layer's output; a norm that gets neither follows the addition.
+The picture of a wiring comes from its module's docstring. The order of the steps in a layer is
+found by experiment: a layer is run, and each norm's input is compared with the layer's input and
+with the sub-layer's output; a norm whose input is neither follows the addition.
 """
 
 import importlib
@@ -30,7 +30,7 @@ ARROW = " -> "
 
 
 def wiring(option: Option) -> Explanation:
-    """Explain a placement: its picture and equation, and the steps of a layer of an encoder."""
+    """Explain a placement: its picture and equation, and the steps of an encoder layer."""
     node = option_settings("placement", option.name, "placement")
     placement = instantiate(node, "placement", Placement, dropout=0.0)
     module = importlib.import_module(type(placement).__module__)
@@ -41,7 +41,7 @@ def wiring(option: Option) -> Explanation:
     steps = layer(placement, norms)
     final = not isinstance(placement.final(norms, WIDTH, "encoder"), NoNorm)
     follows = {
-        "a layer of an encoder": steps or "more than one stream: see the picture",
+        "an encoder layer": steps or "more than one stream: see the picture",
         "after the last layer": "a norm" if final else "no norm",
     }
     sections = [Section(f"{option.name}: {option.description}", text, drawing)]
@@ -77,7 +77,7 @@ def layer(placement: Placement, norms: Norms) -> str:
 def sublayer(
     residual: Residual, x: Float[Tensor, "B P D"], name: str
 ) -> tuple[list[str], Float[Tensor, "B P D"]]:
-    """Return the steps of a residual connection around a sub-layer `name`, and its output."""
+    """Return the steps of a residual connection around the sub-layer `name`, and its output."""
     steps: list[str] = []
     branch_output: list[Tensor] = []
 

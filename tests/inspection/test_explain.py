@@ -136,7 +136,7 @@ def test_the_values_of_images_that_a_norm_pools(capsys, name, axes, values):
 )
 def test_a_placement_is_drawn_with_the_order_of_its_steps(name, steps):
     found = wiring(next(option for option in options("placement") if option.name == name))
-    assert found.follows["a layer of an encoder"].startswith(steps)
+    assert found.follows["an encoder layer"].startswith(steps)
     assert any("sub-layer" in line for line in found.sections[0].drawing)
     assert found.follows["after the last layer"] == ("no norm" if name == "post" else "a norm")
 

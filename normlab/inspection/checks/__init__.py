@@ -1,7 +1,7 @@
 """Checks that decide parts of claims in seconds by applying norms to small, fixed inputs.
 
-A claim's `computed:` names a check, such as `padding.pollutes`. A module has the checks of one
-family. Each check is a function registered by `@question(name, of="claim")`.
+A claim's `computed:` names a check, such as `padding.pollutes`. Each module holds one family
+of checks. Each check is a function registered by `@question(name, of="claim")`.
 """
 
 from normlab.claims.evidence import CheckFinding

@@ -13,8 +13,8 @@ from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm
 def identity() -> list[CheckFinding]:
     """Is there a scale and shift for each feature that undoes a norm on a given batch?
 
-    For batch norm it is its deviation and mean. For layer norm it is found by least squares, for
-    each feature by itself; what remains is relative to the spread of the input.
+    For batch norm these are its standard deviation and mean. For layer norm they are fitted by
+    least squares for each feature; what remains is relative to the spread of the input.
     """
     x = draw_tokens(32, 16)
     flat = x.flatten(0, 1)
@@ -30,7 +30,7 @@ def identity() -> list[CheckFinding]:
     return [
         finding(
             f"{name}: {statement}",
-            "they can, to rounding"
+            "they can, up to rounding"
             if off < 1e-9
             else f"at best {percent(off)} of the input's spread is lost",
             holds=off < 1e-9,

@@ -61,7 +61,7 @@ def positions() -> list[CheckFinding]:
     )
     code = f"article 1's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
     as_its_table = "its worked example pools what its table says: one feature over the batch"
-    as_papers = "batch norm as the papers have it pools the same position of different samples"
+    as_papers = "batch norm as in the papers pools the same position of different samples"
     every = f"it pools {papers} values, {axes}: every position"
     return [
         finding(code, ran, holds=not error),

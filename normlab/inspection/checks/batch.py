@@ -1,4 +1,4 @@
-"""What an output owes to the rest of its batch, and how a batch may be divided."""
+"""How an output depends on the rest of its batch, and whether a batch can be split."""
 
 import math
 import threading
@@ -33,7 +33,7 @@ from normlab.inspection.leaks import (
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 
-SETS = 50  # of batch mates, on which the ledger's numbers rest
+SETS = 50  # sets of batch mates, which the numbers in the ledger depend on
 
 
 @check(
@@ -44,7 +44,7 @@ SETS = 50  # of batch mates, on which the ledger's numbers rest
     "bn_position",
 )
 def alone() -> list[CheckFinding]:
-    """In eval, what does bn do with a sentence alone, or with one longer than any in training?"""
+    """In eval, what does bn do with a single sentence, or with one longer than any in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
     bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
     by_batch = trained_norm("bn", eval_stats="batch")
@@ -52,13 +52,13 @@ def alone() -> list[CheckFinding]:
         movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch)
     )
     far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
-    refuses, refusal = False, "it takes them"
+    refuses, refusal = False, "it accepts them"
     try:
         run(rows, longer)
     except UserError:  # the error message may change, but not the published finding
         refuses, kind = True, type(rows).__name__
         refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
-    alone = "a sentence alone has another output than in a batch"
+    alone = "a sentence alone has a different output than in a batch"
     one_row = ": one row of statistics serves all positions"
     beyond = "bn: positions beyond the longest of training are treated differently"
     own_reading = "bn_position, the articles' own reading: it has no statistics for such positions"
@@ -78,7 +78,7 @@ def generation() -> list[CheckFinding]:
         "bn with running statistics": trained_norm("bn"),
         "bn with the batch's own statistics": trained_norm("bn", eval_stats="batch"),
     }
-    text = "decoding token by token gives another output than the whole sentence"
+    text = "decoding token by token gives a different output than the whole sentence"
     return [
         change_finding(f"{name}: {text}", movement(one_by_one(norm, x), run(norm, x)))
         for name, norm in norms.items()
@@ -105,7 +105,7 @@ def ranks() -> list[CheckFinding]:
 
 @check("batch.gradients", "bn, processes", "bn, steps", "ln, processes", "ln, steps")
 def gradients() -> list[CheckFinding]:
-    """Do gradients change if a batch is divided over processes, or over steps that accumulate them?
+    """Do gradients change if a batch is split over processes, or over steps that accumulate them?
 
     A linear layer is followed by a norm without running statistics; the loss is a fixed random
     projection of the outputs, summed over the batch. Its gradient for the layer is compared with
@@ -126,7 +126,7 @@ def gradients() -> list[CheckFinding]:
     for name in ("bn", "ln"):
         for parts, how in ((2, "over two processes"), (4, "into four steps that accumulate it")):
             does = "changes" if name == "bn" else "keeps"
-            statement = f"{name}: dividing a batch {how} {does} the gradient"
+            statement = f"{name}: splitting a batch {how} {does} the gradient"
             moved = movement(gradient(name, parts), gradient(name, 1))
             findings.append(change_finding(statement, moved, expected=name == "bn"))
     return findings
@@ -177,7 +177,7 @@ def computed_mates() -> list[CheckFinding]:
     """
     pool = draw_tokens(SETS * MATES + 1, LENGTH)
     sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
-    norms = {  # each with whether the claim expects a change
+    norms = {  # each norm, and whether the claim expects a change
         "bn in training": (new_norm("bn"), True),
         "ln": (new_norm("ln"), False),
         "bn in eval, with running statistics": (trained_norm("bn"), True),

@@ -1,4 +1,4 @@
-"""The articles' code, run as it stands, and the cure where it fails."""
+"""The articles' code, run unchanged, and how to fix it where it fails."""
 
 import torch
 from torch import Tensor, nn
@@ -45,13 +45,13 @@ def article_1() -> list[CheckFinding]:
             else "it runs",
             holds=not error,
         ),
-        finding("the cure is BatchNorm1d(hidden_dim)", cure or cured, holds=not cure),
+        finding("the fix is BatchNorm1d(hidden_dim)", cure or cured, holds=not cure),
     ]
 
 
 @check("code.article_3", "shapes", "its batch norm")
 def article_3() -> list[CheckFinding]:
-    """Does the code of article 3, section 9, run, and over what does its batch norm normalize?"""
+    """Does the code of article 3, section 9, run, and what does its batch norm normalize over?"""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(BATCH, LENGTH, HIDDEN, generator=generator)
     images = 3 + 2 * torch.randn(2, 64, 32, 32, generator=generator)

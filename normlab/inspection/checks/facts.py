@@ -1,4 +1,4 @@
-"""Numbers that the articles quote about models, counted."""
+"""Counts the numbers that the articles quote about models."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 @check("facts.bert_base", "parameters")
 def bert_base() -> list[CheckFinding]:
-    """How many parameters has BERT-base?
+    """How many parameters does BERT-base have?
 
     It has embeddings of findings, positions and segments, a norm, twelve layers, and the pooler.
     """
@@ -46,7 +46,7 @@ def surveyed() -> dict[str, Any]:
 
 @check("facts.norms", "most")
 def norms() -> list[CheckFinding]:
-    """How many models of transformers use layer norm or RMS norm, and how many batch norm?"""
+    """How many models in transformers use layer norm or RMS norm, and how many batch norm?"""
     classes = surveyed()
     total = len(classes)
     has = Counter(kind for row in classes.values() for kind in row["norms"])
@@ -65,7 +65,7 @@ def norms() -> list[CheckFinding]:
 
 @check("facts.vision_norms", "most")
 def vision_norms() -> list[CheckFinding]:
-    """Which norms have the families of vision models in timm, each by its smallest model?"""
+    """Which norms does timm's smallest model of each family of vision models have?"""
     rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
     has = Counter(kind for row in rows for kind in row)
     answer = (
@@ -79,11 +79,11 @@ def vision_norms() -> list[CheckFinding]:
 
 @check("facts.placement", "most")
 def placement() -> list[CheckFinding]:
-    """How many models of transformers normalize before their sub-layers?"""
+    """How many models in transformers normalize before their sub-layers?"""
     classes = surveyed()
     orders = Counter(row["order"] for row in classes.values())
     answer = (
-        f"of {len(classes)} model classes, the blocks of {orders['pre'] + orders['both']} begin "
+        f"of {len(classes)} model classes, the blocks of {orders['pre'] + orders['both']} start "
         f"with a norm, those of {orders['post']} only end with one"
     )
     statement = "most Transformers have pre-norm"

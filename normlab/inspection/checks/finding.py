@@ -55,7 +55,7 @@ def change_finding(
 
 
 def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
-    """Format values, separated by blanks, without a negative zero."""
+    """Format values, separated by spaces, without a negative zero."""
     return " ".join(f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
 
 

@@ -1,4 +1,4 @@
-"""Norms on images: shifts of the picture, and colours of a pixel."""
+"""Norms on images: shifts of an image, and colours of a pixel."""
 
 import torch
 from jaxtyping import Float
@@ -15,13 +15,13 @@ SHIFTED = ("bn", "in", "gn", "ln")
 
 
 def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
-    """Return a square image, moved by two rows and three columns around its edges."""
+    """Return a square image, rolled by two rows and three columns."""
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
 @check("images.shift", "bn", "bn does so")
 def shift() -> list[CheckFinding]:
-    """If an image is shifted, and the others of its batch are not, is its output shifted alike?"""
+    """If one image of a batch is shifted, is its output shifted in the same way?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
     other = torch.cat([shifted(x[0])[None], x[1:]])
 
@@ -78,7 +78,7 @@ def channels() -> list[CheckFinding]:
 
 @check("images.grey", "ln", "bn")
 def grey() -> list[CheckFinding]:
-    """What becomes of the colours of a pixel if its channels are normalized together?"""
+    """What happens to the colours of a pixel if its channels are normalized together?"""
     colours = {
         "dark grey": (50.0, 50.0, 50.0),
         "light grey": (200.0, 200.0, 200.0),
@@ -91,14 +91,14 @@ def grey() -> list[CheckFinding]:
     apart = min(float((bn[0] - bn[1]).abs().min()), float((bn[2] - bn[3]).abs().min()))
     return [
         finding(
-            "ln over the channels of a pixel loses what they say",
+            "ln over the channels of a pixel loses their information",
             f"every grey becomes {in_words(ln[0], 0)}, and 10 20 30 and 100 200 300 both become "
             f"{in_words(ln[2])}",
             holds=lost,
         ),
         finding(
             "bn keeps the channels independent",
-            f"greys and brightnesses stay apart, by {apart:.2f} or more",
+            f"greys and brightnesses still differ, by {apart:.2f} or more",
             holds=apart > 0.01,
         ),
     ]

@@ -21,13 +21,13 @@ def marks() -> Float[Tensor, "1 3 3"]:
 
 
 def standardized(name: str) -> Float[Tensor, "3 3"]:
-    """Return what a new norm makes of the marks."""
+    """Return a new norm's output for the marks."""
     return run(new_norm(name, len(SUBJECTS)), marks())[0]
 
 
 @check("marks.subjects", "bn standardizes", "ln standardizes", "bn: better", "ln: better")
 def subjects() -> list[CheckFinding]:
-    """Whom does a norm compare: the class in a subject, or the subjects of a pupil?"""
+    """What does a norm compare: the pupils in one subject, or the subjects of one pupil?"""
     bn, ln = standardized("bn"), standardized("ln")
     zero = 1e-6
     others = marks()
@@ -48,16 +48,16 @@ def subjects() -> list[CheckFinding]:
             f"{first} {in_words(ln[0])}; each pupil has a mean of 0 over the subjects",
             holds=float(ln.mean(1).abs().max()) < zero < float(ln.mean(0).abs().max()),
         ),
-        change_finding("bn: better marks of the others change a pupil's result", changed["bn"]),
+        change_finding("bn: better marks of others change a pupil's result", changed["bn"]),
         change_finding(
-            "ln: better marks of the others leave a pupil's result", changed["ln"], expected=False
+            "ln: better marks of others change no pupil's result", changed["ln"], expected=False
         ),
     ]
 
 
 @check("marks.coach", "ln", "bn")
 def coach() -> list[CheckFinding]:
-    """Does a norm calm what is too large and rouse what is too small, and keep people in line?"""
+    """Does a norm calm what is too large, rouse what is too small, and line people up?"""
     x = draw(1, 12, 64)
     ln = [run(new_norm("ln"), factor * x)[0] for factor in (1.0, 10.0, 0.1)]
     off = max(movement(each, ln[0]) for each in ln[1:])

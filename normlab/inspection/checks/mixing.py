@@ -75,7 +75,7 @@ def kernel() -> list[CheckFinding]:
     return [
         finding(
             "only in a CNN are all values of a channel made by one kernel",
-            "a linear layer is a convolution with a kernel of one position, to rounding"
+            "a linear layer is a convolution with a kernel of one position, up to rounding"
             if off < 1e-12
             else f"a linear layer and a convolution of size 1 differ by {off:.2g}",
             holds=off > 1e-12,

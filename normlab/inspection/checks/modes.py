@@ -1,4 +1,4 @@
-"""Training and inference: what a norm keeps, and whether its output differs."""
+"""Training and inference: what a norm stores, and whether its output differs."""
 
 import copy
 from typing import Any
@@ -21,7 +21,7 @@ def mismatch() -> list[CheckFinding]:
         return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
 
     few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
-    statement = "bn: the same batch has another output in eval than in training"
+    statement = "bn: the same batch has a different output in eval than in training"
     answer = f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096"
     return [
         finding(statement, answer, holds=changes(few), few=few, many=many),
@@ -72,13 +72,14 @@ def memory() -> list[CheckFinding]:
 
     def size(name: str, **values: Any) -> int:
         buffers = new_norm(name, **values).buffers()
-        return sum(buffer.numel() for buffer in buffers if buffer.dim())  # not the count of updates
+        # not the number of updates
+        return sum(buffer.numel() for buffer in buffers if buffer.dim())
 
     sizes = {count: size("bn_position", num_positions=count) for count in (64, 128, 256)}
     one = size("bn")
     listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
     holds = len({each / count for count, each in sizes.items()}) == 1 and one < min(sizes.values())
-    statement = "bn_position: what it keeps grows in proportion to the longest sequence"
+    statement = "bn_position: what it stores grows in proportion to the longest sequence"
     answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
     numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
     return [finding(statement, answer, holds=holds, **numbers)]

@@ -1,4 +1,4 @@
-"""Which order of values a norm keeps."""
+"""Which orderings of values a norm preserves."""
 
 import torch
 from jaxtyping import Float
@@ -63,7 +63,7 @@ def order_over_time() -> list[CheckFinding]:
 
 
 def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> tuple[float, float]:
-    """Return the share of pairs of a row that keep their order, and of rows in which all do."""
+    """Return the share of pairs that keep their order, and the share of rows in which all do."""
     first, second = (each[:, :, None] > each[:, None] for each in (x, y))
     above = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
     same = (first == second)[:, above]
@@ -71,7 +71,7 @@ def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> tuple[fl
 
 
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
-    """Return Spearman's `rho`, averaged over rows, and the share of rows whose order is the same.
+    """Return Spearman's `rho`, averaged over rows, and the share of rows in the same order.
 
     Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the differences in rank.
     """

@@ -1,4 +1,4 @@
-"""The 999 of article 3: what becomes of it and of its neighbours, and of the softmax over them."""
+"""The 999 of article 3: what norms do to it, to its neighbours, and to the softmax over them."""
 
 import math
 from typing import NamedTuple
@@ -26,10 +26,10 @@ _DEAD = 1e-6
 
 @check("outlier.softmax", "without a norm")
 def softmax() -> list[CheckFinding]:
-    """Does an outlier of 999 saturate the softmax, in the article's example as it stands?"""
+    """Does an outlier of 999 saturate the softmax in the article's unchanged example?"""
     bare = attended(norm_of_sentence("none"))
     slope = float(bare.slope[0])
-    statement = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
+    statement = "without a norm the token with the 999 saturates the softmax, so its gradient is 0"
     answer = f"largest logit {bare.logit:,.0f}, slope {slope:.3g}"
     return [finding(statement, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
 
@@ -41,7 +41,7 @@ def words() -> list[CheckFinding]:
     statements = (
         "ln brings 10 20 999 -5",
         "ln stretches 0.1 0.2 0.1 0.1",
-        "ln keeps 5 5 5 5 apart",
+        "ln keeps 5 5 5 5 distinct",
     )
     stretched = float(second.square().mean().sqrt())
     without = run(make_norm("ln", 4, eps=0.0).double(), sentence()[None, 2:])
@@ -67,10 +67,10 @@ def _near_one(value: float) -> bool:
 
 @check("outlier.range", "ln's values", "ln brings")
 def value_range() -> list[CheckFinding]:
-    """In which range do the values of layer norm lie?
+    """In which range are the values of layer norm?
 
-    Of D values with mean 0 and variance 1 none exceeds the root of D - 1, which one value apart
-    from equal others has. The bound is tried on tokens with Cauchy-distributed values.
+    Of D values with mean 0 and variance 1, none exceeds sqrt(D - 1), the value of one outlier among
+    D - 1 equal values. The bound is tried on tokens with Cauchy-distributed values.
     """
     generator = torch.Generator().manual_seed(SEED)
     largest = {width: float(norm_of_sentence("ln", width)[0, 2]) for width in WIDTHS}
@@ -90,7 +90,7 @@ def value_range() -> list[CheckFinding]:
     numbers = {f"of_{width}": value for width, value in largest.items()}
     small = max(largest.values()) <= 1
     return [
-        finding("ln's values lie in a range that the width fixes", bound, holds=within),
+        finding("ln's values are in a range that the width determines", bound, holds=within),
         finding("ln brings the 999 into about -1 to 1", brought, holds=small, **numbers),
     ]
 
@@ -101,7 +101,7 @@ def votes() -> list[CheckFinding]:
     counts = {name: norm_of_sentence(name) @ norm_of_sentence(name).T for name in ("none", "ln")}
     bare, ln = counts["none"], counts["ln"]
     others = float(bare[1:, 1:].max())
-    statement = "without a norm the word of the 999 gives itself a million points, and others few"
+    statement = "without a norm the word with the 999 gives itself a million points, and others few"
     answer = (
         f"{float(bare[0, 0]):,.0f} points for itself; the others give each other and themselves "
         f"{others:.0f} at most"
@@ -197,7 +197,7 @@ def width() -> list[CheckFinding]:
     slopes = [float(each.slope.mean()) for each in by_norm["ln"]]
     dead = [float(each.saturated[0]) for each in by_norm["none"]]
     least, most = min(saturated["none"]), max(saturated["none"])
-    bare = f"{least:.0%} to {most:.0%} of rows saturate, of the 999's own {min(dead):.0%} or more"
+    bare = f"{least:.0%} to {most:.0%} of rows saturate, {min(dead):.0%} or more of the 999's"
     alive = (
         f"no row saturates; the mean slope is {min(slopes):.2f} to {max(slopes):.2f}"
         if not any(saturated["ln"])
@@ -220,7 +220,7 @@ def width() -> list[CheckFinding]:
 
 
 class Attended(NamedTuple):
-    """The attention of a sentence to itself: its largest logit, and values of each row.
+    """A sentence's attention to itself: its largest logit, and the values of each row.
 
     `slope` is 1 - sum p^2, which is 0 if one weight is 1; `saturated` the share of draws in which
     the largest weight is above 0.99.
@@ -244,7 +244,7 @@ def attended(
 
 
 def sentence(width: int = 4) -> Float[Tensor, "3 D"]:
-    """Return article 3's sentence, filled up to a width."""
+    """Return article 3's sentence, extended to a width."""
     generator = torch.Generator().manual_seed(SEED)
     x = torch.randn(3, width, generator=generator, dtype=torch.float64)
     x = x * torch.tensor([[1.0], [0.1], [0.0]], dtype=torch.float64)

@@ -22,11 +22,11 @@ def pollutes() -> list[CheckFinding]:
     torchs = nn.BatchNorm1d(1, momentum=1.0).double()
     torchs(padded[:, None])
     assert torchs.running_mean is not None and torchs.running_var is not None
-    # The buffer's variance divides by n - 1, the variance used for normalization by n.
+    # The buffer's variance is divided by n - 1, the variance used for normalization by n.
     biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
     ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
-    move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
-    left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
+    move = "five zeros change mean 3 to 1.5 and variance 2 to 3.25"
+    left_out = "without padding (norm.padding=exclude), mean 3 and variance 2 are back"
     cases = (
         (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
         (f"bn: {move}", ours["include"], (1.5, 3.25)),
@@ -83,8 +83,8 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
 def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
 
-    Cell by cell, in three readings of batch norm's statistics: of all tokens (`bn`), of a position
-    (`bn_position`, the article's own), and with padding counted or left out.
+    The statistics are those of all tokens (`bn`) or of one position (`bn_position`, the article's
+    reading), with padding counted or left out.
     """
     lengths = [len(sentence.split()) for sentence in SENTENCES]
     x, real = padded_batch(*lengths)
@@ -104,10 +104,10 @@ def batch_of_three() -> list[CheckFinding]:
     return [
         finding("the batch of three sentences has padding", many, holds=empty > 0, **numbers),
         change_finding(
-            "bn: padding, if it counts, moves the real tokens of that batch", moved["bn"]
+            "bn: padding, if it counts, changes the real tokens of that batch", moved["bn"]
         ),
         change_finding(
-            "bn_position, the article's reading: padding, if it counts, moves them",
+            "bn_position, the article's reading: padding, if it counts, changes them",
             moved["bn_position"],
         ),
         finding(
@@ -117,13 +117,13 @@ def batch_of_three() -> list[CheckFinding]:
             else f"fox and jumps keep values of up to {float(lonely):.2f}",
             holds=float(lonely) > 1e-6,
         ),
-        change_finding("ln: padding leaves the fox sentence as it is alone", apart, expected=False),
+        change_finding("ln: padding does not change the fox sentence", apart, expected=False),
     ]
 
 
 @check("padding.position_3", "at position", "so padding")
 def position_3() -> list[CheckFinding]:
-    """Does padding move real tokens at position 3 of [A, B, C, PAD, PAD] and [X, Y, PAD, PAD, PAD]?
+    """Does padding change real tokens at position 3 of [A, B, C, PAD, PAD], [X, Y, PAD, PAD, PAD]?
 
     The article counts from 0 here, as its mean (PAD + PAD) / 2 shows, and pools one position.
     """
@@ -145,7 +145,7 @@ def position_3() -> list[CheckFinding]:
         ),
         finding(
             "so padding at position 3 changes real tokens",
-            f"none is there to change; of the batch, padding moves {which} alone, at position 2, "
+            f"there is none to change; in this batch padding changes only {which}, at position 2, "
             f"by {max(off.tolist()):.1f} standard deviations",
             holds=at_3 > 0,
             moved=max(off.tolist()),
@@ -182,7 +182,7 @@ def share() -> list[CheckFinding]:
 
 @check("padding.zero", "ln", "ln with a shift", "bn")
 def zero() -> list[CheckFinding]:
-    """Are padded positions, filled with zeros, still zero behind a norm?"""
+    """Are padded positions, filled with zeros, still zero after a norm?"""
     x, real = padded_batch(3, 2)
     shift = draw_tokens(1)[0]
     findings = []

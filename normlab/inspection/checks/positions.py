@@ -39,7 +39,7 @@ def alike(spectrum: Spectrum) -> float:
 def differ() -> list[CheckFinding]:
     """Do the words at different positions of a sentence have different distributions?
 
-    They do if the entropy of the first word is below 0.9 of that of all words.
+    They do if the entropy of the first word is below 0.9 times the entropy of all words.
     """
     findings = []
     for name, corpus in read().items():
@@ -58,7 +58,7 @@ def differ() -> list[CheckFinding]:
 
 @check("positions.alike", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
 def first_words() -> list[CheckFinding]:
-    """Are the first words of different sentences less alike than any two words?"""
+    """Are two sentences' first words less often the same than any two words?"""
     findings = []
     for name, corpus in read().items():
         first, every = (alike(corpus["positions"][key]) for key in ("1", "all"))
@@ -66,7 +66,7 @@ def first_words() -> list[CheckFinding]:
         share = times / corpus["sentences"]
         answer = (
             f"two first words are the same in {first:.1%} of pairs, any two words in {every:.1%}; "
-            f"{share:.0%} of sentences begin with `{word}`"
+            f"{share:.0%} of sentences start with `{word}`"
         )
         statement = (
             f"{name}: first words of different sentences have less in common than any two words"

@@ -34,7 +34,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
         f"sigma^2 / 32 is {per_sentence:.3g} times too large for 32 sentences of independent "
         "tokens: N counts tokens"
     )
-    by_token = f"N counts tokens also where two of a sentence correlate by {correlation}"
+    by_token = f"N counts tokens even if a sentence's tokens correlate by {correlation}"
     too_small = (
         f"sigma^2 / {tokens} is {design:.2f} times too small: {tokens} tokens equal "
         f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "

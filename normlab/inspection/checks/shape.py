@@ -1,4 +1,4 @@
-"""Which distribution a norm's output has, and how large vectors become without one."""
+"""Which distribution a norm's output has, and how large vectors become without norms."""
 
 import math
 
@@ -18,7 +18,7 @@ PRODUCTS, WIDE = 8, 256
 def distribution() -> list[CheckFinding]:
     """Is a norm's output a standard normal distribution?
 
-    Each feature of 4,096 tokens has an exponential distribution with a scale of its own.
+    Each feature of 4,096 tokens has an exponential distribution with its own scale.
     """
     generator = torch.Generator().manual_seed(SEED)
     x = torch.empty(64, 64, WIDTH, dtype=torch.float64).exponential_(generator=generator)
@@ -33,7 +33,7 @@ def distribution() -> list[CheckFinding]:
         finding("bn gives a mean of 0 and a variance of 1", moments, holds=max(mean, var) < 1e-3),
         finding(
             "bn gives a standard normal distribution",
-            f"{shape}; that of a normal distribution is 0",
+            f"{shape}; a normal distribution's is 0",
             holds=abs(after) < 0.1,
             before=before,
             after=after,
@@ -43,7 +43,7 @@ def distribution() -> list[CheckFinding]:
 
 @check("shape.rms", "rms subtracts", "rms gives")
 def rms() -> list[CheckFinding]:
-    """Which mean and variance do tokens have after RMSNorm, if their mean is not 0?"""
+    """Which mean and variance do tokens have after RMSNorm if their mean is not 0?"""
     x = draw(64, 64, WIDE) + 3
     y, by_ln = (run(new_norm(name, WIDE), x) for name in ("rms", "ln"))
     mean, var = float(y.mean(-1).mean()), float(y.var(-1, correction=0).mean())
@@ -105,7 +105,7 @@ def moments() -> list[CheckFinding]:
 
 @check("shape.growth", "with weights", "with weights over width", "with torch's")
 def growth() -> list[CheckFinding]:
-    """Does a vector grow with each product with a matrix?
+    """Does a vector grow each time it is multiplied by a matrix?
 
     The factor is the geometric mean over eight products of vectors of width 256.
     """
@@ -125,7 +125,7 @@ def growth() -> list[CheckFinding]:
         "torch's default weights": default,
     }
     bound = float(nn.Linear(WIDE, WIDE).weight.detach().abs().max())
-    assert bound <= 1 / math.sqrt(WIDE)  # that these are still torch's
+    assert bound <= 1 / math.sqrt(WIDE)  # fails if torch's default changes
     findings = []
     for name, drawn in weights.items():
         start = x = draw(64, WIDE)
@@ -134,6 +134,6 @@ def growth() -> list[CheckFinding]:
         factor = float(x.norm() / start.norm()) ** (1 / PRODUCTS)
         statement = f"with {name} a vector grows with each matrix product"
         findings.append(
-            finding(statement, f"{factor:.2f} times a product", holds=factor > 1.05, factor=factor)
+            finding(statement, f"{factor:.2f} times each", holds=factor > 1.05, factor=factor)
         )
     return findings
