@@ -15,15 +15,15 @@ CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
 """How tables, pages and messages describe runs that fail `clearly_beats`, and its thresholds."""
 BAND = 0.15
 ON_PLATEAU = "on a plateau"
-PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only how frequent its targets are"
-"""How runs are described that have learned nothing but frequencies, and the rule."""
+PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only its targets' frequencies"
+"""How tables, pages and messages describe runs that learned only frequencies, and the rule."""
 
 
 def is_near_baseline(record: RunRecord) -> bool:
     """Return whether a run finished without clearly beating the untrained baseline.
 
-    The score that decides is the accuracy over classes where the run has one, or else the loss. A
-    run of a single update is not judged.
+    The accuracy over classes decides, or the loss if the run has no such accuracy. Runs of a single
+    update are not judged.
     """
     if not record.finished or record.budget.steps <= 1:
         return False
@@ -31,11 +31,11 @@ def is_near_baseline(record: RunRecord) -> bool:
 
 
 def on_plateau(record: RunRecord) -> bool:
-    """Return whether a run ended where it knows nothing but how frequent its targets are.
+    """Return whether a run ended knowing nothing but the frequencies of its targets.
 
-    A language model there predicts each token with its share of the text: its loss is the unigram
-    entropy, which it leaves only when it begins to use the context. A classifier with that loss may
-    still name the classes better than chance; then it is not on the plateau.
+    On this plateau, a language model predicts each token with its share of the text: its loss is
+    the unigram entropy until it starts to use the context. A classifier with such a loss may still
+    name the classes better than chance; then it is not on the plateau.
     """
     baseline, score = record.floors.get("loss"), record.scores.get("test/loss")
     if baseline is None or score is None:
@@ -44,7 +44,7 @@ def on_plateau(record: RunRecord) -> bool:
 
 
 def learning_problem(record: RunRecord) -> str:
-    """Return what is wrong with a finished run's learning, in words; empty if nothing is."""
+    """Say why a finished run has not learned; empty if it has."""
     if on_plateau(record):
         return f"{ON_PLATEAU} ({PLATEAU})"
     return f"{NOT_CLEAR} ({CLEAR})" if is_near_baseline(record) else ""
@@ -53,9 +53,9 @@ def learning_problem(record: RunRecord) -> str:
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     """Describe the mean score of runs if it is not clearly better than the untrained baseline.
 
-    Returns None if it is (see `clearly_beats`), or if the baseline is unknown. The baseline of a
-    score is stored under the score's last word, such as `bleu` for `test_2017/bleu`. Probe metrics
-    and steps to a target are judged as `is_near_baseline` judges a run.
+    Returns None if it is clearly better (see `clearly_beats`), or if the baseline is unknown. A
+    score's baseline is stored under the last part of its name, such as `bleu` for `test_2017/bleu`.
+    For probe metrics and steps to a target, the runs are judged as by `is_near_baseline`.
     """
     if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
@@ -76,7 +76,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:
-    """Return the score by which runs are judged that have no baseline for the score asked for."""
+    """Return the score that decides about runs if the requested score has no baseline."""
     by_class = any("accuracy" in record.floors for record in records)
     return "test/accuracy" if by_class else "test/loss"
 
@@ -91,7 +91,7 @@ def clearly_beats(
     """Return whether a score's mean over seeds is clearly better than the untrained baseline.
 
     A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must start at
-    least 2 points above the baseline; without `n`, the mean is taken as exact. For any other score,
+    least 2 points above the baseline; without `n`, the mean counts as exact. For any other score,
     the whole t interval over seeds must be better, or a single run by more than 0.5.
     """
     mean = statistics.fmean(values)

@@ -20,7 +20,7 @@ from normlab.records.record import Score
 Lines = Sequence[str]
 Tokenize = Literal["13a", "none", "zh", "char"]
 _CHINESE = ("Hans", "Hant", "Hani", "Hanb", "Bopo")
-# sacreBLEU itself cannot split these into words: Japanese, Korean, Southeast Asia, Tibetan.
+# sacreBLEU cannot split these scripts into words: Japanese, Korean, Southeast Asian, Tibetan.
 _BY_CHARACTER = (
     *("Jpan", "Hira", "Kana", "Hrkt", "Kore", "Hang", "Jamo", "Thai", "Laoo", "Khmr", "Mymr"),
     *("Tibt", "Lana", "Tale", "Talu", "Tavt", "Java", "Bali"),
@@ -58,7 +58,7 @@ def bleu_scores(
 
 
 def scored_as(signature: str) -> dict[str, Any]:
-    """Return the `lowercase` and `tokenize` of a BLEU's signature."""
+    """Return the `lowercase` and `tokenize` arguments in a BLEU signature."""
     parts = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
     return {"lowercase": parts.get("case") == "lc", "tokenize": parts.get("tok", "13a")}
 
@@ -72,7 +72,7 @@ def corpus_chrf(hypotheses: Lines, references: Lines) -> Score:
 
 
 class Bootstrap(NamedTuple):
-    """BLEU of two systems on the same sentences, the p value of the difference, the signature."""
+    """BLEU of two systems on the same sentences, the difference's p value, and the signature."""
 
     baseline: float
     other: float
@@ -118,10 +118,10 @@ class _OverOutputs(BLEU):
 
 
 def _checked(hypotheses: Lines, references: Lines) -> tuple[list[str], list[str]]:
-    """Return both in NFC; UserError unless there is one line of each per sentence."""
+    """Return both in NFC; UserError unless both have one line per sentence."""
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
-        raise UserError(f"{count}; give one line of each per sentence, for a sentence or more")
+        raise UserError(f"{count}; both need one line per sentence, and at least one sentence")
     return _normal(hypotheses), _normal(references)
 
 

@@ -34,7 +34,7 @@ _LESS = {
     "nsp_loss": ("nats per pair", f"{_NLL} of next-sentence pairs", _DEVLIN),
     "calibration_error": ("share", "confidence against accuracy, over 15 bins", "Guo et al. 2017"),
     "bits_per_character": ("bits", f"{_NLL} per character"),
-    "teacher_forced_loss": ("nats per token", "the windows of one_by_one/loss, each as a whole"),
+    "teacher_forced_loss": ("nats per token", "over the windows of one_by_one/loss, each at once"),
     "steps_to": ("updates", "until a value is reached for good; infinite if never"),
     "tokens_to": ("tokens", "until a value is reached for good; infinite if never"),
     "steps_to_converge": ("updates", "first validation within 1 % of the last loss, if settled"),

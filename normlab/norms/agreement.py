@@ -1,7 +1,7 @@
-"""Whether a kernel computes what its norm's formula says: both are run, and their values compared.
+"""Whether a kernel computes its norm's formula: both are run, and their values are compared.
 
-Change the formula, or another method that a norm computes with, and the kernel disagrees: then the
-formula runs. No comparison of values finds an edit that changes nothing at the compared values.
+If you change the formula, or another method that a norm computes with, the kernel disagrees, and
+the formula runs. An edit that changes nothing at the compared values goes unnoticed.
 """
 
 import sys
@@ -27,36 +27,37 @@ METHODS = (
     *("formula", "training_formula", "prepare", "output", "gain_and_shift"),
     *("moments", "estimates", "update", "enter"),
 )
-"""What a norm computes with: replaced in a running process, they are compared again."""
+"""What a norm computes with; if one of these is replaced at run time, kernels are checked again."""
 
-_LAST = 1_000_000  # steps: what differs early or late in a run is found at its first or last step
-_TOLERANCE = 1e-9  # of the largest value, in float64
+# total steps of the test run: early and late phases are checked at its first and last step
+_LAST = 1_000_000
+_TOLERANCE = 1e-9  # relative to the largest value, in float64
 _AGREEMENTS: dict[tuple[Any, ...], bool] = {}
-_NAMED: set[tuple[Any, ...]] = set()  # kernels that a line has named
+_NAMED: set[tuple[Any, ...]] = set()  # kernels that have been reported
 
 
 def agrees(norm: "Norm") -> bool:
     """Return whether the kernel of the norm's class equals its formula, with these settings.
 
-    That is compared once per process, in a few milliseconds: outputs, gradients and statistics of
+    Compares, once per process and in a few milliseconds, the outputs, gradients and statistics of
     two training steps, and the output in evaluation. If they differ, one line says so.
     """
     kind = type(norm)
     methods, settings = _getters(kind)
     if not vars(norm).keys().isdisjoint(METHODS):
-        return False  # this norm has a method of its own
+        return False  # this norm object overrides a method
     key = kind, methods(kind), settings(norm)
     try:
         return _AGREEMENTS[key]
-    except TypeError:  # a setting that cannot be a key
+    except TypeError:  # a setting is not hashable
         return False
     except KeyError:
-        _AGREEMENTS[key] = True  # while they are compared, so that one of them is the kernel's
-    # Another thread has none of the caller's modes: autocast, no_grad, devices, tracing, hooks.
+        _AGREEMENTS[key] = True  # during the comparison, so that one side uses the kernel
+    # A new thread has none of the caller's modes: autocast, no_grad, devices, tracing, hooks.
     with ThreadPoolExecutor(1) as thread:
         values = {name: getattr(norm, name) for name in _settings(kind)}
         _AGREEMENTS[key] = thread.submit(_same, kind, values).result()
-    disagree = key[:2]  # with any settings
+    disagree = key[:2]  # for any settings
     if not _AGREEMENTS[key] and disagree not in _NAMED and is_main():
         _NAMED.add(disagree)
         line = f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"
@@ -77,12 +78,12 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _same(kind: type, settings: dict[str, Any]) -> bool:
-    """Return whether a norm computes the same as one of a subclass, which has no kernel."""
+    """Return whether a norm computes the same as a norm of a subclass, which has no kernel."""
     try:
         with torch.random.fork_rng(devices=[]):
             kinds = kind, type(kind.__name__, (kind,), {})
             quick, plain = (_values(each(**settings).double()) for each in kinds)
-    except Exception:  # whatever is wrong with the formula is raised where it runs
+    except Exception:  # an error in the formula is raised where the norm is used
         return False
     return all(map(_close, quick, plain))
 
@@ -96,11 +97,11 @@ def _close(quick: Tensor, plain: Tensor) -> bool:
 def _values(norm: "Norm") -> list[Tensor]:
     """Return the outputs, gradients and statistics of two steps, then the output in evaluation.
 
-    The values of tokens and features differ by powers of ten, so that `eps` counts in some. One
-    value is by far the largest of its token and of its feature, as far out as a norm can place it.
+    The values of tokens and features differ by powers of ten, so that `eps` matters for some. One
+    value is by far the largest of its token and of its feature, as large as a norm can make it.
     """
     if (pool := getattr(norm, "pool", None)) is not None:
-        pool.summed = unchanged  # of this process alone
+        pool.summed = unchanged  # sums over this process only
     if isinstance(norm.weight, nn.Parameter):
         nn.init.uniform_(norm.weight, 0.5, 2, generator=torch.Generator().manual_seed(0))
     shape = 4, max(4, min(32, 8192 // norm.dim)), norm.dim

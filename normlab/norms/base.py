@@ -1,4 +1,4 @@
-"""The base class of norms: gain, shift, and what the rest of the package asks of every norm."""
+"""The base class of norms: gain, shift, and what the rest of the package expects of every norm."""
 
 import inspect
 import sys
@@ -19,7 +19,7 @@ from normlab.norms.tokens import ALL, Tokens
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Affine = bool | Literal["scale"]
-"""Whether a norm learns gain and shift; with `scale` it learns the gain alone."""
+"""Whether a norm learns gain and shift; with `scale` it learns only the gain."""
 
 
 def uncompiled(function: _Function) -> _Function:
@@ -45,19 +45,19 @@ class Norm(nn.Module, ABC):
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass is the exact gradient of the forward pass in training."""
     foldable: ClassVar[bool] = False
-    """Whether the norm can be a fixed scale and shift per feature in eval mode; folding checks."""
+    """Whether the norm can be a fixed scale and shift per feature in eval; folding checks it."""
     weight: Tensor
     bias: Tensor
     path: str = ""
     """Where the norm is in its model, such as `encoder.0.ffn.inner`; set where it is built."""
     clock: Clock = Clock()
-    """The step that `begin_step` has begun."""
+    """The current step, set by `begin_step`."""
     phases: Mapping[str, bool] = {}
-    """Whether each phase lasts at this step; empty outside a run."""
+    """Whether each phase is still active at this step; empty outside a run."""
     ramps: tuple[Ramp, ...] = ()
     """The phases of a run in which the norm behaves differently, one after the other."""
     extra_loss: Tensor | None = None
-    """A term from the last training forward pass; the run adds it to the summed loss once."""
+    """A loss term of the last training forward pass; the run adds it to the summed loss once."""
     most_positions: int | None = None  # maximum per call; None for no limit
     by_position: bool = False  # a recurrent layer calls the norm once per position
     center_weights: bool = False  # center each weight row of the linear layers before the norm
@@ -73,7 +73,7 @@ class Norm(nn.Module, ABC):
         """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
-        """Return `weight z + bias`; the sum in place is faster than `addcmul`, also backwards."""
+        """Return `weight z + bias`; the in-place sum is faster than `addcmul`, also backwards."""
         return (z * self.weight.to(z)).add_(self.bias.to(z))
 
     @property
@@ -88,7 +88,7 @@ class Norm(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether eval mode can process tokens one at a time, as no token depends on another."""
+        """Whether eval mode can process tokens one at a time, since no token depends on another."""
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
@@ -96,9 +96,9 @@ class Norm(nn.Module, ABC):
         fix_at_zero(self, "bias")
 
     def start_gain(self, value: float, *, key: str) -> None:
-        """Start with `value` times the norm's usual output (without a shift).
+        """Scale the norm's initial output (without shift) by `value`.
 
-        Raises UserError, naming the setting `key` that asks for it, if no gain is learned.
+        Raises UserError, naming the setting `key` that asks for this, if no gain is learned.
         """
         if not isinstance(self.weight, nn.Parameter):
             raise UserError(
@@ -110,15 +110,15 @@ class Norm(nn.Module, ABC):
     def begin_step(self, clock: Clock) -> None:
         """Set the step of the run.
 
-        A forward pass reads phases as Python values, so a compiled layer is compiled again when one
-        ends. What changes at every step must be in tensors before the forward pass: a subclass
-        writes it there.
+        A forward pass reads phases as Python values, so a compiled layer is recompiled when a phase
+        ends. What changes at every step must be in tensors before the forward pass; subclasses
+        write it there in this method.
         """
         last = self.last_steps(clock.total) if clock.step else {}
         self.clock, self.phases = clock, {name: clock.step <= end for name, end in last.items()}
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase; UserError if that needs `total` but it is None."""
+        """Return the last step of each phase; UserError if this needs `total` but it is None."""
         return {ramp.name: ramp.length(total) for ramp in self.ramps}
 
     def extra_repr(self) -> str:
@@ -142,7 +142,7 @@ def require_divisor(groups: int, dim: int) -> None:
 
 
 def learn(norm: Norm, name: str, value: Tensor, *, learned: bool) -> None:
-    """Register a parameter of a norm, or a constant in its place."""
+    """Register a parameter of a norm, or a constant instead."""
     if learned:
         norm.register_parameter(name, nn.Parameter(value))
     else:

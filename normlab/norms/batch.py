@@ -1,6 +1,6 @@
 """Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over other axes.
 
-Each token of a batch is one example; the files in `configs/norm` describe the options.
+Each token of a batch counts as one example; the files in `configs/norm` describe the options.
 """
 
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ from normlab.norms.ramp import Clock
 from normlab.norms.rms import RMSNorm
 from normlab.norms.running import RunningNorm
 
-_DRAWN_AT_ONCE = 64  # steps of noise
+_DRAWN_AT_ONCE = 64  # steps for which noise is drawn at once
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchNorm(RunningNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over all tokens of the batch.
 
-    With `unbiased` the running variance divides by n - 1; batches are always normalized with the
-    variance that divides by n, as in `nn.BatchNorm1d`. `padding` says which tokens count: only real
+    With `unbiased` the running variance is divided by n - 1; batches are always normalized with the
+    variance divided by n, as in `nn.BatchNorm1d`. `padding` says which tokens count: only real
     ones (`exclude`), all (`include`), or real ones with padding counted as equal to the mean, which
-    shrinks the variance (`fill`). Torch's kernel runs in place of `formula` where the two agree
+    shrinks the variance (`fill`). Torch's kernel runs instead of `formula` if the two agree
     (`fast.py`).
     """
 
@@ -43,7 +43,7 @@ class BatchNorm(RunningNorm):
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Create the tables with `rows` rows: one per position, or a single one for all."""
+        """Create the tables with `rows` rows: one per position, or a single row for all."""
         self.pool.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))
@@ -135,7 +135,7 @@ class ScaledBatchNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NoisyBatchNorm(BatchNorm):
-    """Batch norm whose output mean and deviation change randomly with every training update.
+    """Batch norm with an output mean and deviation that change randomly at every training update.
 
         y = weight (z s + m) + bias
 
@@ -149,14 +149,15 @@ class NoisyBatchNorm(BatchNorm):
     noise_scale: float
     noise: Float[Tensor, "2 D"] = field(init=False)  # the random numbers of this step
     _seed = 0  # not a field
-    _drawn: tuple[int, Tensor] | None = None  # the first of some steps, and their random numbers
+    # the first of `_DRAWN_AT_ONCE` steps, and their random numbers
+    _drawn: tuple[int, Tensor] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.register_buffer("noise", self.no_noise(), persistent=False)
 
     def no_noise(self) -> Float[Tensor, "2 D"]:
-        """Return the random numbers that change nothing."""
+        """Return the mean and deviation that change nothing."""
         return torch.tensor([[0.5], [0.0]]).repeat(1, self.dim)
 
     def initialize(self, generator: torch.Generator) -> None:
@@ -168,7 +169,7 @@ class NoisyBatchNorm(BatchNorm):
         self.noise.copy_(self.drawn(clock.step, self.noise) if clock.step else self.no_noise())
 
     def drawn(self, step: int, like: Tensor) -> Float[Tensor, "2 D"]:
-        """Return the random numbers of a step; they are sent to a GPU for many steps at once."""
+        """Return a step's random numbers, which are sent to a GPU for many steps at once."""
         first = step - step % _DRAWN_AT_ONCE
         if self._drawn is None or self._drawn[0] != first or self._drawn[1].device != like.device:
             draw = torch.Generator()

@@ -45,7 +45,7 @@ class BoundedMap(TokenNorm):
     Args:
         alpha: initial value of `alpha`. In large language models the authors choose it per place.
         shift: initial value of the learned scalar `shift`; None for no shift.
-        affine: whether weight and bias are learned; with `scale`, the weight alone (LLaMA).
+        affine: whether weight and bias are learned; with `scale`, only the weight (LLaMA).
         root_width: whether f is multiplied by sqrt(D). With `isru` that is DyISRU (Stollenwerk
             2025), `sqrt(D) x / sqrt(b + x^2)` with b = alpha^-2.
     """
@@ -82,8 +82,8 @@ class BHyT(TokenNorm):
     tanh does not grow with the stream. This is the exact form, `BHyT_Star` in the authors' code
     (Byun et al. 2026). Their faster form approximates the second norm of a layer: it adds
     `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)` to the first norm's mean square, where T is the
-    configured sequence length. It needs another norm's input and the attention's weights, which a
-    norm has no access to, and is left out.
+    configured sequence length. It needs another norm's input and the attention's weights, to which
+    a norm has no access, so it is left out.
 
     Args:
         lam: initial value of `lam`.

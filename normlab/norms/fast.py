@@ -1,8 +1,8 @@
-"""Faster kernels for norms, by exact class: a subclass never meets its parent's.
+"""Faster kernels for norms, by exact class: a subclass never uses its parent's kernel.
 
-Each computes what the norm's `formula` does, and returns None where it does not apply. A kernel
-that disagrees with the formula is not used (`agreement.py`), and compiled code has no need of one:
-what is written as a formula is what runs.
+Each computes what the norm's `formula` does, and returns None if it does not apply. A kernel that
+disagrees with the formula is not used (`agreement.py`). Compiled code needs no kernels: it runs the
+formula.
 """
 
 from collections.abc import Callable
@@ -39,14 +39,14 @@ def kernel_of(norm: type) -> Callable[[Any], Any]:
 
 
 def output(norm: "Norm", x: Float[Tensor, "*_ D"], tokens: Tokens) -> Tensor | None:
-    """Return the norm's output, computed by its kernel; None if there is none that applies."""
+    """Return the norm's output, computed by its kernel; None if no kernel applies."""
     if torch.compiler.is_compiling() or (kernel := FAST.get(type(norm))) is None:
         return None
     return kernel(norm, x, tokens) if agrees(norm) else None
 
 
 def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Layer norm by torch, unless its gradient is another."""
+    """Layer norm by torch, unless the norm has a different gradient."""
     if norm.detach != "none":
         return None
     wide, weight, bias = widen(x, norm.weight, norm.bias)
@@ -55,7 +55,7 @@ def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 
 
 def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """RMS norm by torch, if eps is in the root and all features count."""
+    """RMS norm by torch, if eps is inside the root and all features count."""
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain.expand(norm.dim))
@@ -65,7 +65,7 @@ def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Return `weight x / sqrt(mean(x^2) + eps)` over the last axis.
 
-    torch has a kernel for it on CUDA alone; elsewhere it takes many small operators.
+    torch has a kernel for it only on CUDA; elsewhere it runs many small operators.
     """
     if x.is_cuda:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
@@ -116,7 +116,7 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     packed = tokens.pack(wide)
     enters = norm.regime == "train" and not norm.watchers and not norm.by_position
     enters = enters and norm.unbiased and mean.dtype == wide.dtype
-    if enters:  # torch's running variance is the unbiased one
+    if enters:  # torch's running variance is the unbiased variance
         y, *statistics = torch.ops.aten._native_batch_norm_legit(
             _image(packed), weight, bias, mean, var, True, norm.momentum, norm.eps
         )
@@ -131,7 +131,7 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 
 
 def _image(tokens: Float[Tensor, "N D"]) -> Float[Tensor, "1 D N 1"]:
-    """View tokens as the pixels of an image whose channels come last: no copy."""
+    """View tokens as the pixels of an image with channels last, without a copy."""
     return tokens[None, :, None].permute(0, 3, 1, 2)
 
 

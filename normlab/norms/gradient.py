@@ -15,16 +15,17 @@ from normlab.norms.square import SquareNorm
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """A function that changes the gradient alone, by a multiple of its own value z.
+    """A function that only changes the gradient, by a multiple of its own value z.
 
         forward     z
         backward    dz' = factor (dz - m z),  m = fixed + share mean(dz z)
 
     with means over the tokens of each group of a batch. `fixed` comes from earlier gradients;
-    without `share`, m is `fixed` alone.
+    without `share`, m is just `fixed`.
 
-    What a norm remembers of this gradient is added to `sums` `[1, D + 1]`: the sums over tokens of
-    `dz z`, or without `share` of `(dz - m z) z`, and the number of tokens. Then `after` is called.
+    What a norm needs from this gradient later is added to `sums` `[1, D + 1]`: the sums over tokens
+    of `dz z`, or without `share` of `(dz - m z) z`, and the number of tokens. Then `after` is
+    called.
     """
 
     fixed: Tensor
@@ -39,7 +40,7 @@ def projected(
 ) -> Tensor:
     """Return `z`, whose gradient is projected in the backward pass.
 
-    `values` has the groups of the batch, which `over_group` sums over processes.
+    `values` has the groups of the batch; `over_group` sums their moments over processes.
     """
     reduce = None if over_group is unchanged else over_group
     tensors = by.fixed, by.share, by.factor, by.sums, values.var_count
@@ -108,8 +109,8 @@ class _Scaled(torch.autograd.Function):
 class GradientNorm(SquareNorm):
     """A norm that projects a moment out of its gradient, and remembers it.
 
-    The backward pass adds up the moment's sums over tokens, and their number, which enter the
-    tables at the end of the update; outside of a run, at once.
+    The backward pass adds up the moment's sums over tokens and the number of tokens, which enter
+    the tables at the end of the update; outside of a run, at once.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -129,7 +130,7 @@ class GradientNorm(SquareNorm):
 
     @torch.no_grad()
     def commit_gradient(self) -> None:
-        """Enter the gradient's moment, of all backward passes since the last time."""
+        """Enter the gradient's moment of all backward passes since the last commit."""
         sums = self.gradient_sums
         if self.pool.divided:
             sums = self.pool.over_processes(sums)

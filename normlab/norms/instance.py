@@ -15,7 +15,7 @@ from normlab.norms.tokens import ALL, Tokens
 class InstanceNorm(Norm):
     """`(x - mean) / sqrt(var + eps)`, per feature over its sequence (Ulyanov et al. 2016).
 
-    Only real tokens count, and the variance divides by their number; inference does the same.
+    Only real tokens count, and the variance is divided by their number, at inference too.
     Outputs depend on later tokens. A single token has no variance, so its output is the bias.
     """
 

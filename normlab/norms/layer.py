@@ -31,7 +31,7 @@ class NoNorm(Norm):
 class TokenNorm(Norm):
     """`weight z + bias`, where `formula` computes z from each token separately.
 
-    A norm that builds on another one, such as RMS norm, calls that one's `normalized`.
+    A norm that builds on another one, such as RMS norm, calls the other's `normalized`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
@@ -39,7 +39,7 @@ class TokenNorm(Norm):
     dim: int = field(kw_only=False)
     affine: Affine
     saturates_at: float | None = field(init=False, default=None)
-    """The magnitude that |z| approaches where z is a saturating function, such as tanh."""
+    """The bound that |z| approaches if z is a saturating function, such as tanh."""
 
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
@@ -59,9 +59,9 @@ class TokenNorm(Norm):
         return self.gain_and_shift(z) if self.affine else z
 
     def normalized(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return z as it runs: by a kernel that agrees with `formula`, else by the formula.
+        """Compute z by a kernel that agrees with `formula`, or else by the formula.
 
-        It is for other norms, which build one with `affine=False`; `x` is float32 or float64.
+        Other norms use it on a norm built with `affine=False`; `x` is float32 or float64.
         """
         quick = fast.output(self, x, ALL)
         return self.formula(x) if quick is None else quick
@@ -74,7 +74,7 @@ class LayerNorm(TokenNorm):
     `detach` names the statistics that the backward pass treats as constants; the output stays the
     same (DetachNorm; Xu et al. 2019, section 3). With `value`, the output is the input but the
     gradient is layer norm's; the authors' `gradnorm` also adds the normalized tokens to the output.
-    Torch's kernel runs in place of `formula` where the two agree (`fast.py`).
+    Torch's kernel runs instead of `formula` if the two agree (`fast.py`).
     """
 
     eps: float

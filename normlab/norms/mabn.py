@@ -14,15 +14,15 @@ from normlab.norms.ramp import Ramp
 from normlab.norms.window import Window
 
 Rows = Float[Tensor, "G D"]
-_CLIP = 5.0  # the correction of MABN and Unified Norm lies between 1/5 and 5
+_CLIP = 5.0  # the correction of MABN and Unified Norm is between 1/5 and 5
 
 
 class WindowEntry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
-    `slot` is true at its row in the windows, `stored` the mean square that goes there, and `square`
-    the mean square to divide by. If `full`, moments come from the windows, and the warm-up has
-    ended. `outlier` says which batches the windows leave out; None if they leave out none.
+    `slot` is true at its row in the windows, `stored` is the mean square that goes there, and
+    `square` the mean square to divide by. If `full`, moments come from the windows, and the warm-up
+    has ended. `outlier` marks the batches that the windows leave out; None for no filtering.
     """
 
     slot: Bool[Tensor, "K 1"]
@@ -34,7 +34,7 @@ class WindowEntry(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MovingAverageBatchNorm(GradientNorm):
-    """MABN: `weight r x / sqrt(chi^2 + eps) + bias`, with a gradient of its own.
+    """MABN: `weight r x / sqrt(chi^2 + eps) + bias`, with its own gradient.
 
         training     z = x / sqrt(chi^2 + eps),  y = weight r z + bias:
                      chi^2 is the mean of mean(x^2) over the last `window` batches,
@@ -46,8 +46,8 @@ class MovingAverageBatchNorm(GradientNorm):
     with the running square from before the batch. In the warm-up, and until the window is full, the
     moments are the batch's own; r is 1 until `correction_share` of the run has passed. The division
     is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
-    `training_formula` has all in order; source: `MABN.py` of the authors. chi^2 and r are constants
-    in the backward pass.
+    `training_formula` has all steps in order; source: the authors' `MABN.py`. chi^2 and r are
+    constants in the backward pass.
 
     The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
     before it is centered (`normlab.models.seq2seq.Layer._center`).
@@ -59,7 +59,7 @@ class MovingAverageBatchNorm(GradientNorm):
     center_weights: bool = False
     squares: Tensor = field(init=False)
     gradient_moments: Tensor = field(init=False)
-    slot: Bool[Tensor, "K 1"] = field(init=False)  # of the next batch
+    slot: Bool[Tensor, "K 1"] = field(init=False)  # the row for the next batch
     full: Bool[Tensor, ""] = field(init=False)
     last: WindowEntry = field(init=False)  # the entry of the latest batch
 
@@ -76,7 +76,7 @@ class MovingAverageBatchNorm(GradientNorm):
         return {"warmup": warmup, "correction": max(correction, warmup)}
 
     def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
-        """Divide by the window's square, project its moment out of the gradient, and correct."""
+        """Divide by the window's RMS, project the moment out of the gradient, and correct."""
         with torch.no_grad():
             entry = self.entry(mean_square.flatten(0, -2))
             r = self.correction(entry).view_as(zero).to(x)
@@ -107,7 +107,7 @@ class MovingAverageBatchNorm(GradientNorm):
         return windows.mean(1)
 
     def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
-        """Return, for each ghost batch, whether the windows leave it out; None for none."""
+        """Return, for each ghost batch, whether the windows leave it out; None if never."""
         return None
 
     def correction(self, entry: WindowEntry) -> Rows:
@@ -132,7 +132,8 @@ class MovingAverageBatchNorm(GradientNorm):
     def multiple(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
         """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
 
-        It is the mean of the window once that is full, as of the forward pass; else the moment.
+        The multiple is the window's mean once the window is full (in the forward pass), before that
+        the batch's moment.
         """
         return Window(self.gradient_moments).mean_of_others(entry.slot, entry.full)
 
@@ -142,12 +143,12 @@ class MovingAverageBatchNorm(GradientNorm):
 
 
 def turn(norm: MovingAverageBatchNorm) -> None:
-    """Point at the windows' row for the next batch."""
+    """Let `slot` mark the windows' row for the next batch."""
     window = Window(norm.squares)
     norm.slot, norm.full = window.slot(norm.updates), window.full(norm.updates)
 
 
 def spread(rows: Float[Tensor, "_ C"], like: Float[Tensor, "*groups D"]) -> Tensor:
-    """Return one row per ghost batch, or one for all, in the shape of the batch's moments."""
+    """Return one row per ghost batch, or one row for all, in the shape of the batch's moments."""
     groups = like.shape[:-1]
     return rows.expand(groups.numel(), -1).view(*groups, -1)

@@ -11,12 +11,13 @@ from normlab.norms.base import Norm
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
-    """Return the norm `option` of `configs/norm`; `values` override the option's settings.
+    """Build the norm `option` of `configs/norm`; `values` override the option's settings.
 
     It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model:
     `norm(x)` counts all tokens as real. `norm(x, Tokens(valid))` leaves padding out of statistics.
 
-    Raises UserError listing the options if it is unknown, or naming the key of an invalid value.
+    Raises UserError, listing the options if `option` is unknown, or naming the key of an invalid
+    value.
     """
     option = norm_name(option)
     check_option("norm", option)
@@ -36,7 +37,7 @@ def _check_input(norm: Norm, inputs: tuple[Any, ...]) -> None:
     for x in inputs[:1]:
         if x.is_nested:
             raise UserError(
-                "the norms of normlab take no nested tensor: build nn.TransformerEncoder with "
+                "normlab's norms take no nested tensors: build nn.TransformerEncoder with "
                 "enable_nested_tensor=False"
             )
         if x.ndim != 3 or x.shape[2] != norm.dim:

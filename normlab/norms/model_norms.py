@@ -1,4 +1,4 @@
-"""All norms of a model in a training step, and the recalibration of running statistics."""
+"""Controls all norms of a model during training, and recalibrates running statistics."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from normlab.norms.running import normalized_by, running_norms, statistics_kept
 
 
 class ModelNorms:
-    """Drives all norms of a model through the steps of a run.
+    """Takes all norms of a model through the steps of a run.
 
     After the share `freeze_statistics` of a run, running statistics are frozen and training
     normalizes with them.
@@ -62,7 +62,7 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Enter the moments that norms collected during an update into their running statistics."""
+        """Enter the moments that norms collected in an update into their running statistics."""
         for norm in self._running:
             norm.commit()
 
@@ -81,7 +81,7 @@ class ModelNorms:
 
 @contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
-    """Use recalibrated running statistics inside the context; restore the former ones on exit.
+    """Use recalibrated running statistics inside the context; restore the original ones on exit.
 
     `run_batches` feeds batches to the model, which is in eval mode (no dropout) with its norms
     using batch statistics. The new statistics are the moments pooled over all batches of all
@@ -103,7 +103,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         run_batches()
     moments = {n: Moments.pooled(sum_over_ranks(s), torch.float64) for n, s in sums.items()}
     if moments and not any(bool((pooled.count > 1).any()) for pooled in moments.values()):
-        raise UserError("recalibration had no tokens: give run_batches at least one batch")
+        raise UserError("recalibration had no tokens: run_batches must run at least one batch")
     with statistics_kept(model):
         for norm, pooled in moments.items():
             mean, var = norm.estimates(pooled)

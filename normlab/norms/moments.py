@@ -28,21 +28,21 @@ def widen(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
 
 
 def unchanged(table: Tensor) -> Tensor:
-    """Return the table: the sum over a single process."""
+    """Return the table, which is the sum over a single process."""
     return table
 
 
 class Values(NamedTuple):
-    """A batch, cut into groups that each have one mean and one variance.
+    """A batch, cut into groups with one mean and one variance each.
 
     Attributes:
         x: the values. All tokens in one group are `[N, D]`; else they are `[B, P, D]`, or
             `[G, S, P, D]` for G ghost batches of S sequences. 0 where a token does not count.
         real: 1 at tokens that count, else 0, with a last dimension of 1; None if all count.
         axes: the dimensions of `x` that a group spans.
-        count: how many values each mean divides by, and `var_count` each variance: of the shape of
-            the moments.
-        packed: whether `x` holds the real tokens alone.
+        count: the number that each mean is divided by, and `var_count` the same for each variance,
+        both of the moments' shape.
+        packed: whether `x` holds only the real tokens.
     """
 
     x: Tensor
@@ -59,15 +59,15 @@ class Values(NamedTuple):
     def mean(
         self, values: Tensor, *counts: Tensor, by: AllReduce = unchanged
     ) -> tuple[Tensor, ...]:
-        """Return the mean of each group, then the `counts`, all of them summed by `by`.
+        """Return the mean of each group, then the `counts`, all summed by `by`.
 
-        The sum of a group is divided by the first count.
+        Each group's sum is divided by the first count.
         """
         sums, reduced = values.sum(self.axes, keepdim=True), list(counts)
         if by is not unchanged:
             widths = [*(1 for _ in counts), sums.shape[-1]]
             *reduced, sums = by(torch.cat([*counts, sums], -1)).split(widths, -1)
-        if self.packed and by is unchanged:  # the count is known here
+        if self.packed and by is unchanged:  # the count is known without a device sync
             count = max(values.shape[0], 1) * (values.shape[1] if self.axes[1:] else 1)
             return sums / count, *reduced
         return sums / reduced[0].clamp(min=1), *reduced
@@ -115,9 +115,9 @@ class Pool:
     axes: frozenset[Axis]
     ghost: int | None = None
     sync: bool = False
-    rows: int = 1  # of a table of statistics, if positions have their own
-    one_position: bool = False  # per call, the same one in all processes
-    groups: int = 1  # of neighboring features; 1 if the batch is pooled
+    rows: int = 1  # of a table of statistics: several if positions have their own statistics
+    one_position: bool = False  # each call has one position, the same in all processes
+    groups: int = 1  # groups of neighboring features; 1 if the batch is pooled
     summed: AllReduce | None = None  # replaces the sum over processes if set
 
     @property
@@ -127,7 +127,7 @@ class Pool:
 
     @property
     def divided(self) -> bool:
-        """Whether a batch is normalized in parts: ghost batches, or each process's own part."""
+        """Whether a batch is normalized in parts: ghost batches, or one part per process."""
         return self.ghost is not None or (not self.sync and world().size > 1)
 
     @property
@@ -141,7 +141,7 @@ class Pool:
         return self.over_processes if self.sync and not self.divided else unchanged
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`, padded to all rows because lengths may differ by process."""
+        """Sum a table `[..., R, d]`, padded to all rows since lengths may differ by process."""
         if self.rows > 1 and not self.one_position:
             table = F.pad(table, (0, 0, 0, self.rows - table.shape[-2]))
         return sum_over_ranks(table)
@@ -149,8 +149,8 @@ class Pool:
     def cut(self, x: Float[Tensor, "B P D"], tokens: Tokens, padding: str = "exclude") -> Values:
         """Return the groups of `x`.
 
-        With `padding` "fill", padding counts as equal to the mean: only `var_count` includes it.
-        With "forward", `var_count` includes padding too, and the values at padding stay.
+        With `padding="fill"`, padding counts as equal to the mean: only `var_count` includes it.
+        With "forward", `var_count` includes padding too, and the values at padding are kept.
         """
         counts_padding = padding in ("fill", "forward")
         if self.plain and not counts_padding:
@@ -160,7 +160,8 @@ class Pool:
         full = tokens.known(x) == x.shape[0] * x.shape[1]
         real = None if full else tokens.real(x)[..., None].to(x)
         every = None
-        if self.ghost is not None and len(x) % min(self.ghost, len(x)):  # a group is not full
+        # the last group is not full
+        if self.ghost is not None and len(x) % min(self.ghost, len(x)):
             every = self.shape(torch.ones_like(x[..., :1]))
             real = every if real is None else self.shape(real)
         elif real is not None:
@@ -172,7 +173,7 @@ class Pool:
         return cut if padding == "forward" else cut._replace(x=cut.clear(values))
 
     def _axes(self) -> tuple[int, ...]:
-        """Return the dimensions of a group in the shape that `shape` makes."""
+        """Return the dimensions that a group spans in the output of `shape`."""
         if self.plain:
             axes: tuple[int, ...] = (0,)
         elif "batch" not in self.axes:
@@ -189,7 +190,7 @@ class Pool:
         return width * mask.sum(axes, keepdim=True)
 
     def shape(self, x: Float[Tensor, "B P _"]) -> Tensor:
-        """Return `x` with a dimension per group; ghost batches that are not full are padded."""
+        """Return `x` with a dimension for groups; ghost batches that are not full are padded."""
         if self.plain:
             return x.flatten(0, 1)
         if self.groups > 1:

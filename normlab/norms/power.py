@@ -15,9 +15,9 @@ from normlab.norms.square import SquareNorm
 class PowerNormV(SquareNorm):
     """PN-V (Shen et al. 2020): `weight x / sqrt(mean(x^2) + eps) + bias`, with an exact gradient.
 
-    It divides by the batch's mean square in training and the running one at inference, by
-    `SquareNorm.formula` (`square.py`). The authors published no code for it. With `padding=forward`
-    it is the same as with `exclude`.
+    The mean square is the batch's in training and the running one at inference; the division is
+    `SquareNorm.formula` (`square.py`). The authors published no code for it. `padding=forward` and
+    `exclude` are the same here.
     """
 
     groups: int | None
@@ -25,7 +25,7 @@ class PowerNormV(SquareNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PowerNorm(GradientNorm):
-    """PN: `weight x / sqrt(psi^2 + eps) + bias`, with a gradient of its own (algorithm 2).
+    """PN: `weight x / sqrt(psi^2 + eps) + bias`, with its own gradient (algorithm 2).
 
         before       x = token / sqrt(mean(token^2) + eps), in each of `groups` groups of features;
                      `norm=pn` has one group, and with `groups=null` x is the token itself
@@ -52,7 +52,7 @@ class PowerNorm(GradientNorm):
         self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
     def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
-        """Divide by the batch's square in the warm-up, then by the running one; project nu out."""
+        """Divide by the batch's RMS in the warm-up, then by the running RMS; project nu out."""
         by_batch = during(self, "warmup")
         square = mean_square if by_batch else self.running_square.to(x)
         z = self.formula(x, zero, square)
@@ -60,10 +60,10 @@ class PowerNorm(GradientNorm):
             return z
         factor = None
         if not by_batch and self.backward == "code":
-            # In the backward pass it turns 1 / psi, which `formula` divides by, into 1 / sqrt(s).
+            # In the backward pass, this turns the factor 1 / psi of `formula` into 1 / sqrt(s).
             factor = ((square + self.eps) / (mean_square + self.eps)).sqrt()
         nu = self.backward_momentum * self.gradient_moment.to(z)
         return self.project(z, fixed=nu, share=None, factor=factor)
 
     def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
-        self.gradient_moment.add_(moment)  # 0 if nothing counts
+        self.gradient_moment.add_(moment)  # 0 if no token counts

@@ -22,7 +22,7 @@ class Ramp:
     steps: int | None
 
     def length(self, total: int | None) -> int:
-        """Return the length in steps; UserError if that needs `total` but it is None."""
+        """Return the length in steps; UserError if this needs `total` but it is None."""
         if self.steps is None and total is None:
             raise UserError(
                 f"norm.{self.name}_share={self.share} needs budget.steps: set it, or "

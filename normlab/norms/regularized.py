@@ -16,17 +16,17 @@ from normlab.norms.moments import Moments
 class RegularizedBatchNorm(BatchNorm):
     """`weight (x - mean) / sqrt(max(var, eps)) + bias`, and a penalty for each training batch.
 
-    It is batch norm but for the place of eps, and its gradient is exact. The penalty (`loss_of`)
+    It is batch norm except for the place of eps, and its gradient is exact. The penalty (`loss_of`)
     pulls the batch's mean and deviation towards the running ones, mu and sigma, so that inference
-    sees the same statistics. It is the sum over features of `penalty_mean` times the first of two
+    uses similar statistics. It is the sum over features of `penalty_mean` times the first of two
     `terms` plus `penalty_var` times the second; for `diff`
 
         penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 
-    The paper has only diff and diff2; the authors' code has the others. The penalty is added once
-    to the loss summed over a micro-batch. Running statistics are updated first, which shrinks the
-    distances by a factor of 1 - momentum. Processes that share batch statistics share one penalty;
-    each ghost batch has its own.
+    The paper has only diff and diff2; the others are from the authors' code. The penalty is added
+    once to the loss summed over a micro-batch. Running statistics are updated first, which shrinks
+    the distances by a factor of 1 - momentum. Processes that share batch statistics share one
+    penalty; each ghost batch has its own.
     """
 
     penalty: Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]

@@ -10,8 +10,8 @@ from torch import Tensor
 from normlab.norms.batch import BatchNorm
 from normlab.norms.ramp import Clock, Ramp
 
-_PLAIN = 1 / 8  # share of the warm-up that is plain batch norm (5,000 of 40,000 steps)
-_SHIFT = 1 / 2  # share of the warm-up in which `d_max` then grows (to step 25,000 of 40,000)
+_PLAIN = 1 / 8  # share of the warm-up with plain batch norm (5,000 of 40,000 steps)
+_SHIFT = 1 / 2  # share of the warm-up after that in which `d_max` grows (to step 25,000 of 40,000)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -21,8 +21,9 @@ class BatchRenorm(BatchNorm):
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
     are constants in the backward pass; mu and sigma are the running statistics before the batch.
-    The bounds grow from 1 and 0 after an eighth of the warm-up; `r_max` is reached at its end,
-    `d_max` after five eighths. The running statistic is a deviation; eps is added to deviations.
+    After an eighth of the warm-up the bounds grow from 1 and 0; `r_max` is reached at the end of
+    the warm-up, `d_max` after five eighths. The running statistic is a deviation; eps is added to
+    deviations.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -50,7 +51,7 @@ class BatchRenorm(BatchNorm):
         return (x - mean) * var.rsqrt()  # eps is part of the running deviation
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalize a batch by its own statistics, and move it towards the running ones."""
+        """Normalize a batch by its own statistics, and correct it towards the running ones."""
         std, (r_max, d_max) = self.deviation(var), self.bounds.to(var)
         mu, sigma = self.running_mean.to(std), self.running_std.to(std)
         r = (std.detach() / sigma).clamp(r_max.reciprocal(), r_max)

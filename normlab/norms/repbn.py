@@ -37,7 +37,7 @@ class RepBatchNorm(BatchNorm):
         return torch.addcmul(self.gain_and_shift(z), x, self.alpha.to(x))
 
     def batch_divisor(self) -> Tensor | None:
-        return None  # the `alpha x` part is not divided by anything
+        return None  # the part `alpha x` is not divided by anything
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

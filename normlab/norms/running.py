@@ -24,14 +24,15 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 
 
 class Update:
-    """The moments that a norm measures in an update, and enters into its tables at the end of it.
+    """The moments that a norm measures during an update and enters into its tables at the end.
 
-    Outside of a run nothing waits: moments enter at once.
+    Outside a run nothing waits: moments enter at once.
     """
 
     def __init__(self) -> None:
         self.begun = False
-        self.arrived: list[Moments] = []  # empty before each micro-batch: compiled code checks it
+        # empty before each micro-batch: compiled code has a guard on it
+        self.arrived: list[Moments] = []
         self.collected: list[Moments] = []
 
     def begin(self) -> None:
@@ -44,7 +45,7 @@ class Update:
         return not (self.arrived or self.collected)
 
     def collect(self) -> None:
-        """Put the moments of a micro-batch to those of earlier ones."""
+        """Add the moments of a micro-batch to the collected ones."""
         self.collected += self.arrived
         self.arrived = []
 
@@ -60,13 +61,14 @@ class Update:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchStatistics(Norm):
-    """A norm whose statistics in training are those of the batch.
+    """A norm that uses the batch's statistics in training.
 
     `formula` normalizes, in training and at inference. A norm that differs in training overrides
-    `training_formula` and says so. Both take plain tensors: `x` is `[N, D]`, the real tokens of the
-    batch, or `[B, P, D]`; `mean` and `var` have the same number of dimensions and broadcast.
+    `training_formula` and sets `same_in_training = False`. Both take plain tensors: `x` is `[N,
+    D]`, the real tokens of the batch, or `[B, P, D]`; `mean` and `var` have the same number of
+    dimensions and broadcast.
 
-    `eval_stats` names the statistics for eval mode. With `sync`, batch statistics span all
+    `eval_stats` names the statistics used in eval mode. With `sync`, batch statistics span all
     processes. `ghost` is the number of sequences per ghost batch; None for the whole batch.
     """
 
@@ -80,9 +82,9 @@ class BatchStatistics(Norm):
     ghost: int | None = None
 
     same_in_training: ClassVar[bool] = True
-    """Whether a batch's output is the same in training as with its own statistics at inference.
+    """Whether a batch's output in training equals its output at inference with its own statistics.
 
-    If not, it is at least so once the running statistics have settled at those of the batch.
+    If not, the two must at least agree once the running statistics have settled at the batch's.
     """
 
     def __post_init__(self) -> None:
@@ -91,7 +93,7 @@ class BatchStatistics(Norm):
         self.frozen = False  # training uses running statistics; gain and shift still learn
 
     def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-        """Return the values to take statistics of and to normalize: `x` itself."""
+        """Return the values to measure and normalize: `x` itself."""
         return x
 
     @abstractmethod
@@ -99,14 +101,14 @@ class BatchStatistics(Norm):
         """Normalize `x`, without gain and shift."""
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
-        """Normalize by the batch's own statistics: as `formula`, unless a norm's paper differs.
+        """Normalize by the batch's own statistics: by `formula`, unless a norm's paper differs.
 
         It runs in training unless the norm is frozen, and in evaluation with `eval_stats=batch`.
         """
         return self.formula(x, mean, var)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
-        """Return the norm's output, given the normalized and the prepared values."""
+        """Return the norm's output, given the normalized values and the prepared ones."""
         return self.gain_and_shift(z)
 
     def moments(self, values: Values) -> Moments:
@@ -119,7 +121,7 @@ class BatchStatistics(Norm):
 
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
-        """The statistics in use: the batch's (updating the tables or not), or the running ones."""
+        """The statistics in use: the batch's (`train` also updates the tables) or running ones."""
         if self.training:
             return "running" if self.frozen else "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -135,28 +137,28 @@ class BatchStatistics(Norm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RunningNorm(BatchStatistics):
-    """A norm that remembers its statistics from batch to batch, in tables.
+    """A norm that stores running statistics in tables.
 
-    A subclass registers its tables as persistent buffers, and says what `running_moments` they
-    stand for and how a batch's moments `enter` them. `momentum` is the weight of the newest batch,
-    as in torch. What must wait for the other micro-batches of an update waits in `pending` until
-    the training loop calls `commit`.
+    A subclass registers its tables as persistent buffers, and defines which `running_moments` they
+    mean and how a batch's moments `enter` them. `momentum` is the weight of the newest batch, as in
+    torch. Moments that must wait for the update's other micro-batches are in `pending` until the
+    training loop calls `commit`.
     """
 
     foldable: ClassVar[bool] = True
     once_an_update: ClassVar[bool] = False
     """Whether moments from all calls of an update enter the tables together at its end; those of
     recurrent positions that share a row always do."""
-    fewest: ClassVar[int] = 2  # values needed: two for a variance, one for a mean square
+    fewest: ClassVar[int] = 2  # minimum number of values: two for a variance, one for a mean square
     updates: Int[Tensor, ""] = field(init=False)
-    """How many have entered the tables; only `SquareNorm` counts them."""
+    """How many updates have entered the tables; only `SquareNorm` counts them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.pending = Update()
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64), persistent=False)
-        self.last_batch: Callable[[], Moments] | None = None  # in training
-        self.last_batch_row = 0  # of the tables, where those moments start
+        self.last_batch: Callable[[], Moments] | None = None  # moments of the last training batch
+        self.last_batch_row = 0  # the row of the tables where those moments start
         self.watchers: list[Callable[[Moments, int], None]] = []  # called with each batch's moments
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
@@ -199,7 +201,7 @@ class RunningNorm(BatchStatistics):
 
     @torch.no_grad()
     def remember(self, groups: Moments, first: int = 0) -> None:
-        """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
+        """Pool the groups' moments; pass them to watchers and enter them from row `first` on."""
         moments = self.pool.whole(groups)
         if self.watchers:
             show(self.watchers, moments, first)
@@ -212,11 +214,11 @@ class RunningNorm(BatchStatistics):
                 self.update(moments, first)
 
     def loss_of(self, groups: Moments) -> Tensor | None:
-        """Return what the moments of a batch add to the loss, with a gradient; None for nothing."""
+        """Return the term, with a gradient, that a batch's moments add to the loss, or None."""
         return None
 
     def commit(self) -> None:
-        """End an update: enter the moments that have waited."""
+        """End an update: enter the pending moments."""
         if (moments := self.pending.end()) is not None:
             self.update(moments)
 
@@ -234,14 +236,14 @@ class RunningNorm(BatchStatistics):
     def batch_divisor(self) -> Tensor | None:
         """Return the deviation `[columns]` that divided the last training batch.
 
-        None if there is no such single deviation (ghost batches, batch renorm, RepBN).
+        None if there is no single deviation (ghost batches, batch renorm, RepBN).
         """
         return None
 
     def get_extra_state(self) -> Tensor:
         """Return step, number of steps (-1 if unknown) and updates, as an integer tensor.
 
-        Only `SquareNorm` counts the updates. Nothing here waits for the device.
+        Only `SquareNorm` counts updates. Nothing here waits for the device.
         """
         step, total = self.clock
         numbers = (step, -1 if total is None else total)
@@ -277,7 +279,7 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 @contextmanager
 def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
-    """Put the model in eval mode, with its norms using batch statistics or running statistics.
+    """Put the model in eval mode, with its norms using batch or running statistics.
 
     With `batch` the model computes the same as in training, but without dropout and without
     updating the tables. All modes are restored on exit.

@@ -37,7 +37,7 @@ class SquareNorm(RunningNorm):
     warmup_share: float
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
-    zero: Tensor = field(init=False)  # in place of a mean
+    zero: Tensor = field(init=False)  # instead of a mean
     counted: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class SquareNorm(RunningNorm):
         width = self.dim // (self.groups or 1)
         self.of_group = RMSNorm(width, affine=False, eps=self.eps).normalized
         self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
-        self.averages = True  # running square: over all batches so far
+        self.averages = True  # the running square averages over all batches so far
         self.register_buffer("running_square", torch.ones(1, self.dim))
         self.register_buffer("zero", torch.zeros(1, self.dim), persistent=False)
 
@@ -60,7 +60,8 @@ class SquareNorm(RunningNorm):
         return x * (mean_square + self.eps).rsqrt()
 
     def moments(self, values: Values) -> Moments:
-        self.counted = values._replace(x=values.count)  # for the moment of the gradient
+        # values that count for the gradient's moment
+        self.counted = values._replace(x=values.count)
         # PN, MABN and Unified Norm: the mean square is a constant in the backward pass.
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
             squares = values.clear(values.x.square())
@@ -81,7 +82,8 @@ class SquareNorm(RunningNorm):
         In the warm-up it is first set to the average over all batches, as in the authors' code.
         """
         self.updates.add_(1)
-        mean_square = self.entering(moments.count, moments.var)  # of a square norm, var is that
+        # in a square norm, `var` is the mean square
+        mean_square = self.entering(moments.count, moments.var)
         if self.averages:
             self.running_square.lerp_(mean_square, self.updates.to(mean_square).reciprocal())
         self.running_square.lerp_(mean_square, self.momentum)

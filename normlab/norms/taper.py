@@ -1,4 +1,4 @@
-"""TaperNorm: RMS norm that turns into a fixed scale during training; this scale can be folded.
+"""TaperNorm: RMS norm that turns into a fixed, foldable scale during training.
 
     warm-up   RMS norm, x weight / r; c is estimated
     taper     g falls from 1 to 0 along half a cosine; `late` starts as a copy of weight
@@ -34,7 +34,7 @@ class TaperNorm(TokenNorm):
     """`(g weight / r + (1 - g) c late) x`, where g falls from 1 to 0 and r = sqrt(mean(x^2) + eps).
 
     c is the ratio of two exponential averages over the real tokens of the warm-up's micro-batches.
-    The warm-up has at least one step; outside a run g stays as it is.
+    The warm-up has at least one step; outside a run g does not change.
     """
 
     foldable: ClassVar[bool] = True

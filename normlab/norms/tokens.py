@@ -1,4 +1,4 @@
-"""Which positions of a padded batch hold tokens, and packing them without the padding."""
+"""Which positions of a padded batch hold tokens, and packing them without padding."""
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -9,8 +9,8 @@ class Tokens:
     """The real tokens of a padded `[B, P]` batch.
 
     `valid` is their mask; None if all tokens are real. `rows` are their flat indices among all
-    `B P`. A batch that is collated brings them along, so packing never waits for a GPU; without
-    them they are computed from the mask. `start` is the position of the first column, above 0 only
+    `B P`. A collated batch contains them, so that packing never waits for a GPU; otherwise they are
+    computed from the mask. `start` is the position of the first column, above 0 only
     in incremental decoding.
     """
 
@@ -34,19 +34,19 @@ class Tokens:
 
     @classmethod
     def collated(cls, valid: Bool[Tensor, "B P"]) -> "Tokens":
-        """Return the tokens of a batch in the making, with their `rows`."""
+        """Return the tokens of a batch being collated, with their `rows`."""
         tokens = cls(valid)
         return cls() if len(tokens.rows) == valid.numel() else tokens
 
     def to(self, device: torch.device) -> "Tokens":
-        """Return the tokens on a device; neither copy waits for it."""
+        """Copy the tokens to a device without waiting for it."""
         if self.valid is None:
             return self
         valid, rows = (each.to(device, non_blocking=True) for each in (self.valid, self.rows))
         return Tokens(valid, self.start, rows)
 
     def pinned(self) -> "Tokens":
-        """Return the tokens in memory that a GPU can copy without waiting."""
+        """Return the tokens in pinned memory, which a GPU can copy without waiting."""
         if self.valid is None:
             return self
         return Tokens(self.valid.pin_memory(), self.start, self.rows.pin_memory())
@@ -72,7 +72,7 @@ class Tokens:
         return (every if self.valid is None else self.rows) // x.shape[1]
 
     def pack(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "N D"]:
-        """Return the real tokens, one below the other."""
+        """Return the real tokens, stacked."""
         flat = x.flatten(0, 1)
         return flat if self.valid is None else flat.index_select(0, self.rows)
 
@@ -100,9 +100,9 @@ class Tokens:
         return Tokens(self.valid.repeat_interleave(times, dim=0), self.start, rows)
 
     def picked(self, sequences: Int[Tensor, "R"]) -> "Tokens":
-        """Return the tokens of the given sequences."""
+        """Return the tokens of some sequences, by index."""
         return self if self.valid is None else Tokens(self.valid[sequences], self.start)
 
 
 ALL = Tokens()
-"""The tokens of a tensor without padding: the default of every norm."""
+"""All tokens, for a tensor without padding: the default of every norm."""

@@ -13,19 +13,19 @@ from normlab.norms.mabn import MovingAverageBatchNorm, Rows, WindowEntry
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class UnifiedNorm(MovingAverageBatchNorm):
-    """UN: `weight x / sqrt(sigma^2 + eps) + bias`, with a gradient of its own.
+    """UN: `weight x / sqrt(sigma^2 + eps) + bias`, with its own gradient.
 
         training     z = x / sqrt(sigma^2 + eps),  y = weight z + bias:
                      sigma^2 is the geometric mean of mean(x^2) over the last `window` batches
         backward     dz = r weight dy,  dz' = dz - nu z,  dx = dz' / sqrt(sigma^2 + eps):
                      before that, with this batch in the window,
                      nu += momentum (mean of mean(dz z) over the last `window` batches - nu);
-                     r as in MABN, in the gradient alone (of z and of the weight, not of the bias)
+                     r as in MABN, only in the gradient (of z and of the weight, not of the bias)
         inference    y = weight x / sqrt(running sigma^2 + eps) + bias
 
     The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
-    `MovingAverageBatchNorm.training_formula` (`mabn.py`) has all in order; source:
-    `unified_normalization.py` of the authors. In the warm-up, and until the window is
+    `MovingAverageBatchNorm.training_formula` (`mabn.py`) has all steps in order; source: the
+    authors' `unified_normalization.py`. In the warm-up, and until the window is
     full, sigma^2 is the batch's own mean(x^2). nu starts at 0 and is also used in the warm-up.
 
     With `filter`, a batch after the warm-up is an outlier if, for any feature, the arithmetic mean
@@ -37,14 +37,14 @@ class UnifiedNorm(MovingAverageBatchNorm):
     filter: bool
     center_weights: bool = field(init=False, default=False)
     gradient_moment: Tensor = field(init=False)
-    r: Tensor = field(init=False)  # of the latest batch
+    r: Tensor = field(init=False)  # the correction of the latest batch
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
     def corrected(self, z: Tensor, r: Tensor) -> Tensor:
-        self.r = r  # of the gradient alone, behind the gain
+        self.r = r  # applied only in the gradient, after the gain
         return z
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:

@@ -12,12 +12,12 @@ class Window:
         self.rows = rows
 
     def slot(self, updates: Int[Tensor, ""]) -> Bool[Tensor, "K 1"]:
-        """Return a mask with the row of the next batch after a number of updates."""
+        """Return a mask that marks the next batch's row after this many updates."""
         every = torch.arange(len(self.rows), device=updates.device)
         return (every == (updates + 1) % len(self.rows))[:, None]
 
     def full(self, updates: Int[Tensor, ""]) -> Bool[Tensor, ""]:
-        """Return whether every row has a value after a number of updates."""
+        """Return whether every row has a value after this many updates."""
         return updates >= len(self.rows)
 
     def with_newest(
@@ -33,6 +33,6 @@ class Window:
 
         While the window is not `full`, its mean is the newest value: `a` is 0 and `b` 1.
         """
-        left_out = slot >= full  # the newest one's row; every row while the window is not full
+        left_out = slot >= full  # the newest value's row; every row while the window is not full
         others = self.rows.masked_fill(left_out, 0.0).mean(0, keepdim=True)
         return others, left_out.mean(0, dtype=self.rows.dtype, keepdim=True)

@@ -1,1 +1,1 @@
-"""Placements: where the norms of a Transformer are. One file per wiring."""
+"""Placements: where a Transformer's norms are. One file per wiring."""

@@ -40,7 +40,7 @@ class AdminResidual(NormResidual):
     def __init__(self, norm: Norm, dropout: float, *, first: bool):
         super().__init__(norm, dropout)
         self.omega = nn.Parameter(torch.ones(norm.dim))
-        self.first = first  # whether it is the first in its stack
+        self.first = first  # whether it is the first residual in its stack
 
     def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         added = self.dropout(branch(x))

@@ -34,8 +34,8 @@ Sublayer = Literal["self", "cross", "ffn"]
 Role = Literal["q", "k", "v", "out", "fc1", "fc2"]
 """Which linear layer: query, key, value and output of attention, or the two of a feed-forward."""
 Site = Literal["q", "k", "v", "mix", "out", "hidden"]
-"""Where in a sub-layer a norm can be: on the heads of queries, keys or values, the attended heads,
-the output projection's result, or the hidden activations of the feed-forward layers."""
+"""Where in a sub-layer a norm can be: on the heads of queries, keys or values, on the attention's
+output before or after the output projection, or on the feed-forward layer's hidden activations."""
 
 XAVIER: dict[Role, float] = {
     **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # as in fairseq
@@ -45,7 +45,7 @@ XAVIER: dict[Role, float] = {
 
 
 class Norms:
-    """Builds the norms of one model, which requests each norm by its path.
+    """Builds the norms of one model, each requested by its path.
 
     A rule pairs a path pattern (`encoder.0.*`, `*.ffn`) with a norm factory; the last rule that
     matches a path wins.
@@ -57,7 +57,7 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def required(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path`, for tensors of width `dim`; UserError if it has one."""
+        """Build the norm at `path`, for tensors of width `dim`; UserError if the path has one."""
         if self.places.get(path) is not None:
             raise UserError(f"two norms at one path, {path}: give each a path of its own")
         norm = self._built(path, dim, "*")
@@ -65,11 +65,11 @@ class Norms:
         return norm
 
     def optional(self, path: str, dim: int) -> Norm | None:
-        """Build the norm at `path`, or return None if no rule names the last part of the path.
+        """Build the norm at `path`; None if no rule names the last part of the path.
 
         For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does. A path
-        that has its norm already gets no second one: with `placement=sandwich` the residual has the
-        norm at the end of its attention, `encoder.0.self.out`.
+        never gets a second norm: with `placement=sandwich`, the norm at the end of an attention,
+        `encoder.0.self.out`, already belongs to the residual.
         """
         if self.places.get(path) is not None:
             return None
@@ -93,7 +93,7 @@ class Norms:
         return [self.rules[number][0] for number in sorted(self._unused)]
 
     def listed(self) -> str:
-        """Return all requested paths as text, with `*` for the layer (`encoder.*.self`)."""
+        """Return all requested paths as text, with `*` for layer numbers (`encoder.*.self`)."""
         return ", ".join(dict.fromkeys(re.sub(r"\.\d+", ".*", path) for path in self.places))
 
 
@@ -141,7 +141,7 @@ class Residual(nn.Module, ABC):
     branch_norm: ClassVar[str | None] = None
     streams: int = 1
     path: str = ""
-    """Where the connection is, such as `encoder.0.ffn`; set by the layer it is in."""
+    """Path of the connection, such as `encoder.0.ffn`; set by its layer."""
 
     def __init__(self, dropout: float):
         super().__init__()
@@ -151,7 +151,7 @@ class Residual(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B P D"], tokens: Tokens, branch: Branch
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after the sub-layer `branch`; `tokens` says which are real."""
+        """Return the stream after the sub-layer `branch`; `tokens` marks the real tokens."""
 
 
 class NormResidual(Residual):
@@ -185,7 +185,7 @@ class Placement:
         return self.kind(norms.required(place.path, dim), self.dropout, self.factor(place))
 
     def factor(self, place: Place) -> float:
-        """Return the constant that the residual at `place` scales its stream or branch by."""
+        """Return the constant by which the residual at `place` scales its stream or branch."""
         return 1.0
 
     def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
@@ -211,5 +211,5 @@ class Placement:
         )
 
     def weight_factor(self, role: Role, place: Place) -> float:
-        """Return the factor on a linear layer's initial weights, whether Xavier's or normal."""
+        """Return the factor for a linear layer's initial weights, whether Xavier or normal."""
         return 1.0

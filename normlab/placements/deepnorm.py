@@ -7,7 +7,7 @@
     y = norm(alpha x + f(x))
 
     at initialization: the Xavier gain is beta for values, outputs and the feed-forward layer, 1 for
-    queries and keys; this bounds how far one step changes the model, at any depth.
+    queries and keys; this bounds how much one step changes the model, at any depth.
 
     N encoder, M decoder layers     alpha                beta
     encoder only                    (2N)^(1/4)           (8N)^(-1/4)
@@ -16,7 +16,7 @@
     decoder with an encoder         (3M)^(1/4)           (12M)^(-1/4)
 
 Source: Wang et al. 2022 ("DeepNet: Scaling Transformers to 1,000 Layers"), figure 2.
-torchscale has 1.15, the inverse, in place of .87.
+torchscale has the inverse, 1.15, instead of .87.
 """
 
 from torch import Tensor

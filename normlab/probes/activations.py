@@ -18,11 +18,11 @@ crest factor), 1 if all magnitudes are equal. `crest/attention`, `crest/feed_for
 `crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
 
 `residual` measures the stream after each residual connection: `rms/<site>` is its root mean square.
-`growth` is the last `rms` in a stack over the first (a site's name begins with its stack), averaged
+`growth` is the last `rms` in a stack over the first (a site's name starts with its stack), averaged
 over stacks: 1 for a stream of constant size. At initialization it grows like the square root of
 depth with Pre-LN and is constant with Post-LN (Xiong et al. 2020).
 
-`drift` is how far the inputs of sub-layers move from one measurement to the next: internal
+`drift` is how much the inputs of sub-layers change from one measurement to the next: internal
 covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs caused by training
 the layers before it. In recurrent layers, the inputs of the norms are measured. Both metrics are
 ours and do not depend on the scale of the activations; sums are over features:
@@ -63,7 +63,7 @@ from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import ModuleCall, places
 
-SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # least mean weight, most queries, fewest keys
+SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # minimum mean weight, maximum queries, minimum keys
 
 
 def describe(
@@ -112,7 +112,7 @@ class Activations(Probe):
         return describe(*call.input, threshold=self._threshold)
 
     def figures(self, by_site: Mapping[str, Values]) -> Values:
-        indices = ("feature", "position")  # which have no mean over sites or steps
+        indices = ("feature", "position")  # a mean over sites or steps makes no sense
         sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in by_site.items()}
         return super().figures(sized)
 
@@ -182,14 +182,14 @@ def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tens
 
 
 def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, Tensor]:
-    """Return `mean` and `deviation`: how far the moments moved between two measurements."""
+    """Return `mean` and `deviation`: how much the moments changed between two measurements."""
     scale = now[1].square().sum()
     mean, deviation = (now - before.to(now)).square().sum(1) / scale
     return {"mean": mean, "deviation": deviation}
 
 
 class Drift(Probe):
-    """Measures how far the inputs of sub-layers have moved since the last measurement."""
+    """Measures how much the inputs of sub-layers have changed since the last measurement."""
 
     at = ("sublayer", "recurrent norm")
     remembered = ("_before",)
@@ -217,7 +217,7 @@ def describe_attention(
     threshold: float,
     cap: float | None = None,
 ) -> dict[str, Tensor]:
-    """Return `entropy`, `largest`, `saturated`, `slope` and a `sink` over rows of real queries.
+    """Return `entropy`, `largest`, `saturated`, `slope` and `sink` over the rows of real queries.
 
     `cap` is the attention's `score_cap`.
     """
@@ -254,7 +254,7 @@ def _sinks(
     if weights.shape[-1] < SINK_KEYS:
         return {}
     enough = (keys * rows).amax(-1) >= SINK_KEYS
-    last = SINK_QUERIES if causal else None  # padding comes last
+    last = SINK_QUERIES if causal else None  # a slice is enough, as padding comes last
     first, rows = weights[..., :last, 0], rows[..., :last]
     mean = (first * rows).sum(-1) / rows.sum(-1).clamp(min=1)
     share = ((mean > SINK) & enough).sum() / enough.sum()

@@ -29,10 +29,10 @@ from normlab.probes.sites import ABSENT, ModuleCall, places, recurrent_norms
 
 PREFIX = "stability"
 RECENT = 50  # last steps kept for the record of a run that diverges
-_PACK_EVERY = 32  # measured steps whose values are packed into one tensor of the device
+_PACK_EVERY = 32  # number of measured steps whose values are packed into one tensor on the device
 Key = TypeVar("Key")
 Metric = Tensor | float | int | Callable[[], float]
-Values = Mapping[str, Tensor]  # metrics by name, one element each
+Values = Mapping[str, Tensor]  # one-element tensors by metric name
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class StepView:
 
 
 class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
-    """An observer that measures a run at certain kinds of places and averages metrics over time.
+    """An observer that measures a run at certain places and averages metrics over time.
 
     Attributes:
         at: the kinds of places whose calls `measure` gets (see `sites.places`); if empty, `measure`
@@ -91,7 +91,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self._packed: list[tuple[list[list[str]], Tensor]] = []
         self._totals: dict[str, tuple[float, int, float]] = {}  # sum, count and maximum per metric
 
-    # Methods that a probe overrides
+    # Methods that probes override
 
     def measure(self, call: Any, /) -> Values:
         """Return the metrics of a `ModuleCall`, or of a `StepView` if `at` is empty."""
@@ -112,7 +112,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Return whether to measure a module that is one of the places."""
         return True
 
-    # Methods that the base implements
+    # Methods that the base class implements
 
     def attach(self, model: nn.Module) -> None:
         """Register read-only hooks on the places to measure."""
@@ -139,7 +139,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Keep a call until the update, when its batch and backward pass are complete."""
         x, *rest = call.args
         calls = self._waiting.setdefault(call.site, [])
-        if not joined or rest[0].start == 0:  # a new batch begins
+        if not joined or rest[0].start == 0:  # a new batch starts
             calls.clear()
         output, call.y, call.args = call.y, None, (x.detach(), *rest)
         calls.append(call)
@@ -183,7 +183,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self._pack()
 
     def _pack(self) -> None:
-        """Pack pending metrics into one tensor, since a small one takes as much as 64 numbers."""
+        """Pack pending metrics into one tensor: each small tensor uses the memory of 64 numbers."""
         pending, self._pending = [row for row in self._pending if row], []
         if pending:
             values = _packed([value for row in pending for value in row.values()])
@@ -212,7 +212,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return deepcopy({name: getattr(self, name) for name in ("_totals", *self.remembered)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that `state_dict` returned, and forget what is queued."""
+        """Restore the state from `state_dict`, and drop queued metrics."""
         self._pending, self._packed, self._measured, self._waiting = [], [], {}, {}
         for name in ("_totals", *self.remembered):
             setattr(self, name, deepcopy(state[name]))
@@ -246,7 +246,7 @@ class ProbeGroup:
     """A group of probes, by their names in the config (`observe.probe.<name>`)."""
 
     def __init__(self, probes: Mapping[str, Probe]) -> None:
-        """Keep the probes by name, in the order in which they are called."""
+        """Create the group from the probes by name, in the order in which they are called."""
         self.probes = dict(probes)
         self._latest: dict[str, Metric] = {}
         self._recent: deque[dict[str, Metric]] = deque(maxlen=RECENT)
@@ -263,7 +263,7 @@ class ProbeGroup:
         return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:
-        """Tell the probes due at this step that the step begins."""
+        """Tell the probes that are due at this step that it starts."""
         for _, probe in self._due(step):
             probe.before_forward(step)
 
@@ -286,20 +286,20 @@ class ProbeGroup:
         for name, probe in self._due(view.step):
             hook(probe)(replace(view, prefix=f"{PREFIX}/{name}", collected=collected))
         self._latest |= collected
-        # A function is called later, so it would describe a later step.
+        # Functions are left out: they are called later, and would describe a later step.
         self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
 
     def metrics(self) -> dict[str, float]:
         """Return and clear the last value of each metric logged since the previous call.
 
-        Everything that the probes have on the device becomes numbers.
+        Everything that the probes have on the device is converted to numbers.
         """
         self.flush()
         latest, self._latest = self._latest, {}
         return as_floats(latest)
 
     def flush(self) -> None:
-        """Turn the queued metrics and the last steps into numbers."""
+        """Convert the queued metrics and the last steps to numbers."""
         for probe in self.probes.values():
             probe.flush()
         numbered = {(i, k): v for i, row in enumerate(self._recent) for k, v in row.items()}

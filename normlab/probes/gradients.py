@@ -1,4 +1,4 @@
-"""Gradients by layer and by kind of parameter, and how far an update moves the weights.
+"""Gradients by layer and by kind of parameter, and how much an update changes the weights.
 
 `gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are Euclidean norms of the gradient
 of the loss per target token, over the parameters of one layer or one kind. Their squares sum to the

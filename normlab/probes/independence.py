@@ -7,13 +7,13 @@ models, are measured alike. Each feature is scaled by its own standard deviation
     icc      intraclass correlation: the share of a feature's variance that the tokens of a sample
              have in common, by one-way ANOVA, (MSB - MSW) / (MSB + (tokens - 1) MSW)
     effect   1 + (tokens - 1) icc, the variance of the mean of the n tokens relative to n
-             independent tokens; the n tokens are worth n / effect independent ones
+             independent tokens; the n tokens equal n / effect independent ones
     distance n (mean of the n - running mean)^2 / running variance
     gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
              flows through the batch's mean (see `statistics_gradient`); omitted if compiled
 
 For independent draws icc is 0 and the other three are 1; `distance` and `gradient` are means over
-features. `shuffled/icc` is the control: the same tokens assigned to the samples at random.
+features. `shuffled/icc` is the control: the same tokens randomly assigned to the samples.
 
 Do positions differ in distribution? `position/icc` is the share of a feature's variance that the
 tokens at one position of different samples have in common, from all real tokens of the batch, and
@@ -123,7 +123,7 @@ def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor
 def correlation_at_positions(
     x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]
 ) -> Float[Tensor, ""]:
-    """Return the part of the variance that the real tokens at a position share, over features.
+    """Return the part of the variance that real tokens at the same position share, over features.
 
     It is the intraclass correlation by one-way ANOVA with positions as classes of unequal size
     (Donner 1986); a feature without variance counts as 0.

@@ -3,11 +3,11 @@
 `spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
 there are at least `min_history`. A loss above `m + threshold * s` is a spike; consecutive ones
 count as one. The size of a spike is the largest value of loss - m in it, in nats per target token.
-The loss has recovered when it is at most the m of the step where the spike began; recovery is the
+The loss has recovered when it is at most the m of the step where the spike started; recovery is the
 number of steps until then, or until the run ends. A loss in a spike enters the window as `m +
-threshold * s`, so that a spike does not hide the next one and a loss that stays high stops counting
-as a spike. Training monitors for language models also flag a rise of several standard deviations
-over a moving window; capping and merging are ours.
+threshold * s`, so that a spike does not hide the next one, and a loss that stays high stops
+counting as a spike. Training monitors for language models also flag a rise of several standard
+deviations over a moving window; capping and merging are ours.
 
 `grad_norm`: mean and maximum of the gradient's norm before clipping.
 
@@ -21,7 +21,7 @@ loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` s
     recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite if none
     tid_before, tid_after
                 the training-inference discrepancy of the means (see `tid`), averaged over norms and
-                over `window` steps before or `smooth` after: how wrong running statistics get
+                over `window` steps before or `smooth` steps after: how wrong running statistics get
 
 Longer sequences change the loss with any norm, as tokens have more context, so compare with a norm
 without running statistics. A run with fewer than `smooth` steps after the change has no metrics.
@@ -57,7 +57,7 @@ class LossSpikes(Probe):
         self._size = 0.0
         self._in_spike = False
         self._level: float | None = None  # the loss to recover to
-        self._away = 0  # steps since the spike began
+        self._away = 0  # steps since the spike started
         self._recovery = 0
 
     def measure(self, view: StepView) -> Values:

@@ -59,7 +59,7 @@ class Saturation(Probe):
     """Measures the share of saturated values in each bounded norm."""
 
     at = ("norm",)
-    absent = "no norm is a bounded function such as dyt"
+    absent = "no norm is a bounded function, such as dyt"
 
     def __init__(self, *, every: int, threshold: float) -> None:
         super().__init__(every=every)

@@ -2,7 +2,7 @@
 
 A site is the `path` of a norm, residual connection, sub-layer or attention, as in the config, such
 as `encoder.0.self`. Parameters are grouped by layer (`encoder.0`) and by kind (`attention`).
-Modules without a path have their name in the model, and other parameters the kind `other`.
+Modules without a path go by their name in the model; other parameters have the kind `other`.
 """
 
 from collections.abc import Collection

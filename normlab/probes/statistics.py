@@ -20,7 +20,7 @@ and, in windows of `window` measured batches, the variance between batches over 
 
 with n the number of values pooled into an entry. If the tokens of a batch were independent draws,
 the mean of n of them would have variance sigma^2 / n and `excess` would be 1; above 1, tokens of a
-batch resemble each other and its statistics are worth n / excess tokens. The ratio is left out
+batch resemble each other and its statistics equal those of n / excess tokens. The ratio is left out
 until a window is full, and for norms with several rows of statistics, because batches differ in
 their positions.
 
@@ -63,9 +63,9 @@ Entries = Float[Tensor, " n"]
 class Statistics(NamedTuple):
     """One norm's batch statistics at a step, and its running statistics before the batch.
 
-    Entries pooled from a single value are not `pooled` and are left out of every figure; selecting
-    the others would wait for the device. `count` is the average number of values pooled into an
-    entry, `rows` the number of rows in the norm's statistics.
+    Entries of a single value are not `pooled` and are left out of every metric by masking, since
+    selecting the others would wait for the device. `count` is the average number of values pooled
+    into an entry, `rows` the number of rows in the norm's statistics.
     """
 
     pooled: Bool[Tensor, " n"]
@@ -112,7 +112,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the discrepancy; smaller variances count as `eps`."""
+    """Measures the discrepancy; variances below `eps` count as `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)

@@ -160,7 +160,7 @@ def test_padding_at_position_3_touches_no_real_token():
     found, holds = numbers("padding.position_3")
     assert found["moved"] == pytest.approx(np.sqrt(np.mean(column[0] ** 2)))
     assert holds == [True, False]
-    assert "C alone" in said("padding.position_3")
+    assert "only C, at position 2" in said("padding.position_3")
 
 
 def test_zeros_do_not_stay_zeros():
