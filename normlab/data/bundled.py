@@ -5,7 +5,7 @@ All three are from the UCI Machine Learning Repository, under CC BY 4.0:
 - `digits`: Alpaydin and Kaynak 1998, "Optical Recognition of Handwritten Digits", the test set of
   1,797 images of 8 x 8 pixels with values from 0 to 16 (doi:10.24432/C50P49);
 - `wine`: Aeberhard and Forina 1992, "Wine", 13 measurements of 178 wines from three cultivars, in
-  units of their own: proline is about 750, hue about 1 (doi:10.24432/C5PC7J);
+  different units: proline is about 750, hue about 1 (doi:10.24432/C5PC7J);
 - `cancer`: Wolberg et al. 1995, "Breast Cancer Wisconsin (Diagnostic)", 30 measurements of 569 cell
   nuclei, from 0.001 to 4,254 (doi:10.24432/C5DW2B).
 """
@@ -22,7 +22,7 @@ _FOLDER = Path(__file__).parent / "files"
 
 
 class BundledData(NamedTuple):
-    """Rows of features as published, each with the number of its class; names of both."""
+    """Rows of features as published, their class numbers, and the names of features and classes."""
 
     features: Float32[np.ndarray, "N F"]
     labels: Int[np.ndarray, "N"]

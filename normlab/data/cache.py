@@ -21,8 +21,8 @@ from normlab.errors import UserError
 from normlab.records.files import atomic_write, check_is_file, read_file
 
 MANIFEST = "manifest.json"
-_LARGE, _SETTLED = 2**24, 5.0  # bytes that take long to read; seconds after a change
-MAX_BYTES = 4 * 2**30  # the most that a file or an archive may unpack to
+_LARGE, _SETTLED = 2**24, 5.0  # minimum bytes and age (s) of files with cached checksums
+MAX_BYTES = 4 * 2**30  # maximum size of an unpacked file or archive
 _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops its own downloads
 
 
@@ -53,10 +53,10 @@ def file_checksum(path: Path) -> str:
 
 
 def known_checksum(path: Path) -> str:
-    """Return the SHA-256 of a file; that of a large one is kept until the file changes.
+    """Return the SHA-256 of a file; for a large file it is cached until the file changes.
 
-    A file is unchanged if its number, size, and times of change and modification are; a file that
-    changed in the last seconds is read again, since another change could have the same time.
+    A file counts as unchanged if its inode, size, and change and modification times are; a file
+    that changed seconds ago is read again, since another change could have the same time.
     """
     check_is_file(path)
     path = path.resolve()
@@ -70,7 +70,7 @@ def known_checksum(path: Path) -> str:
             return checksum
     checksum = file_checksum(path)
     if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED:
-        with suppress(OSError):  # a cache that cannot be written
+        with suppress(OSError):  # the cache may be read-only
             cached.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(cached) as file:
                 file.write(checksum)
@@ -87,11 +87,11 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise UserError(
             f"{name!r} cannot name prepared data: task.corpus.name must be short, use only "
-            "letters, digits, '-', '_' and '.', and begin with a letter or digit"
+            "letters, digits, '-', '_' and '.', and start with a letter or digit"
         )
     root = cache_root()
     entry, place = root / name, root / f"{name}.building"
-    if is_whole(entry):  # perhaps on a disk that cannot be written to
+    if is_whole(entry):  # even if the disk is read-only
         return entry
     with ExitStack() as stack:
         try:

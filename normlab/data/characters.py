@@ -19,7 +19,7 @@ class CharacterText(DocumentCorpus):
 
     The last `test_share` of the characters is the test, the `valid_share` before it the validation.
     A split is one document of one sentence; line breaks are the character `LINE_BREAK`. `data_dir`
-    is the file, or a folder with `file`, which `url` offers.
+    is the file, or a folder with `file`, which can be downloaded from `url`.
     """
 
     data_dir: str | None

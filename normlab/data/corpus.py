@@ -19,7 +19,7 @@ from normlab.errors import UserError
 from normlab.records.files import check_is_file
 
 REQUIRED = ("train", "valid", "test")
-# By the first two bytes of a file that is not text in UTF-8.
+# What to do with a file that is not UTF-8 text, by its first two bytes.
 _REMEDIES = {
     b"\x1f\x8b": "it is packed by gzip: add .gz to its name",
     b"BZ": "it is packed by bzip2: unpack it",
@@ -118,7 +118,7 @@ class FolderCorpus(Corpus):
         if self.source_language == self.target_language:
             raise UserError(
                 f"task.corpus.source_language and target_language are both {self.source_language}: "
-                "give each side a code of its own, after which its files are named"
+                "set different codes, which are also the files' suffixes"
             )
         if self.data_dir is None:
             files = ", ".join(f"{split}.{x}" for split in REQUIRED for x in self.languages)
@@ -182,7 +182,7 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         text = line.removesuffix(b"\n").rstrip(b"\r")
         if number == 1 and not line.endswith(b"\n") and b"\r" in text:
-            raise UserError(f"{origin}: its lines end in CR alone; make it LF with mac2unix")
+            raise UserError(f"{origin}: its lines end in CR only; convert them to LF with mac2unix")
         remedy = _REMEDIES.get(line[:2] if number == 1 else b"", "convert it with iconv")
         try:
             decoded_line = text.decode("utf-8-sig")
@@ -191,16 +191,16 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
             raise UserError(f"{where} ({error.reason}); {remedy}") from error
         if number == 1 and decoded_line.count("\0") * 3 > len(decoded_line):
             raise UserError(
-                f"{origin}, line {number}: is UTF-16, by its NUL characters; convert it with "
+                f"{origin}, line {number}: has NUL characters, so it is UTF-16; convert it with "
                 "iconv -f UTF-16LE -t UTF-8"
             )
         yield decoded_line
     if not number:
-        raise UserError(f"{origin} is empty; give a file with one sentence per line")
+        raise UserError(f"{origin} is empty; it needs one sentence per line")
 
 
 def find_text(folder: Path, name: str) -> Path | None:
-    """Return the path of `name` or `name.gz` in a folder; None if it has neither.
+    """Return the path of `name` or `name.gz` in a folder; None if there is neither.
 
     Raises UserError if it has both, because they may differ.
     """
@@ -220,7 +220,7 @@ def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Pa
     """Return `{stem}.{language}[.gz]` for each language; UserError if one is missing."""
     if not folder.is_dir():
         names = " and ".join(f"{stem}.{language}" for language in languages)
-        raise UserError(f"data_dir={folder} is not a folder: set it to the one with {names}")
+        raise UserError(f"data_dir={folder} is not a folder: set it to the folder with {names}")
     paths: list[Path] = []
     for name in (f"{stem}.{language}" for language in languages):
         if (path := find_text(folder, name)) is None:
@@ -258,7 +258,7 @@ def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
 
     hub = logging.getLogger("huggingface_hub")
     former = hub.level
-    hub.setLevel(logging.ERROR)  # without a network it warns of each retry
+    hub.setLevel(logging.ERROR)  # without a network it warns about each retry
     try:
         return datasets.load_dataset(path, config)
     except Exception as error:

@@ -38,7 +38,7 @@ class DocumentCorpus(Source):
 
         Splits are `train`, `valid`, `test` and further `test_<name>`. Only the first of several
         equal documents is kept, so test sets come before `valid`, and `valid` before `train`. If a
-        hash of the text decides the split, any order will do.
+        hash of the text decides the split, the order does not matter.
         """
 
 
@@ -52,10 +52,10 @@ def split_by_hash(text: str, valid_share: float, test_share: float) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class CutDocuments(DocumentCorpus):
-    """Documents cut from lines of text and assigned to splits as the user's settings say.
+    """Documents cut from lines of text and assigned to splits according to the user's settings.
 
     Attributes:
-        name: part of the experiment, which treats texts of the same name as the same text.
+        name: part of the experiment's identity: texts of the same name count as the same text.
         form: whether a line is a sentence, or a paragraph to be cut into sentences by the rules of
             `language`.
     """
@@ -86,7 +86,7 @@ class CutDocuments(DocumentCorpus):
 
     @cached_property
     def _rules(self) -> str:
-        """The code of the language whose rules cut paragraphs, whatever code the user gave."""
+        """The code of the language whose rules cut paragraphs, whatever code the user chose."""
         return language_of(self.language, "task.corpus.language").code
 
     def cut(self, lines: Iterable[str]) -> list[str]:
@@ -100,7 +100,7 @@ class CutDocuments(DocumentCorpus):
 class FolderDocuments(CutDocuments):
     """The user's own text, UTF-8, plain or `.gz`.
 
-    `data_dir` is a text file, a folder with `train.txt`, `valid.txt` and `test.txt` alone, or a
+    `data_dir` is a text file, a folder with only `train.txt`, `valid.txt` and `test.txt`, or a
     folder of other `.txt` files, also in subfolders, without splits. A folder `data_dir/<name>`
     takes precedence. `boundary` says whether a document ends at a blank line or only with its file
     (blank lines then separate paragraphs, if that is the `form`).
@@ -125,7 +125,7 @@ class FolderDocuments(CutDocuments):
         }
 
     def _read(self, path: Path) -> Iterator[Document]:
-        """Yield the documents of a file, or the whole file as one."""
+        """Yield the documents of a file, or the whole file as one document."""
         parts = blocks(iterate_lines(path))
         if self.boundary == "file":
             joined = ([" ".join(part)] if self.form == "paragraphs" else part for part in parts)
@@ -166,8 +166,8 @@ class FolderDocuments(CutDocuments):
 def text_files(folder: Path) -> dict[str, Path]:
     """Return the `.txt` and `.txt.gz` files in a folder and its subfolders by their path's stem.
 
-    Hidden files and folders, such as those that a Mac or an editor leaves, are skipped. Raises
-    UserError for two files of one name, and for a link to a folder, which might lead anywhere.
+    Hidden files and folders, such as those left by a Mac or an editor, are skipped. Raises
+    UserError for two files of the same name, and for a link to a folder, which could lead anywhere.
     """
     files_by_name: dict[str, Path] = {}
     for place, folders, files in os.walk(folder):
@@ -205,7 +205,7 @@ class HubDocuments(CutDocuments):
 
     `path` and `config` name it on the hub. `data_dir`, a folder of its Parquet or JSON files, is
     read if set. A row of `column` is a document with one paragraph per line (`rows=documents`) or
-    a line of WikiText (`rows=articles`), where a title between blank rows begins an article.
+    a line of WikiText (`rows=articles`), where a title between blank rows starts an article.
     """
 
     path: str
@@ -262,14 +262,14 @@ class HubDocuments(CutDocuments):
                 yield self.cut(lines)
 
     def articles(self, lines: Iterable[str]) -> Iterator[Document]:
-        """Cut WikiText into articles; each begins with its title and keeps every line.
+        """Cut WikiText into articles; each starts with its title and keeps every line.
 
         A title has blank lines around it, unlike a line of an equation that looks the same. Lines
         before the first title form a document.
         """
         body: list[str] = []
         for block in blocks(lines):
-            # " = Title = " begins an article; " = = Section = = " does not.
+            # " = Title = " starts an article; " = = Section = = " does not.
             title = len(block) == 1 and re.fullmatch("= [^=](.*[^=])? =", block[0])
             if title and body:
                 yield body

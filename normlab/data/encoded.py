@@ -146,7 +146,7 @@ def runs(
     """Cut documents into runs of sentences; return each run's document, first sentence and end.
 
     Run i fits into `rooms[i]` tokens unless it has `least` sentences, the fewest possible. If fewer
-    are left over, the run begins that much earlier, within its document.
+    are left over, the run starts that much earlier, within its document.
     """
     places, limits = offsets.tolist(), rooms.tolist()
     cuts = list[tuple[int, int, int]]()

@@ -48,7 +48,7 @@ class Digits(ImageSource):
 
     valid_size: int
     label = "digits 8x8"
-    origin = "scikit-learn, load_digits"  # whose copy of the published test set it is
+    origin = "scikit-learn, load_digits"  # the source of this copy of the published test set
     licence = "CC BY 4.0 (UCI Machine Learning Repository)"
     classes = tuple("0123456789")
 

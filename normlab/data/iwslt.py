@@ -50,8 +50,8 @@ class Iwslt14(GermanEnglish):
     Attributes:
         data_dir: a folder with `de-en.tgz` or with `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`;
             null downloads the archive.
-        train_from: `valid` is for data without training text. It trains on the valid split and
-            holds out every 23rd pair of it; this is "mini-TED", not IWSLT'14.
+        train_from: `valid` is for data without training text: the model trains on the valid split,
+        and every 23rd pair of it is held out. This is "mini-TED", not IWSLT'14.
         prepared: which prepared text to read from a folder; `auto` prefers BPE pieces.
         download: `archive`, the only source without data_dir.
     """
@@ -64,7 +64,7 @@ class Iwslt14(GermanEnglish):
 
     @property
     def form(self) -> Form:
-        """`bpe` if the text is split into BPE pieces, else `tokenized`; reads it to find out."""
+        """`bpe` if the text is split into BPE pieces, else `tokenized`; found by reading it."""
         return "bpe" if self._form_and_texts[0] == "bpe" else "tokenized"
 
     @property

@@ -1,4 +1,4 @@
-"""Examples with a class each, and the base class of what they are read from."""
+"""Examples with one class each, and the base class of the sources they are read from."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _Own = TypeVar("_Own", bound="Labelled")
 
 
 class Labelled(ABC):
-    """Examples and the number of each one's class, int64 [N]."""
+    """Examples and their class numbers, int64 [N]."""
 
     labels: Int[np.ndarray, "N"]
 

@@ -13,7 +13,7 @@ from langcodes.tag_parser import LanguageTagError
 
 from normlab.errors import UserError
 
-# Scripts whose words no spaces separate: Chinese, Japanese, and those of mainland Southeast Asia,
+# Scripts without spaces between words: Chinese, Japanese, and those of mainland Southeast Asia,
 # Java, Bali and Tibet.
 _UNSPACED = (
     *("Hans", "Hant", "Hani", "Hanb", "Bopo", "Jpan", "Hira", "Kana", "Hrkt"),
@@ -27,7 +27,8 @@ _NAMES = {
     **{"Thai": ("THAI",), "Laoo": ("LAO",), "Khmr": ("KHMER",), "Mymr": ("MYANMAR",)},
     **{"Tibt": ("TIBETAN",)},
 }
-_SAMPLE, _FEWEST = 20_000, 20  # characters that tell the script of a text, and the fewest letters
+# characters from which a text's script is inferred, and minimum letters
+_SAMPLE, _FEWEST = 20_000, 20
 _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
 
 
@@ -59,7 +60,7 @@ def language_of(code: str, key: str) -> Language:
         tag = None
     if tag is None or code.lower() in _NO_LANGUAGE:
         raise UserError(
-            f"{key}={code} is not the code of a language: give one of ISO 639, such as de, "
+            f"{key}={code} is not a language code: use one of ISO 639, such as de, "
             f"zh or sr_Latn{_meant(code)}"
         )
     return Language(str(tag.language), str(tag.script))
@@ -68,8 +69,8 @@ def language_of(code: str, key: str) -> Language:
 def check_script(lines: Sequence[str], language: Language, name: str) -> None:
     """Raise UserError if a text is not in its language's script and would be split wrongly.
 
-    So are files of two languages that were swapped, and `kr`, which is Kanuri and not Korean.
-    Scripts with spaces between words are not told apart: they are split alike.
+    This catches swapped files of two languages, and `kr`, which is Kanuri, not Korean. Scripts with
+    spaces between words are not distinguished, as they are split in the same way.
     """
     sample = "".join(islice(chain.from_iterable(lines), _SAMPLE))
     words = Counter(unicodedata.name(x, "").split(" ")[0] for x in sample if x.isalpha())
@@ -86,7 +87,7 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
 
 
 def _meant(code: str) -> str:
-    """Return a suggestion for the code of a country: `cn` is China, whose language is `zh`."""
+    """Return a suggestion if the code is a country's: `cn` is China, whose language is `zh`."""
     if not re.fullmatch("[A-Za-z]{2}", code):
         return ""
     language = Tag.make(territory=code.upper()).maximize().language

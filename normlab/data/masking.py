@@ -1,7 +1,7 @@
 """Masked tokens for a masked language model (Devlin et al. 2019, section 3.1, appendix A.1).
 
-A given share of each sequence is predicted: as closely as whole tokens (or words) allow, and
-exactly on average. Each chosen token, even in whole-word masking, is masked, replaced or kept
+A share of each sequence is predicted: as closely as whole tokens (or words) allow, and exactly on
+average. Each chosen token, even in whole-word masking, is masked, replaced or kept
 independently of the others.
 """
 
@@ -15,7 +15,7 @@ from normlab.data.encoded import offsets_of
 from normlab.errors import UserError
 
 NUMBERS_PER_TOKEN = 4
-"""Random numbers per token: its rank, whether it fits, how it is corrupted, its substitute."""
+"""Random numbers per token: for the choice, for rounding, for the corruption, for a substitute."""
 
 
 class Masked(NamedTuple):
@@ -34,10 +34,10 @@ class Masked(NamedTuple):
 
 @dataclass(frozen=True)
 class Corruption:
-    """What becomes of the tokens to predict.
+    """How the tokens to predict are corrupted.
 
-    `split` gives the shares that become `mask_id`, become a random token of `ordinary`, and stay.
-    Raises UserError if it does not sum to 1.
+    `split` has the shares that are replaced by `mask_id`, replaced by a random token of `ordinary`,
+    and kept. Raises UserError if they do not sum to 1.
     """
 
     mask_id: int
@@ -63,7 +63,7 @@ def mask_tokens(
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
-    A sequence with a maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
+    A sequence with any maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
     are random, uniform in [0, 1). Words are chosen whole; `begins` [B, P] is True at a word's first
     token, so tokens are chosen one by one if it is True everywhere. Column 0 must be a special
     token: its numbers are used for the whole sequence.
@@ -101,7 +101,7 @@ def _whole_words(
     # A special token ends a word, so the next token starts one, even if marked as a continuation.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
     columns = maskable.shape[1]
-    first = np.flatnonzero(begins | ~maskable | ~before)  # token of each word, in all rows
+    first = np.flatnonzero(begins | ~maskable | ~before)  # first token of each word, in all rows
     size = np.diff(first, append=maskable.size)
     row, real = first // columns, maskable.ravel()[first]
     # Word i of a row takes the random numbers of the row's column i.

@@ -1,4 +1,4 @@
-"""What the preparation of every corpus shares: the cache, checks and the record's description."""
+"""Shared by the preparation of every corpus: the cache, checks and the record's description."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -54,6 +54,6 @@ def check_splits(name: str, sizes: Mapping[str, int]) -> None:
         counts = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise UserError(
             f"corpus {name} has no examples in {' and '.join(missing)} "
-            f"(sizes: {counts or 'none'}); give train, valid and test, or put a blank line between "
+            f"(sizes: {counts or 'none'}); add the missing files, or put a blank line between "
             "documents"
         )

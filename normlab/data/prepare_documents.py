@@ -26,7 +26,7 @@ from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.errors import UserError
 
 DOCUMENTS_FORMAT = "normlab.documents/8"
-SAMPLE_CHARACTERS = 100_000_000  # at most this much text is used to learn a document vocabulary
+SAMPLE_CHARACTERS = 100_000_000  # maximum amount of text from which a vocabulary is learned
 _DOCUMENTS = 1_000  # documents encoded at once
 _TOKENIZER = "tokenizer.json"
 
@@ -43,7 +43,7 @@ class PreparedDocuments:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedDocuments":
-        """Return what a run keeps of its data: the vocabulary, and no text."""
+        """Rebuild from what a run keeps of its data: the vocabulary, without any text."""
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:
@@ -56,7 +56,7 @@ def prepare_documents(
 ) -> PreparedDocuments:
     """Tokenize, encode and describe a corpus, or load it from the cache.
 
-    The text may be larger than memory. The vocabulary is learned from `train` alone. A document
+    The text may be larger than memory. The vocabulary is learned from `train` only. A document
     that repeats an earlier one, from any split, is left out and counted. Raises UserError for a
     missing or empty split.
     """
@@ -106,8 +106,8 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
     """Replace the text file of a split with its encoded arrays; return their description.
 
-    Sentences that give no tokens, such as control characters, and documents with only such
-    sentences are left out. `lengths` counts tokens per sentence.
+    Sentences without tokens, such as control characters, and documents with only such sentences are
+    left out. `lengths` counts tokens per sentence.
     """
     path = folder / f"{split}.txt"
     documents = blocks(iterate_lines(path))
@@ -127,7 +127,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
     checksum = file_checksum(path)
     path.unlink()
     if not (folder / f"{split}.ids").stat().st_size:
-        raise UserError(f"no sentence of {split} gives any tokens; check that it is text")
+        raise UserError(f"no sentence of {split} has any tokens; check that it is text")
     data = EncodedDocuments.load(folder, split)
     return {
         "checksums": checksum,

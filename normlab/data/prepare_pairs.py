@@ -45,7 +45,7 @@ class PreparedTranslation:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedTranslation":
-        """Return what a run keeps of its data: the vocabulary, and no text."""
+        """Rebuild from what a run keeps of its data: the vocabulary, without any text."""
         tokenizers = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
         form, languages = description["form"], description["languages"]
         return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)
@@ -63,17 +63,17 @@ class PreparedTranslation:
         return language_of(self.languages[1], "task.corpus.target_language")
 
     def plain(self, lines: list[str]) -> list[str]:
-        """Turn decoded or reference target lines into the plain text that `bleu` scores."""
+        """Convert decoded or reference target lines to the plain text that `bleu` scores."""
         return lines if self.form == "raw" else moses_text(lines, self.target)
 
     def words(self, lines: list[str]) -> list[str]:
-        """Turn decoded or reference target lines into the Moses tokens that `bleu_tok` scores."""
+        """Convert decoded or reference target lines to the Moses tokens that `bleu_tok` scores."""
         return moses_tokens(lines, self.target) if self.form == "raw" else lines
 
     def source_lines(self, lines: Sequence[str]) -> list[str]:
         """Tokenize and lowercase a user's sentences like the corpus's source text.
 
-        Text without spaces between words must come split into words.
+        Text of languages without spaces between words must already be split into words.
         """
         language = language_of(self.languages[0], "task.corpus.source_language")
         if self.form != "tokenized" or not language.spaced:
@@ -87,11 +87,11 @@ def prepare_translation(
 ) -> PreparedTranslation:
     """Tokenize, encode and describe a corpus, or load it from the cache.
 
-    Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
-    per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), are left out and counted. Repeated pairs are counted: in `train` those that
-    an earlier line has, elsewhere those that `train` has. Raises UserError if a scored pair is that
-    long.
+    Vocabularies are learned from `train` only: one of `vocab_size` entries if `joint`, else one per
+    side. Training pairs with a blank side, or with more than `max_length` tokens on a side (end
+    mark included), are left out and counted. Repeated pairs are counted: in `train` pairs that
+    repeat an earlier line, elsewhere pairs that are also in `train`. Raises UserError if a scored
+    pair exceeds `max_length`.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -157,7 +157,7 @@ def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) 
             if not any(line.strip() for line in lines):
                 raise UserError(
                     f"{split}, {language}: all {len(lines)} lines are empty, and every split needs "
-                    "both languages: give a test set with its references; to translate one without "
+                    "both languages: use a test set with references; to translate one without "
                     "them, use normlab predict"
                 )
 
@@ -165,7 +165,7 @@ def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) 
 def _write_pairs(
     folder: Path, split: str, corpus: Corpus, pairs: EncodedPairs, text: ParallelText
 ) -> dict[str, Any]:
-    """Write a split's pairs and their text, with pieces joined; return what they hold."""
+    """Write a split's pairs and their text, with pieces joined; return their description."""
     sides = [text.source, text.target]
     if corpus.form == "bpe":
         sides = [[join_pieces(line) for line in side] for side in sides]

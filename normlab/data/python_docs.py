@@ -137,7 +137,7 @@ def is_sentence(text: str) -> bool:
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Cut text into paragraphs, leaving out blocks of code."""
-    literal: int | None = None  # a block indented more than this is code
+    literal: int | None = None  # indentation above which a block is code
     for block in re.split(r"\n[ \t]*\n", text.expandtabs()):
         lines = [line for line in block.split("\n") if line.strip()]
         if not lines or (literal is not None and _indent(lines[0]) > literal):

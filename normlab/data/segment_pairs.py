@@ -1,7 +1,7 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
 - A document is cut into runs of consecutive sentences, as many as fit into one sequence; with
-  pairs, at least two. A sentence left over joins the previous one, which is then used twice. A
+  pairs, at least two. A leftover sentence joins the previous one, which is then used twice. A
   share of the runs (BERT: a tenth) has a random, lower limit. No run spans two documents.
 - With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B. Half of the
   examples keep their B. The others get the B of an example from another document whose A has as
@@ -26,7 +26,7 @@ from normlab.errors import UserError
 
 MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
 TRIES = 64  # candidates tried on each side for a B from another document
-LEAST = 2  # the fewest ordinary tokens that a sequence must have room for
+LEAST = 2  # minimum number of ordinary tokens that a sequence must have room for
 
 
 class SegmentBatch(NamedTuple):
@@ -153,11 +153,11 @@ class _Runs(NamedTuple):
 
     @property
     def lone(self) -> np.ndarray:
-        """Whether a run is a single sentence, which leaves none for a B: bool [n]."""
+        """Whether a run is a single sentence, so that none is left for B: bool [n]."""
         return self.end - self.first == 1
 
     def tokens(self, offsets: np.ndarray) -> np.ndarray:
-        """Return the tokens per run, int64 [n]; `offsets` are those of all sentences."""
+        """Return the tokens per run, int64 [n]; `offsets` are the offsets of all sentences."""
         return offsets[self.end] - offsets[self.first]
 
     def pick(self, indices: np.ndarray) -> "_Runs":
@@ -169,7 +169,7 @@ class _Cut(NamedTuple):
     """Runs cut into A and B, with their sizes in tokens, int64 [n].
 
     `split` is the first sentence of B: the run's end if there is none. `b_wanted` are the tokens
-    of the whole B. `truncated` (bool) marks runs that do not fit whole.
+    of the whole B. `truncated` (bool) marks runs that do not fit as a whole.
     """
 
     runs: _Runs
@@ -180,7 +180,7 @@ class _Cut(NamedTuple):
 
     @property
     def b_room(self) -> np.ndarray:
-        """The tokens that A leaves to B, int64 [n]."""
+        """The tokens that A leaves for B, int64 [n]."""
         return self.runs.room - self.a_tokens
 
 
@@ -195,7 +195,7 @@ def _cut_runs(
 ) -> _Runs:
     """Cut documents into runs of at most `longest` tokens, a share of them with a lower limit.
 
-    A run has `least` sentences or more, if its document has.
+    A run has at least `least` sentences if its document has.
     """
     sentences = len(offsets) - 1
     short = rng.random(sentences) < short_share
@@ -222,7 +222,7 @@ def _choose_labels(
 def _fit(sentence_runs: _Runs, offsets: np.ndarray, rng: np.random.Generator) -> _Cut:
     """Cut each run at a random sentence boundary, and truncate an A that leaves too little room.
 
-    A lone sentence, which gets a B from another document, leaves room for one of a common length.
+    A lone sentence, which gets a B from another document, leaves room for a B of typical length.
     """
     _, first, end, room = sentence_runs
     lone = sentence_runs.lone

@@ -17,7 +17,7 @@ import yaml
 from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText
 
 VERSION = "toy/2"  # increase it when the same settings generate different text
-LONGEST = 45  # a sentence with at least this many German words gets no further clause
+LONGEST = 45  # a sentence with this many German words or more gets no further clause
 GENDERS = ("masculine", "feminine", "neuter")
 # By case, for the three genders: definite articles and the adjective endings after them ("weak"),
 # then indefinite articles and the endings after them ("mixed").

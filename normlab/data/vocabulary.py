@@ -33,11 +33,11 @@ PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 # WordPiece and byte-level BPE split off punctuation, so no piece of a text equals one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
-LINE_BREAK = "\u2424"  # stands for a line break, as prepared text has a sentence per line
+LINE_BREAK = "\u2424"  # stands for a line break, as prepared text has one sentence per line
 SPACE, STAND_IN = (
     "\u2581",
     "\ufdd0",
-)  # the stand-in is no character: Unicode reserves it for programs
+)  # the stand-in is a noncharacter, which Unicode reserves for programs
 # Characters of scripts without spaces between words: Thai to Burmese, Khmer, Tai, Balinese and
 # Javanese; Chinese and Japanese with their punctuation.
 _UNSPACED = (
@@ -45,7 +45,7 @@ _UNSPACED = (
     "\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 )
 _BETWEEN_UNSPACED = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
-# A word with a joiner, as in Persian and Sinhala, or an accent without a letter of its own, as in
+# A word with a joiner, as in Persian and Sinhala, or an accent that is a separate character, as in
 # Yoruba, at which Moses would split it.
 _JOINED = "[^\\W\u0300-\u036f]*[\u0300-\u036f\u200c\u200d][\\w\u0300-\u036f\u200c\u200d]*"
 MAX_ALPHABET = 1000  # distinct characters that WordPiece keeps, the most frequent first
@@ -81,7 +81,7 @@ class _Vocabulary:
 
     @classmethod
     def of_text(cls, text: str) -> Any:
-        """Return the vocabulary in a text that `text` returned."""
+        """Rebuild a vocabulary from the output of `text`."""
         return cls(Segmenter.from_str(text))
 
     def save(self, path: Path) -> None:
@@ -158,11 +158,11 @@ class DocumentTokenizer(_Vocabulary):
 
     @property
     def ordinary(self) -> range:
-        """The ids that are not special, from which a masked token's random substitute is drawn."""
+        """The ids that are not special; random substitutes of masked tokens are drawn from them."""
         return range(self.first_ordinary, len(self))
 
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
-        """Return each sentence's ids, without marks, and whether each token begins a word."""
+        """Return each sentence's ids, without marks, and whether each token starts a word."""
         encodings = self._segmenter.encode_batch(list(sentences), add_special_tokens=False)
         return [(x.ids, [a != b for a, b in pairwise([-1, *x.word_ids])]) for x in encodings]
 
@@ -276,8 +276,8 @@ def moses_tokens(
 ) -> list[str]:
     """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`) and in NFC.
 
-    Moses splits words at joiners and at accents that have no letter of their own, also where NFC
-    would compose them; without `whole_words` only the latter is prevented.
+    Lines are put into NFC first, because Moses splits words at accents that are separate
+    characters. With `whole_words`, it does not split at joiners and other accents either.
     """
     from sacremoses import MosesTokenizer  # takes a third of a second
 
@@ -292,7 +292,7 @@ def moses_tokens(
 def moses_text(lines: Iterable[str], language: Language) -> list[str]:
     """Detokenize and unescape lines of space-separated Moses tokens.
 
-    Where the script has no spaces between words, those between its characters are removed.
+    If the script has no spaces between words, spaces between its characters are removed.
     """
     from sacremoses import MosesDetokenizer
 

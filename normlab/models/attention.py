@@ -16,7 +16,7 @@ before the output projection, and to its output. `model.qk_norm` selects a publi
 
 `model.attention_gate` multiplies the heads' outputs by sigmoid(W x), where x is the sub-layer's
 input, before the output projection (Qiu et al. 2025, the gate after the softmax average): with
-`elementwise` each of the D values has a gate, as in Qwen3-Next, and with `headwise` each head.
+`elementwise` each of the D values has its own gate, as in Qwen3-Next; with `headwise` each head.
 
 On a CPU attention is computed from separate operations: for short sentences in bf16 this takes a
 quarter of the time of torch's fused kernel. A GPU uses the fused kernel, unless scores are capped.
@@ -56,7 +56,7 @@ class AttentionCore(nn.Module):
         super().__init__()
         self.dropout = Dropout(dropout)
         self.path = ""
-        self.cap = cap  # limit of the scores, for `soft_cap`; None for none
+        self.cap = cap  # limit of the scores, for `soft_cap`; None for no limit
 
     def forward(
         self,
@@ -150,7 +150,8 @@ class Attention(nn.Module):
             raise UserError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
         self.out_proj = linear(dim, dim, "out")
-        # Initialized like the queries, in whose projection published code has the gate's rows.
+        # Initialized like the query projection: in published code the gate is extra rows of that
+        # matrix.
         width = {"none": None, "headwise": num_heads, "elementwise": dim}[gate]
         self.gate = None if width is None else linear(dim, width, "q")
         self.core = AttentionCore(dropout, score_cap)
@@ -187,7 +188,7 @@ class Attention(nn.Module):
         return _at(self.out_norm, projected, tokens)
 
     def readers(self, projection: Linear) -> Sequence[Linear]:
-        """Return the linear layers that read the sub-layer's input, the first one given."""
+        """Return the linear layers that read the sub-layer's input: `projection` and any gate."""
         return [projection] if self.gate is None else [projection, self.gate]
 
 
@@ -231,7 +232,7 @@ class SelfAttention(Attention):
             query, key, value, visible = cache.extended(query, key, value)
             causal = False
         elif causal:
-            visible = None  # padding comes last, so no real position sees it
+            visible = None  # padding comes last, so no real position attends to it
         mixed = self.mix(query, key, value, visible, causal)
         return self.project_mix(self.gated(mixed.view(x.shape), x), tokens)
 
@@ -289,7 +290,7 @@ class RMSNormByHead(RMSNorm):
 def qk_sites(
     kind: QkNorm, *, dim: int, heads: int, length: int, eps: float = 1e-5
 ) -> dict[Site, nn.Module | None]:
-    """Return the norms of `model.qk_norm=kind` for one attention with heads of width `dim`.
+    """Return the norms of `model.qk_norm=kind` for one attention module with heads of width `dim`.
 
     Raises UserError for `l2` if `length` is below 2, where the initial scale is undefined.
     """

@@ -230,9 +230,9 @@ class Fold(NamedTuple):
 def sublayer(module: nn.Module) -> str | None:
     """Return the kind of a sub-layer that probes measure, such as "attention"; None for others.
 
-    The module's class declares it as `sublayer`. The module is called like those of an `Anatomy`
-    and returns values, or a tuple of values and states. Its parameters are counted under this kind,
-    except parameters of norms and embeddings.
+    The module's class declares the kind as `sublayer`. The module is called like the modules of an
+    `Anatomy` and returns values, or a tuple of values and states. Its parameters are counted under
+    this kind, except parameters of norms and embeddings.
     """
     return getattr(module, "sublayer", None)
 

@@ -2,8 +2,8 @@
 
 There are `N = G W` hypotheses, `W` for each of `G` sentences; all hypotheses of a sentence are
 queries of one attention call. Keys and values are written once into a preallocated buffer and never
-move. When the beam drops hypotheses, only the lineage changes: it records which of the sentence's
-keys belong to each hypothesis's own history, and each hypothesis attends only to those keys.
+moved. When the beam drops hypotheses, only the lineage changes: it records which of the sentence's
+keys belong to each hypothesis's own history, and each hypothesis attends only to these keys.
 """
 
 from collections.abc import Callable, Sequence

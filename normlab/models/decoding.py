@@ -48,7 +48,7 @@ class Hypothesis:
 
 
 class SpecialIds(NamedTuple):
-    """The ids of the marks at the begin and end of a sentence, and of padding."""
+    """The ids of the begin mark and end mark of a sentence, and of padding."""
 
     bos: int
     eos: int

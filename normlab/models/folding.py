@@ -1,8 +1,8 @@
 """Folding norms that are fixed at inference into the adjacent linear layers.
 
 With running statistics batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
-algorithm 2, line 11); TaperNorm becomes one, too. If only linear layers read its output, the scale
-is folded into their weights, the shift into their biases, and the norm is removed:
+algorithm 2, line 11); TaperNorm becomes one, too. If only linear layers read the norm's output, the
+scale is folded into their weights, the shift into their biases, and the norm is removed:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
@@ -60,7 +60,7 @@ def _folded(norm: Norm, place: Fold) -> bool:
         _set_bias(linear, moved if linear.bias is None else moved + linear.bias.double())
         linear.weight.copy_(weight * scale)
     if (product := place.preceding) is not None:
-        # The gate of a gated feed-forward layer is the first half of its product.
+        # In a gated feed-forward layer, the first half of this linear layer's outputs is the gate.
         weight, bias = product.weight[: norm.dim], product.bias
         weight.copy_(weight.double() * scale.view(-1, *[1] * (weight.dim() - 1)))
         moved = torch.zeros(len(product.weight), dtype=torch.float64, device=weight.device)
@@ -79,8 +79,8 @@ def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | N
     """Return a norm's scale and shift per feature in float64; None if it is not a fixed affine map.
 
     They are computed from the norm's eval-mode outputs: the shift is f(0), the scale f(1) - f(0).
-    Random inputs check that f is this map. Norms that are not `foldable`, or that read other
-    tokens of the batch, return None.
+    Random inputs check that f is this map. None for norms that are not `foldable`, or that read
+    other tokens of the batch.
     """
     by_row = isinstance(norm, RunningNorm) and norm.pool.rows > 1
     if norm.training or not norm.foldable or not norm.incremental or by_row:

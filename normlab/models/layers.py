@@ -71,7 +71,7 @@ class Linear(nn.Linear):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Bake the centering into the weights, for inference."""
+        """Store the centered weights, for inference."""
         self.weight.copy_(self.rows)
         self.centered = False
 
@@ -219,7 +219,7 @@ class InputEmbedding(nn.Module):
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:
-    """Return `cap tanh(x / cap)`, which lies between -cap and cap; `x` itself if cap is None."""
+    """Return `cap tanh(x / cap)`, which is between -cap and cap; `x` itself if cap is None."""
     return x if cap is None else cap * torch.tanh(x / cap)
 
 

@@ -59,8 +59,9 @@ def noisy_weights(model: nn.Module, deviation: float) -> Iterator[None]:
     """Add Gaussian noise to a model's weights inside the context; afterwards they are restored.
 
     Each matrix, embedding table and kernel gets noise of `deviation` times its own root mean
-    square; biases and the gains of norms get none, so that a model without norms gets as much.
-    Models that differ only in their norms get the same noise, up to the size of the weights.
+    square; biases and gains of norms get none, so that models with and without norms get the same
+    amount. Models that differ only in their norms get the same noise, up to the size of the
+    weights.
     """
     draw = torch.Generator().manual_seed(_SEED)
     weights = [weight for weight in model.parameters() if weight.dim() > 1]

@@ -55,8 +55,8 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
         initial_noise: standard deviation of the noise on the initial hidden state in training; 0
             for none. Without noise all sequences start from the same state, so batch norm has no
             variance to divide by in the first steps (Cooijmans et al. 2017, section 5.2).
-        read: what one step of an image is: a pixel (row by row), a row, or a pixel (in a fixed
-            random order).
+        read: what one step reads of an image: a pixel (row by row), a row, or a pixel (in a fixed
+        random order).
         permutation_seed: seed of the order of `read=permuted`, which is the same in every run.
         dropout: dropout rate on each layer's output (Zaremba et al. 2014).
     """

@@ -61,7 +61,7 @@ class Rotary(nn.Module):
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=self.axis).flatten(-2)
 
     def angles(self, count: int, like: Tensor) -> tuple[Float[Tensor, "P K"], Float[Tensor, "P K"]]:
-        """Return the cosines and sines of at least `count` positions; they are computed once."""
+        """Return the cosines and sines of at least `count` positions; both are cached."""
         frequencies, known = self.frequencies, self._tables
         if known is not None and not torch.compiler.is_compiling():
             made_of, version, cos, sin = known

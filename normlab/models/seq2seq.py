@@ -96,7 +96,7 @@ class Layer(nn.Module):
             linear.centered = any(norm.center_weights for norm in norms)
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms that feed only linear layers, the first ones of their branch."""
+        """Return the norms that only the first linear layers of their branch read."""
         return [
             Fold(residual, residual.branch_norm, into=linears)
             for residual, linears in self.branches
@@ -239,7 +239,7 @@ class Seq2Seq(nn.Module):
         target_ids: Int[Tensor, "B P"],
         target: Tokens,
     ) -> Float[Tensor, "B P D"]:
-        """Return the decoder's output under teacher forcing; `project` turns it into logits."""
+        """Return the decoder's output under teacher forcing; `project` maps it to logits."""
         return self.decoder(target_ids, target, self.encode(source_ids, source), source)
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:

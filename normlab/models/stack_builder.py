@@ -95,7 +95,7 @@ class StackBuilder:
         return OutputLayer(self.sizes.dim, count, bias=bias, deviation=self.deviation)
 
     def vectors(self, count: int) -> Embedding:
-        """Build learned vectors that are added to the tokens or stand beside them."""
+        """Build learned vectors that are added to the tokens or concatenated with them."""
         return Embedding(count, self.sizes.dim, deviation=self.deviation)
 
     def head(self, in_features: int, out_features: int) -> Linear:

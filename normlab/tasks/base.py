@@ -66,18 +66,18 @@ class Task(ABC):
         """Return the record's data entry, as JSON: source, sizes, checksums, padding share."""
 
     def checksums(self) -> Mapping[str, Any]:
-        """Return the checksums of the data, by split and then perhaps by part."""
+        """Return the checksums of the data by split, and by part if a split has several."""
         return self.describe().get("checksums") or {}
 
     def vocabulary(self) -> dict[str, str]:
-        """Return what the numbers in and out of the model stand for, as files: text by name.
+        """Return the vocabulary files, which define the input and output ids, as text by name.
 
-        A run keeps them in its folder; two runs with different ones share no embeddings.
+        A run saves them in its folder; runs with different vocabularies share no embeddings.
         """
         return {}
 
     def restore(self, vocabulary: Mapping[str, str], description: Mapping[str, Any]) -> None:
-        """Take a run's vocabulary and description of the data, in place of the data themselves.
+        """Take a run's vocabulary and description of the data instead of reading the data.
 
         The task can then translate or continue a user's text; UserError if it does neither.
         """
@@ -85,7 +85,7 @@ class Task(ABC):
 
     @abstractmethod
     def spec(self) -> Spec:
-        """Return the input and output sizes for the model, which are read from the data."""
+        """Return the model's input and output sizes, which depend on the data."""
 
     @abstractmethod
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:

@@ -18,8 +18,8 @@ from normlab.tasks.base import Task
 class Condition:
     """Settings under which to repeat the test; None keeps the run's own setting.
 
-    `noise` is the standard deviation of noise added to the input (see `noisy`), `weight_noise` that
-    of noise added to the weights (see `noisy_weights`), and `brightness` a factor of all pixels.
+    `noise` is the standard deviation of noise on the input (see `noisy`), `weight_noise` of noise
+    on the weights (see `noisy_weights`), and `brightness` a factor for all pixels.
     """
 
     eval_stats: EvalStats | None = None
@@ -51,7 +51,7 @@ def conditions(task: Task) -> list[Condition]:
 
 
 def disturbed(observe: Mapping[str, Any]) -> list[Condition]:
-    """Return the conditions asked for by an `observe` node, such as `test_noise: [0.2]`."""
+    """Return the conditions in an `observe` node, such as `test_noise: [0.2]`."""
     return [
         replace(Condition(), **{name: float(value)})
         for name in DISTURBANCES

@@ -46,7 +46,8 @@ class ImageClassification(Classification):
         """Return each channel's mean and standard deviation over the training images."""
         pixels = self.splits["train"].pixels
         mean = pixels.mean((0, 1, 2), dtype=np.float64)
-        square = np.einsum("nhwc,nhwc->c", pixels, pixels, dtype=np.float64)  # without a wide copy
+        # sums in float64 without a float64 copy
+        square = np.einsum("nhwc,nhwc->c", pixels, pixels, dtype=np.float64)
         square /= pixels.size / len(mean)
         return torch.from_numpy(mean), torch.from_numpy(np.sqrt(square - mean**2))
 

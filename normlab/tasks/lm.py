@@ -32,7 +32,7 @@ from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 @dataclass(frozen=True)
 class LengthChange:
-    """The step at which training switches to another `max_length`; both are None for no change.
+    """The step at which training switches to another `max_length`; both are None if it never does.
 
     Instead of `step`, `after` gives the share of `steps` before the change, which is 0.9 in BERT.
     """
@@ -52,7 +52,7 @@ class LengthChange:
             )
 
 
-SCORED = Draw(0, 0)  # the scored examples, the same in every run
+SCORED = Draw(0, 0)  # of the scored examples, which are the same in every run
 
 
 class DocumentBatches(Batches):

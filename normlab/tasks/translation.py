@@ -35,7 +35,7 @@ from normlab.tasks.losses import label_smoothed_cross_entropy
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationBatch(Batch):
-    """Sentence pairs as tensors; `tgt_out` holds the real target tokens alone."""
+    """Sentence pairs as tensors; `tgt_out` holds only the real target tokens."""
 
     source: Int[Tensor, "B S"]
     source_tokens: Tokens
@@ -271,7 +271,7 @@ class Translation(Task):
     def baselines(self) -> dict[str, float]:
         """Return BLEU and chrF of copying the source, and losses of predicting token frequencies.
 
-        For `loss` the frequencies are label-smoothed, and its value is their entropy.
+        For `loss` the frequencies are label-smoothed, and the value is their entropy.
         """
         data, smoothing = self.data, self.label_smoothing
         source = data.texts["test"].source

@@ -125,7 +125,7 @@ def test_text_in_another_normal_form_has_as_many_characters():
 
 def test_a_split_without_any_token_is_refused(cache):
     splits = {**SPLITS, "test": [["\u200b"], ["\x00"]]}
-    with pytest.raises(ValueError, match="no sentence of test gives any tokens"):
+    with pytest.raises(ValueError, match="no sentence of test has any tokens"):
         prepare(splits, pieces="wordpiece")
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
@@ -141,7 +141,7 @@ def test_a_second_preparation_reads_the_cache():
 
 @pytest.mark.parametrize("train", [[], SPLITS["valid"]])
 def test_a_split_with_only_repeated_documents_is_named(train):
-    with pytest.raises(ValueError, match=r"has no examples in train \(.*give train, valid and"):
+    with pytest.raises(ValueError, match=r"has no examples in train \(.*add the missing files"):
         prepare({**SPLITS, "train": train})
 
 
