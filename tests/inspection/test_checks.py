@@ -298,7 +298,7 @@ def test_the_norms_of_surveyed_models_are_those_that_their_authors_publish():
     assert text.startswith(f"{len(either)} of {len(rows)} model classes do")
     first = [name for name, row in rows.items() if row["order"] in ("pre", "both")]
     assert numbers("facts.placement")[1] == [len(first) > len(rows) / 2]
-    assert f"the blocks of {len(first)} begin with a norm" in said("facts.placement")
+    assert f"the blocks of {len(first)} start with a norm" in said("facts.placement")
     known = {"test_resnet": "batch", "test_vit": "layer", "regnety_040_sgn": "group"}
     images = json.loads(facts.VISION.read_text("utf-8"))["classes"]
     assert {name: max(images[name], key=images[name].get) for name in known} == known
