@@ -43,7 +43,7 @@ def test_the_code_of_a_country_is_refused_with_its_language(tmp_path, code, mean
 
 @pytest.mark.parametrize("code", ["xx", "english", "", "und", "zxx", "mul", "de_QQQQ", "../../de"])
 def test_a_code_of_no_language_is_refused_by_its_key(tmp_path, code):
-    with pytest.raises(ValueError, match=r"^task\.corpus\.source_language=\S* is not a language code"):
+    with pytest.raises(ValueError, match=r"^task\.corpus\.source_language=\S* is not a language"):
         FolderCorpus(data_dir=str(tmp_path), source_language=code, target_language="de", form="raw")
 
 
