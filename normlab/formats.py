@@ -25,6 +25,11 @@ def estimated(seconds: float | int) -> str:
     return duration(rounded).removesuffix(" 0 s").removesuffix(" 0 min")
 
 
+def counted(count: int, noun: str) -> str:
+    """Format a count with its noun, whose plural has an `s`: `1 seed`, `1,000 runs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def number(value: float | int) -> str:
     """Format a number with four significant digits, or as a whole number from 1,000 on."""
     if not math.isfinite(value):

@@ -14,6 +14,7 @@ from normlab.commands._arguments import action_of, add_notes, as_path, command_p
 from normlab.commands._terminal import print_error, print_legend, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
 from normlab.errors import UserError
+from normlab.formats import counted
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.load import unchosen
@@ -332,7 +333,8 @@ def _head(job: Job, left: Sequence[StudyRun]) -> str:
     """Return one line about a job: how many runs it has, over which grid, and how many are left."""
     planned = [run.planned for run in job.runs]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
-    grid = f"{len(planned)} runs ({rows} rows, {points} points, {seeds} seeds)"
+    shape = ", ".join([counted(rows, "row"), counted(points, "point"), counted(seeds, "seed")])
+    grid = f"{counted(len(planned), 'run')} ({shape})"
     went = f"{len(planned) - len(left)} ended, {len(left)} to go"
     return f"{job.study.name} at scale={job.scale}: {grid}, {went}"
 

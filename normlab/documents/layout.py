@@ -20,6 +20,7 @@ from normlab.reports.table import pipes
 
 _GAP = 2
 _NAME = 18  # columns for the rows' names, at most
+_ROWS_SMALL = 6  # a LaTeX table with more rows is in smaller letters, to fit on a page
 _NARROW = 10  # the fewest columns for a cell
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
 _OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
@@ -181,16 +182,16 @@ def markdown(table: ShownTable) -> str:
 def latex(table: ShownTable) -> str:
     r"""Return a table in LaTeX; a comment names the packages that the document needs."""
     language, columns = table.language, len(table.head) - 1
-    width = (0.86 - 0.036 * columns) / columns  # without the gaps between columns
+    width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns
     ragged = r">{\raggedright\arraybackslash}"
     column = rf"{ragged}p{{{width:.3f}\linewidth}}"
     package = "array, booktabs, ctex" if language.code == "zh" else "array, booktabs"
     out = [
         rf"% needs \usepackage{{{package}}}",
         r"\begin{table}",
-        r"\centering\small",
+        rf"\centering\{'footnotesize' if len(table.rows) > _ROWS_SMALL else 'small'}",
         rf"\caption{{{escaped(table.caption)}}}",
-        rf"\begin{{tabular}}{{@{{}}{ragged}p{{0.14\linewidth}}{column * columns}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{ragged}p{{0.18\linewidth}}{column * columns}@{{}}}}",
         r"\toprule",
         " & ".join(map(_in_latex, table.head)) + r" \\",
         r"\midrule",

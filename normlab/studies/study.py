@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct, field
 
 from normlab.errors import UserError
+from normlab.formats import counted
 
 STABILITY = "stability"
 """The key of `figures` for an article's statement on training stability."""
@@ -238,7 +239,8 @@ class Study:
     def cost_text(self, scale: str) -> str:
         """Return the cost at a scale, such as `30 runs, 6.0 h`, estimated from the study's file."""
         runs, hours = self.cost(scale)
-        return f"{runs} runs, {hours:.1f} h" if hours >= 1 else f"{runs} runs, {hours * 60:.0f} min"
+        time = f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(hours * 60))} min"
+        return f"{counted(runs, 'run')}, {time}"
 
 
 def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:

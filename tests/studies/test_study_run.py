@@ -39,7 +39,7 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     plan(place, bleu(3.0))
     code, lines, err = printed(capsys, "run")
     assert (code, err) == (0, "") and len(place.lines("calls")) == 4
-    said = "one at scale=smoke: 4 runs (2 rows, 1 points, 2 seeds), 0 ended, 4 to go"
+    said = "one at scale=smoke: 4 runs (2 rows, 1 point, 2 seeds), 0 ended, 4 to go"
     assert head(lines) == said and "4 of 4 runs done" in lines
     first, _, differences = "\n".join(lines).partition("difference from ln")
     (row,) = [line.split() for line in first.splitlines() if line.startswith("bn ")]
