@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Literal
 
@@ -70,12 +70,7 @@ def _locate(
         whole = whole or left
         after = {(call.name, call.number): call for call in calls}
         suspects = _suspects(before, after, overlap, agree) if left > limit else []
-        tries: list[tuple[float, int, Call]] = []
-        for call in suspects[:TRIES]:
-            with suppress(UserError):
-                tries.append((without(replaced | _alike(call, before)), len(tries), call))
-                if tries[-1][0] <= limit:
-                    break
+        tries = _tries(suspects, before, replaced, without, limit)
         # A leak may enter at several modules in a row: then fixing the first alone changes little.
         if not tries or (number + 1 == ROUNDS and min(tries)[0] > left / 2):
             break
@@ -90,6 +85,23 @@ def _locate(
     more = f"; also {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
     part = "; this explains only part of the change" * (left > limit)
     return path, f"{path or 'the model itself'}: {text}{more}{part}"
+
+
+def _tries(
+    suspects: Sequence[Call],
+    calls: Calls,
+    replaced: set[str],
+    without: Callable[[set[str]], float],
+    limit: float,
+) -> list[tuple[float, int, Call]]:
+    """Return how far the output moves `without` each suspect, up to the first that explains all."""
+    tries: list[tuple[float, int, Call]] = []
+    for call in suspects[:TRIES]:
+        with suppress(UserError):
+            tries.append((without(replaced | _alike(call, calls)), len(tries), call))
+            if tries[-1][0] <= limit:
+                break
+    return tries
 
 
 def _alike(call: Call, calls: Calls) -> set[str]:

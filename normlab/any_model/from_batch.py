@@ -1,7 +1,7 @@
 """Turns a user's batch into an example: finds the row and token axes and the padding mask."""
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -69,12 +69,8 @@ def example_of(
     config = getattr(model, "config", None)
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
     values = values_of(batch, device)
-    if values.get("past_key_values") is not None:
-        raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
     parameters = [] if forward else [*inspect.signature(model.forward).parameters]
-    names = {
-        k: parameters[k] if isinstance(k, int) and k < len(parameters) else str(k) for k in values
-    }
+    names = _names(values, parameters)
     key, kind = find_mask(values, names, mask.to(device) if isinstance(mask, Tensor) else mask)
     main = _main_input(values, names, key)
     x, marks = values[main], values[key] if kind else None
@@ -85,12 +81,8 @@ def example_of(
     row_axis = axes.rows if axes.rows is not None else int(axis == 0)
     length = 0 if axis is None else x.shape[axis]
     size = x.shape[row_axis] if marks is None else len(marks)
-    if kind == "?":
-        kind = kind_of(
-            model, x if row_axis == 0 else x.transpose(0, 1), values[key], names.get(key, "")
-        )
-    if kind in ("real", "padding"):
-        check_mask(values[key], names.get(key, "mask"), kind)
+    if marks is not None:
+        kind = _kind(model, x, row_axis, marks, names.get(key, ""), kind)
     added = next((name for name in MADE if name in parameters and name not in names.values()), None)
     # another encoder's states have their own mask, which is not `attention_mask`
     if not kind and length and added and not names[main].startswith("encoder_"):
@@ -98,15 +90,40 @@ def example_of(
         real = torch.ones(size, length, dtype=torch.long, device=device)
         values[added], names[added] = real if kind == "real" else real == 0, added
     by_row, by_token = _axes(values, names, config, size, length)
-    if values[main].shape[row_axis : row_axis + 1] == (size,):
-        by_row[main] = row_axis
     if axis is not None:
         by_token[main] = axis
-    if main not in by_row:
-        raise UserError(f"{names[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
-    special = frozenset(special_ids(config)) if not x.is_floating_point() else frozenset()
+    _check_rows(by_row, main, row_axis, x, size, names[main])
+    special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
     example = Example(values, type(batch), by_row, by_token, key, kind, special=special)
     return _cut(_filled(example, main, names, config), config, max_rows, max_positions)
+
+
+def _kind(model: nn.Module, x: Tensor, row_axis: int, marks: Tensor, name: str, kind: str) -> str:
+    """Return what a mask's ones are; UserError if its values do not fit that."""
+    if kind == "?":
+        kind = kind_of(model, x if row_axis == 0 else x.transpose(0, 1), marks, name)
+    if kind in ("real", "padding"):
+        check_mask(marks, name or "mask", kind)
+    return kind
+
+
+def _check_rows(
+    by_row: dict[Key, int], main: Key, axis: int, x: Tensor, size: int, name: str
+) -> None:
+    """Note the axis of the main input's rows; UserError if there is none of this `size`."""
+    if x.shape[axis : axis + 1] == (size,):
+        by_row[main] = axis
+    if main not in by_row:
+        raise UserError(f"{name} has the shape {[*x.shape]}, but the mask has {size} rows")
+
+
+def _names(values: Mapping[Key, Any], parameters: Sequence[str]) -> dict[Key, str]:
+    """Return the names of inputs, which may come by position; UserError for a cache."""
+    if values.get("past_key_values") is not None:
+        raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
+    return {
+        k: parameters[k] if isinstance(k, int) and k < len(parameters) else str(k) for k in values
+    }
 
 
 def _main_input(values: Mapping[Key, Any], names: Mapping[Key, str], mask: Key) -> Key:

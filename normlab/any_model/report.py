@@ -127,18 +127,12 @@ def inspect(
 
     Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
-    if batches is None:
-        raise UserError(
-            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
-            "normlab.inspect(model, batches)"
-        )
+    _check_arguments(model, batches, max_rows, max_positions)
     chosen = _chosen(checks)
     model, first = unwrapped(model), first_batches(batches)
     check(model)
     if forward is None and takes_a_dict(model, first[0]):
         forward = _with_a_dict
-    if min(max_rows, max_positions) < 1:
-        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: use 1 or more")
     with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
         model.eval()
         start = State([("", model), ("", (first, forward))], state)  # in eval mode
@@ -154,6 +148,16 @@ def inspect(
     if one_way := state.snapshot.one_way:
         title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
     return Report(title, findings, about.__dict__.get("norms", []))
+
+
+def _check_arguments(model: nn.Module, batches: Any, max_rows: int, max_positions: int) -> None:
+    if batches is None:
+        raise UserError(
+            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
+            "normlab.inspect(model, batches)"
+        )
+    if min(max_rows, max_positions) < 1:
+        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: use 1 or more")
 
 
 def _uncompiled() -> AbstractContextManager[object]:

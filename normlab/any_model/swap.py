@@ -141,23 +141,14 @@ def swap(
     norms = {path: module for path, module in model.named_modules() if is_norm(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     run = partial(forward or call, model)
-    shapes: dict[str, list[Any]] = {}  # shapes of each norm's inputs, in the order of execution
+    mean_loss = partial(_mean_loss, run, batches, loss)
     table, replaced, statistics = [], {}, {}
-
-    def mean_loss() -> float | None:
-        return fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
-
     with unchanged(model, batches):
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
-        for path, x, *_ in _calls(norms, run, batches[:1], rows=0):
-            shapes.setdefault(path, []).append(x.shape)
-        news = {
-            path: _new(path, norms[path], shapes.get(path, [None])[0], norm, options)
-            for path in chosen
-        }
-        if not any(news.values()):
-            raise UserError(f"all norms that sites={sites!r} matches are already {norm}")
+        shapes = _input_shapes(norms, run, batches[0])
+        old = {path: (norms[path], shapes.get(path, [None])[0]) for path in chosen}
+        news = _new_norms(old, norm, options, sites)
         before = mean_loss()
         for path, called in shapes.items():
             calls = partial(_calls, {path: norms[path]}, run, batches, stop=len(called) == 1)
@@ -170,14 +161,45 @@ def swap(
                 statistics[path] = _recalibrated(calls())
                 norms[path].load_state_dict(statistics[path], strict=False)
         after = mean_loss()
-    for path, new in replaced.items():
-        model.set_submodule(path, new.train(model.get_submodule(path).training))
     for path, values in statistics.items():
         norms[path].load_state_dict(values, strict=False)
+    _replace(model, replaced)
+    return Swap(model, table, before, after)
+
+
+def _new_norms(
+    old: Mapping[str, tuple[nn.Module, Any]], norm: str, options: Mapping[str, Any], sites: Any
+) -> dict[str, Any]:
+    """Return what replaces each norm, of which an input's shape is known; UserError if nothing."""
+    news = {path: _new(path, module, shape, norm, options) for path, (module, shape) in old.items()}
+    if not any(news.values()):
+        raise UserError(f"all norms that sites={sites!r} matches are already {norm}")
+    return news
+
+
+def _mean_loss(
+    run: Callable[[Any], Any], batches: Sequence[Any], loss: Callable[[Any, Any], Tensor] | None
+) -> float | None:
+    return fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
+
+
+def _input_shapes(
+    norms: Mapping[str, nn.Module], run: Callable[[Any], Any], batch: Any
+) -> dict[str, list[Any]]:
+    """Return the shapes of each norm's inputs, in the order of execution."""
+    shapes: dict[str, list[Any]] = {}
+    for path, x, *_ in _calls(norms, run, [batch], rows=0):
+        shapes.setdefault(path, []).append(x.shape)
+    return shapes
+
+
+def _replace(model: nn.Module, replaced: Mapping[str, nn.Module]) -> None:
+    """Put new norms into a model for good, in the mode of the old ones."""
+    for path, new in replaced.items():
+        model.set_submodule(path, new.train(model.get_submodule(path).training))
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False  # normlab's norms do not accept nested tensors
-    return Swap(model, table, before, after)
 
 
 def check_name(norm: str) -> None:

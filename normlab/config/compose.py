@@ -176,9 +176,6 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     plain = cast("dict[str, Any]", OmegaConf.to_container(config))
     short = {key: value for key in SHORT if (value := plain.pop(key)) != MISSING}
     config = _typed(plain)
-    for key in ("data_dir", "runs_dir", "start_from"):  # a shell expands ~ only at a word's start
-        if isinstance(config[key], str):
-            config[key] = os.path.expanduser(config[key])
     precision = settled_precision(config.precision.name, device=config.device.name)
     config.precision = Precision[precision]
     config.choices = {
@@ -192,22 +189,14 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     _settle_short(config, short, overrides, of_files)
     typed_values = typed(overrides)
     settle_recipe(config, config.choices, of_files | typed_values)
-    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
-        parent = config.observe if key in ("probe", "sink") else config
-        if isinstance(parent[key], DictConfig):
-            node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
-            parent[key] = with_option_names(
-                node, key, {} if parent is config.observe else config.choices
-            )
+    _name_options(config)
     if config.sites is not None:
         settle_sites(config)
     _drop(config.model, LATER)
     for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
         _drop(node, {"one_plus": False})
     _settle_batch_size(config, of_files, typed_values)
-    if isinstance(folder := config.start_from, str):
-        path = start_file(folder, Path(config.runs_dir))
-        config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
+    _settle_paths(config)
     OmegaConf.resolve(config)
     if config.data_dir is not None and not _nodes_with(config, "data_dir"):
         problem = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
@@ -218,6 +207,26 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     _check_plain(plain)
     ranges.check(plain)
     return config
+
+
+def _name_options(config: DictConfig) -> None:
+    """Replace the classes in all nodes of a config with the names of their options."""
+    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):
+        parent = config.observe if key in ("probe", "sink") else config
+        if isinstance(parent[key], DictConfig):
+            node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
+            choices = {} if parent is config.observe else config.choices
+            parent[key] = with_option_names(node, key, choices)
+
+
+def _settle_paths(config: DictConfig) -> None:
+    """Expand `~`, which a shell does only at a word's start; name the run to start from."""
+    for key in ("data_dir", "runs_dir", "start_from"):
+        if isinstance(config[key], str):
+            config[key] = os.path.expanduser(config[key])
+    if isinstance(folder := config.start_from, str):
+        path = start_file(folder, Path(config.runs_dir))
+        config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
 
 
 def _nodes_with(config: DictConfig, key: str) -> list[str]:

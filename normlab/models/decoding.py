@@ -8,7 +8,7 @@ is a beam of one. Finished sentences leave the batch.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -68,51 +68,79 @@ def search(
     `model` must be in eval mode and have `encode`, `start_decoding` and `decode_step`. The longest
     source sentence in the batch sets the length limit.
     """
-    beam, num_groups = settings.beam, len(ids)
-    banned = (special.pad, special.bos)
+    beam, banned = settings.beam, (special.pad, special.bos)
     limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
     state = model.start_decoding(model.encode(ids, source), source, width=beam, max_length=limit)
-    device = ids.device
-    alive = list(range(num_groups))  # sentence index of each group of rows
-    finished: list[list[Hypothesis]] = [[] for _ in range(num_groups)]
-    scores = torch.full((num_groups, beam), float("-inf"), device=device)
-    scores[:, 0] = 0  # all hypotheses start out identical, so extend only the first
-    tokens = torch.full((num_groups * beam, 0), special.bos, device=device)
-    last = torch.full((num_groups * beam,), special.bos, device=device)
+    beams = _Beams(len(ids), beam, special, ids.device)
     for length in range(1, limit + 1):
-        logits = model.decode_step(last, state)
+        logits = model.decode_step(beams.last, state)
         only = special.eos if length == limit else None
-        totals, parents, words = _best(logits, scores, 2 * beam, banned=banned, only=only)
-        ends = words == special.eos
-        ends[:, beam:] = False
-        for group, rank in ends.nonzero().tolist():
-            row = group * beam + int(parents[group, rank])
-            score = float(totals[group, rank]) / length**settings.length_penalty
-            if len(finished[alive[group]]) < beam and score > float("-inf"):
-                finished[alive[group]].append(Hypothesis(tokens[row].tolist(), score))
-        if length == limit:
+        best = _best(logits, beams.scores, 2 * beam, banned=banned, only=only)
+        beams.end(best, length**settings.length_penalty)
+        if length == limit or not beams.unfinished():
             break
-        # the best `beam` candidates that do not end, in order of score
-        order = (words == special.eos).long().argsort(dim=1, stable=True)[:, :beam]
-        scores = totals.gather(1, order)
-        groups = torch.arange(len(alive), device=device)
-        rows = groups[:, None] * beam + parents.gather(1, order)
-        last = words.gather(1, order)
-        unfinished = [g for g, sentence in enumerate(alive) if len(finished[sentence]) < beam]
-        if not unfinished:
-            break
-        dropped = len(unfinished) < len(alive)
-        if dropped:
-            groups = torch.tensor(unfinished, device=device)
-            rows, last, scores = rows[groups], last[groups], scores[groups]
-            alive = [alive[g] for g in unfinished]
-        rows, last = rows.flatten(), last.flatten()
-        if dropped or beam > 1:
-            state.select(rows, groups if dropped else None)
-        tokens = torch.cat([tokens[rows], last[:, None]], dim=1)
+        beams.extend(best, state)
     # with non-finite logits no hypothesis ends; return an empty one
     nothing = Hypothesis([], float("-inf"))
-    return [max(hypotheses, key=lambda h: h.score, default=nothing) for hypotheses in finished]
+    return [max(ended, key=lambda h: h.score, default=nothing) for ended in beams.finished]
+
+
+class _Beams:
+    """The hypotheses of a batch: `beam` for each sentence of `alive`, and those that have ended.
+
+    `alive` has the index of the sentence of each group of rows. The tokens of a row are in
+    `tokens`, its last one also in `last`, and its score in `scores` of [group, rank].
+    """
+
+    def __init__(
+        self, sentences: int, beam: int, special: SpecialIds, device: torch.device
+    ) -> None:
+        self.beam, self.eos = beam, special.eos
+        self.alive = list(range(sentences))
+        self.finished: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.scores = torch.full((sentences, beam), float("-inf"), device=device)
+        self.scores[:, 0] = 0  # all hypotheses start out identical, so extend only the first
+        self.tokens = torch.full((sentences * beam, 0), special.bos, device=device)
+        self.last = torch.full((sentences * beam,), special.bos, device=device)
+
+    def end(self, best: "_Best", length_penalty: float) -> None:
+        """Keep the hypotheses that end among the `beam` best extensions of each sentence."""
+        totals, parents, words = best
+        ends = words == self.eos
+        ends[:, self.beam :] = False
+        for group, rank in ends.nonzero().tolist():
+            row = group * self.beam + int(parents[group, rank])
+            score = float(totals[group, rank]) / length_penalty
+            finished = self.finished[self.alive[group]]
+            if len(finished) < self.beam and score > float("-inf"):
+                finished.append(Hypothesis(self.tokens[row].tolist(), score))
+
+    def unfinished(self) -> list[int]:
+        """Return the groups whose sentence has fewer than `beam` ended hypotheses."""
+        pairs = enumerate(self.alive)
+        return [g for g, sentence in pairs if len(self.finished[sentence]) < self.beam]
+
+    def extend(self, best: "_Best", state: Any) -> None:
+        """Continue unfinished sentences by their best extensions that do not end, best first."""
+        totals, parents, words = best
+        order = (words == self.eos).long().argsort(dim=1, stable=True)[:, : self.beam]
+        self.scores, last = totals.gather(1, order), words.gather(1, order)
+        groups = torch.arange(len(self.alive), device=words.device)
+        rows = groups[:, None] * self.beam + parents.gather(1, order)
+        unfinished = self.unfinished()
+        dropped = len(unfinished) < len(self.alive)
+        if dropped:
+            groups = torch.tensor(unfinished, device=words.device)
+            rows, last, self.scores = rows[groups], last[groups], self.scores[groups]
+            self.alive = [self.alive[g] for g in unfinished]
+        rows, self.last = rows.flatten(), last.flatten()
+        if dropped or self.beam > 1:
+            state.select(rows, groups if dropped else None)
+        self.tokens = torch.cat([self.tokens[rows], self.last[:, None]], dim=1)
+
+
+_Best = tuple[Tensor, Tensor, Tensor]
+"""What `_best` returns."""
 
 
 def _best(

@@ -332,32 +332,42 @@ def _draw_facet(
 ) -> None:
     lines = [line for line in panel.series if line.facet == facet]
     for line in lines:
-        style = styles[line.row]
-        if any(n > 1 for n in line.n):
-            band = {"color": theme.hues[style.hue], "alpha": 0.15, "linewidth": 0}
-            if panel.joined and len(line.x) > 1:
-                axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
-            else:  # a band of zero width would be invisible
-                band |= {"alpha": 0.5, "linewidth": 1.2}
-                axes.vlines(line.x, line.low, line.high, **band, label=_BAND)
-        # Different first markers, so that those of coinciding lines do not overlap.
-        every = (0.05 * MARKS.index(style.mark), 0.3) if panel.across == STEP else None
-        axes.plot(
-            line.x,
-            line.mean,
-            linestyle=_STROKES[style.dashes] if panel.joined else "none",
-            marker=_MARKS[style.mark],
-            markevery=every,
-            color=theme.hues[style.hue],
-            label=one_line(style.name),
-        )
-        for _, step, value in line.lost:  # draw a cross, at the top if the loss is unknown
-            where = axes.get_xaxis_transform() if value is None else axes.transData
-            cross = {"color": theme.hues[style.hue], "marker": "X", "markersize": 7.0}
-            shown = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
-            y = 1.0 if value is None else value
-            axes.plot([step], [y], **cross, **shown, label="divergence")
+        _draw_line(axes, panel, line, styles[line.row], theme)
     axes.set_ylabel(panel.unit)
+    _set_x_axis(axes, panel, lines)
+
+
+def _draw_line(axes: "Axes", panel: Panel, line: Series, style: LineStyle, theme: Theme) -> None:
+    """Draw a row's line with its band, and a cross where a seed diverged."""
+    colour = theme.hues[style.hue]
+    if any(n > 1 for n in line.n):
+        band = {"color": colour, "alpha": 0.15, "linewidth": 0}
+        if panel.joined and len(line.x) > 1:
+            axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
+        else:  # a band of zero width would be invisible
+            band |= {"alpha": 0.5, "linewidth": 1.2}
+            axes.vlines(line.x, line.low, line.high, **band, label=_BAND)
+    # Different first markers, so that those of coinciding lines do not overlap.
+    every = (0.05 * MARKS.index(style.mark), 0.3) if panel.across == STEP else None
+    axes.plot(
+        line.x,
+        line.mean,
+        linestyle=_STROKES[style.dashes] if panel.joined else "none",
+        marker=_MARKS[style.mark],
+        markevery=every,
+        color=colour,
+        label=one_line(style.name),
+    )
+    for _, step, value in line.lost:  # draw a cross, at the top if the loss is unknown
+        where = axes.get_xaxis_transform() if value is None else axes.transData
+        cross = {"color": colour, "marker": "X", "markersize": 7.0}
+        shown = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
+        y = 1.0 if value is None else value
+        axes.plot([step], [y], **cross, **shown, label="divergence")
+
+
+def _set_x_axis(axes: "Axes", panel: Panel, lines: Sequence[Series]) -> None:
+    """Set the scale, ticks and label of the axis across: words, layers, steps or numbers."""
     if not panel.joined:
         axes.set_xlim(min(panel.ticks) - 0.5, max(panel.ticks) + 0.5)
         axes.set_xticks(panel.ticks, [*map(one_line, panel.tick_names)])

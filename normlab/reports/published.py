@@ -163,16 +163,14 @@ def publish(
             for key, each in others.items()
             if key in changed or known.records.get(key) is None
         }
-        order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
         every = known.records | {key: each.record for key, each in added.items()}
-        by_plan = sorted(every, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
         # Rows that this version of the study does not have: removed since, or added in a later
         # version.
         lost = {key.row: () for key in every if key.row not in study.rows}
         study = replace(study, rows={**study.rows, **lost})
         write_pack(
             folder,
-            {key: every[key] for key in by_plan},
+            {key: every[key] for key in _by_plan(study, scale, every)},
             known.curves | {key: each.curve for key, each in added.items()},
             known.hypotheses | {key: each.hypotheses for key, each in added.items()},
         )
@@ -184,6 +182,12 @@ def publish(
         for line in changed.values():
             replacing(f"replaced: {line}")
     return folder
+
+
+def _by_plan(study: Study, scale: str, keys: Iterable[Key]) -> list[Key]:
+    """Return the runs by seed in the order of the study; those that it does not plan come last."""
+    order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
+    return sorted(keys, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
 
 
 def _label(record: RunRecord) -> str:

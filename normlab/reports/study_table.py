@@ -162,12 +162,36 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
     records = [record for row in rows for record in row.records]
     refused = [f"{row.label}: {row.problem}" for row in rows if row.refused]
     experiments = {row.label: row.experiment for row in rows if row.experiment}
-    size = study.scales.get(scale)
     if not records:
         yield from map(Note, refused or ["no run has ended"])
         return
     yield Note(_made_of(records), about=About.DATA)
     yield from _text_seen(rows)
+    yield from _how_to_read(study, scale, rows)
+    yield from _untrained(experiments, study.columns)
+    for text in future_note(experiments):
+        yield Note(text, "models that see the future")
+    if any(study.figures.values()):
+        text = f"article: what {study.document} says, at its own size and data"
+        yield Note(text, about=About.ARTICLE)
+    yield from _states_of_code(rows)
+    yield from map(Note, refused)
+    yield from _differences(study, rows, rules)
+    yield from _unlike_rows(study, rows, rules)
+    smoothing = max(record.label_smoothing for record in records)
+    names = {column.rpartition("/")[2] for column in study.columns}
+    if smoothing and {"loss", "perplexity"} <= names:
+        text = f"loss includes label smoothing {smoothing:g}, perplexity does not"
+        yield Note(text, text)
+    for text in scored_by(experiments, study.columns):
+        yield Note(text, about=About.SIGNATURE)
+
+
+def _how_to_read(study: Study, scale: str, rows: Sequence[ScoreRow]) -> Iterator[Note]:
+    """Yield which weights were tested, what the values and stars mean, and what decides."""
+    records = [record for row in rows for record in row.records]
+    experiments = {row.label: row.experiment for row in rows if row.experiment}
+    size = study.scales.get(scale)
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield Note(f"tested: {', or '.join(weights)}", about=About.TESTED)
     at = " at the same point" if any(row.point for row in rows) else ""
@@ -187,20 +211,21 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
     elif few < SEEDS_TO_DECIDE:
         few_seeds = f"rows with fewer than {SEEDS_TO_DECIDE} seeds decide nothing"
         yield Note(f"{few_seeds} (fewest: {few})", few_seeds, About.SEEDS)
-    yield from _untrained(experiments, study.columns)
-    for text in future_note(experiments):
-        yield Note(text, "models that see the future")
-    if any(study.figures.values()):
-        text = f"article: what {study.document} says, at its own size and data"
-        yield Note(text, about=About.ARTICLE)
+
+
+def _states_of_code(rows: Sequence[ScoreRow]) -> Iterator[Note]:
+    """Yield that seeds have different states of the code, if they do."""
+    records = [record for row in rows for record in row.records]
     if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
         apart = [label for label, comparison in compared if not comparison.has_one_code]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
         text = "it differs between seeds; the two runs of a pair share it"
         yield Note(f"code: {text} {among}", about=About.CODE)
-    yield from map(Note, refused)
-    yield from _differences(study, rows, rules)
+
+
+def _unlike_rows(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
+    """Yield the settings in which rows of unplanned runs differ at a point."""
     alike: dict[str, str] = {}
     for point in dict.fromkeys(row.point for row in rows if rules.unplanned):
         at_point = {
@@ -209,13 +234,6 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
         alike |= not_alike(at_point, [*study.grid], study.rows)
     for key, text in alike.items():
         yield Note(text, f"rows differ in {setting(key)}", About.NOT_ALIKE)
-    smoothing = max(record.label_smoothing for record in records)
-    names = {column.rpartition("/")[2] for column in study.columns}
-    if smoothing and {"loss", "perplexity"} <= names:
-        text = f"loss includes label smoothing {smoothing:g}, perplexity does not"
-        yield Note(text, text)
-    for text in scored_by(experiments, study.columns):
-        yield Note(text, about=About.SIGNATURE)
 
 
 def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:

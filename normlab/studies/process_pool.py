@@ -185,60 +185,87 @@ def run_all(
     raise KeyboardInterrupt once all runs have saved.
     """
     check_single("a sweep or a study starts its own processes")
-    show, free = show or ProgressDisplay(), machine_shares(processes)
-    running: dict[RunToStart, _Job] = {}
-    done_so_far: list[EndedRun] = []
+    pool = _Pool(plan, show or ProgressDisplay(), machine_shares(processes))
     signals: list[int] = []  # signals received
-    stopped = interrupted = False
-    next_beat = -math.inf
-
-    def stop() -> None:
-        for job in running.values():
-            job.process.terminate()
-
     try:
         with _signals_into(signals):
             while True:
                 now = time.monotonic()
-                if set(signals) - {signal.SIGINT} or (now >= deadline and not stopped):
-                    stop()
-                interrupted = interrupted or bool(signals)
-                stopped = stopped or interrupted or now >= deadline
-                signals.clear()
-                while free and not stopped and (cell := plan.next()) is not None:
-                    show.say(f"{cell.name} started")
-                    running[cell] = _Job(cell, free.pop(0))
-                if now >= next_beat:
-                    next_beat = now + show.every
-                    seconds = {cell: now - job.begun for cell, job in running.items()}
-                    show.beat(seconds, done_so_far, plan.count)
-                ended = [done for job in running.values() if (done := job.ended()) is not None]
-                for done in ended:
-                    free.append(running.pop(done.cell).place)
-                    result = f"failed with status {done.status}" if done.status else done.last_line
-                    if done.interrupted:
-                        # A run was stopped from outside: start no more runs.
-                        interrupted, stopped = interrupted or not stopped, True
-                        result = "saved, to be resumed"
-                        done = done._replace(last_line=result)
-                    else:
-                        plan.ended(done)
-                    done_so_far.append(done)
-                    count = f"{len(done_so_far)}/{plan.count}"
-                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {result}")
-                if not running and (stopped or not ended):
+                pool.heed(signals, late=now >= deadline)
+                pool.start()
+                pool.beat(now)
+                any_ended = pool.take_ended()
+                if not pool.running and (pool.stopped or not any_ended):
                     break
-                if not ended:
+                if not any_ended:
                     time.sleep(_WAIT)
     except BaseException:
-        stop()
+        pool.terminate()
         raise
     finally:
-        for job in running.values():
+        for job in pool.running.values():
             job.process.wait()
-    if interrupted:
+    if pool.interrupted:
         raise KeyboardInterrupt
-    return done_so_far
+    return pool.done
+
+
+class _Pool:
+    """The running processes of a plan, and the runs that have ended.
+
+    `stopped`: no more runs are started. `interrupted`: runs were asked to stop from outside.
+    """
+
+    def __init__(self, plan: RunQueue, show: ProgressDisplay, free: list[MachineShare]) -> None:
+        self.plan, self.show, self.free = plan, show, free
+        self.running: dict[RunToStart, _Job] = {}
+        self.done: list[EndedRun] = []
+        self.stopped = self.interrupted = False
+        self._next_beat = -math.inf
+
+    def terminate(self) -> None:
+        """Ask all runs to stop."""
+        for job in self.running.values():
+            job.process.terminate()
+
+    def heed(self, signals: list[int], *, late: bool) -> None:
+        """Stop for signals, of which the list is emptied, or if it is `late`."""
+        if set(signals) - {signal.SIGINT} or (late and not self.stopped):
+            self.terminate()
+        self.interrupted = self.interrupted or bool(signals)
+        self.stopped = self.stopped or self.interrupted or late
+        signals.clear()
+
+    def start(self) -> None:
+        """Start runs in the free places."""
+        while self.free and not self.stopped and (cell := self.plan.next()) is not None:
+            self.show.say(f"{cell.name} started")
+            self.running[cell] = _Job(cell, self.free.pop(0))
+
+    def beat(self, now: float) -> None:
+        """Show how far the runs are, at most as often as the display wants it."""
+        if now >= self._next_beat:
+            self._next_beat = now + self.show.every
+            seconds = {cell: now - job.begun for cell, job in self.running.items()}
+            self.show.beat(seconds, self.done, self.plan.count)
+
+    def take_ended(self) -> bool:
+        """Move the runs that have ended to `done`; return whether there were any."""
+        ended = [done for job in self.running.values() if (done := job.ended()) is not None]
+        for done in ended:
+            self.free.append(self.running.pop(done.cell).place)
+            result = f"failed with status {done.status}" if done.status else done.last_line
+            if done.interrupted:
+                # A run was stopped from outside: start no more runs.
+                self.interrupted, self.stopped = self.interrupted or not self.stopped, True
+                result = "saved, to be resumed"
+                done = done._replace(last_line=result)
+            else:
+                self.plan.ended(done)
+            self.done.append(done)
+            count = f"{len(self.done)}/{self.plan.count}"
+            self.show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {result}")
+        return bool(ended)
 
 
 @contextmanager

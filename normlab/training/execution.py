@@ -50,6 +50,7 @@ from normlab.training.checkpoint import (
     start_from,
 )
 from normlab.training.evaluate import BEST, best_by, judged_by, renamed, score_weights
+from normlab.training.progress import Progress
 from normlab.training.run_folder import RunFolder
 from normlab.training.runtime import Runtime
 from normlab.training.sinks import Live, RunInfo, Sink, SinkGroup
@@ -227,23 +228,7 @@ class _Execution:
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
         """Test the weights if the run has finished, and return the record."""
         lost = outcome.status == "diverged"
-        chosen = self.config["observe"]["targets"]
-        targets = self.task.targets if chosen is None else chosen
-        validations = trainer.validations
-        scores = self._valid_scores(validations)
-        scores |= validations.reached(targets, lost=lost) | validations.converged(lost=lost)
-        weights: dict[str, int] = {}
-        if outcome.status == "finished":
-            tested, weights = score_weights(
-                trainer.evaluator,
-                trainer.model,
-                self.config["validate"],
-                self.checkpoints,
-                step=outcome.step,
-                outputs=self.run.folder,
-            )
-            scores |= tested
-        at = trainer.progress
+        scores, weights = self._scores(trainer, outcome)
         parameters = {id(p): p.numel() for p in trainer.model.parameters()}
         numerics, own_norms = joint_code(self.codes)
         return RunRecord(
@@ -256,13 +241,7 @@ class _Execution:
             outcome=outcome,
             scores=scores,
             stability=trainer.probes.summary(),
-            budget=BudgetUsed(
-                steps=at.step,
-                tokens=at.tokens,
-                wall_seconds=at.seconds,
-                tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
-                peak_memory_bytes=self.runtime.peak_memory_bytes(),
-            ),
+            budget=self._budget_used(trainer.progress),
             environment={**self.environment, **origin(self.codes)},
             data=self.data,
             params=sum(parameters.values()),
@@ -273,6 +252,37 @@ class _Execution:
             first_loss=trainer.divergence.first_loss,
             floors={} if outcome.status == "interrupted" else self.task.baselines(),
         )
+
+    def _budget_used(self, at: Progress) -> BudgetUsed:
+        return BudgetUsed(
+            steps=at.step,
+            tokens=at.tokens,
+            wall_seconds=at.seconds,
+            tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
+            peak_memory_bytes=self.runtime.peak_memory_bytes(),
+        )
+
+    def _scores(
+        self, trainer: Trainer, outcome: Outcome
+    ) -> tuple[dict[str, Score], dict[str, int]]:
+        """Return the scores, and the weights that were tested: none if the run has not finished."""
+        lost = outcome.status == "diverged"
+        chosen = self.config["observe"]["targets"]
+        targets = self.task.targets if chosen is None else chosen
+        validations = trainer.validations
+        scores = self._valid_scores(validations)
+        scores |= validations.reached(targets, lost=lost) | validations.converged(lost=lost)
+        if outcome.status != "finished":
+            return scores, {}
+        tested, weights = score_weights(
+            trainer.evaluator,
+            trainer.model,
+            self.config["validate"],
+            self.checkpoints,
+            step=outcome.step,
+            outputs=self.run.folder,
+        )
+        return scores | tested, weights
 
     def _valid_scores(self, validations: Validations) -> dict[str, Score]:
         """Return the validation scores of the tested weights and of each kind of best weights.

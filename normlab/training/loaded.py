@@ -108,19 +108,8 @@ def load_run(
     weights), and if no norm can be folded.
     """
     folder = Path(run_dir)
-    record = read_record(folder)
-    if address_of(folder) is not None:
-        raise UserError(
-            f"{folder}: a published run keeps no weights: train it again, or score its kept "
-            "translations with normlab eval RUN --kept"
-        )
-    # The run's extra tests (noise, training examples, targets) are left out unless asked for.
-    none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
-    settings = dict(record.config)
-    if isinstance(observe := settings.get("observe"), dict):
-        settings["observe"] = {**observe, **none}
-    config = to_dict(from_dict(settings, changes or ()))
-    check_nodes(config)
+    record = _record_with_weights(folder)
+    config = _config_of(record, changes or ())
     runtime = Runtime.start(
         device=config["device"],
         precision=config["precision"],
@@ -130,12 +119,9 @@ def load_run(
     _settle_data(task, folder, record, config, data=data)
     model = build_model(config, task)
     checkpoints = Checkpoints(folder / "checkpoints", writes=False)
-    chosen_weights = load_weights(
-        weights or judged_by(config["validate"]),
-        config["validate"],
-        checkpoints,
-        step=record.budget.steps,
-    )
+    validate = config["validate"]
+    name, step = weights or judged_by(validate), record.budget.steps
+    chosen_weights = load_weights(name, validate, checkpoints, step=step)
     with reading(folder / "checkpoints"):
         put_weights(model, chosen_weights.state, folder / "checkpoints")
     model.to(runtime.device, runtime.parameter_dtype).eval()
@@ -153,6 +139,31 @@ def load_run(
         checkpoints,
         folded,
     )
+
+
+def _record_with_weights(folder: Path) -> RunRecord:
+    """Return the record of a run; UserError if it is a published one."""
+    record = read_record(folder)
+    if address_of(folder) is not None:
+        raise UserError(
+            f"{folder}: a published run keeps no weights: train it again, or score its kept "
+            "translations with normlab eval RUN --kept"
+        )
+    return record
+
+
+def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
+    """Return a run's config with changes, without its extra tests unless the changes ask for them.
+
+    Extra tests are those of noise, of training examples and of targets.
+    """
+    none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
+    settings = dict(record.config)
+    if isinstance(observe := settings.get("observe"), dict):
+        settings["observe"] = {**observe, **none}
+    config = to_dict(from_dict(settings, changes))
+    check_nodes(config)
+    return config
 
 
 def _settle_data(
