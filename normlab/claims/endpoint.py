@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -66,6 +66,10 @@ class Basis:
     records: tuple[str, ...] = ()
 
 
+Unit = Literal["value", "factor", "time saved"]
+"""What a number is: a value or a difference, a factor, or the share of time saved."""
+
+
 @dataclass(frozen=True)
 class Measurement:
     """A command that measures more, and what it costs, such as `30 runs, about 2.0 h`."""
@@ -95,6 +99,11 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def family(self) -> Place | None:
         """Return the study and scale, or the timings, whose p values are corrected together."""
         return None
+
+    @property
+    def unit(self) -> Unit:
+        """What the number is that is found."""
+        return "value"
 
     def question(self, assertion: str) -> str:
         """Describe the measurement in one line; `assertion` is the part's `says`."""
@@ -279,7 +288,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))
         chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
-        cost = f"{runs_left:.0f} runs, about {hours_left:.1f} h; data: {scale.data}"
+        takes = f"{hours_left:.1f} h" if hours_left > 2 else f"{60 * hours_left:.0f} min"
+        cost = f"{runs_left:.0f} runs, about {takes}; data: {scale.data}"
         command = f"normlab study run {study.name} scale={self.scale}{chosen_seeds}"
         return Measurement(command, cost)
 

@@ -13,7 +13,7 @@ from normlab.claims.decision import (
     undecided_by_seen,
     with_power,
 )
-from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting, Text
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting, Text, Unit
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
 from normlab.formats import aligned
 
@@ -105,6 +105,10 @@ class Timing(Endpoint, frozen=True):
     def family(self) -> Place | None:
         return BENCH, self.report
 
+    @property
+    def unit(self) -> Unit:
+        return "time saved"
+
     def question(self, assertion: str) -> str:
         by = f"by more than {self.margin:.0%}"
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
@@ -113,9 +117,12 @@ class Timing(Endpoint, frozen=True):
         timings = runs.timings.get(self.report)
         group = timings.groups.get(self.group, ()) if timings else ()
         times = {each.name: each for each in group}
+        command = f"python scripts/bench norms {self.measured}".strip()
+        cost = (
+            "minutes; then remove seen: true from the endpoint" if self.seen_before else "minutes"
+        )
+        more = Measurement(f"{command} --json results/{BENCH}/{self.report}.json", cost)
         if timings is None or not times.keys() >= {self.faster, self.slower}:
-            command = f"python scripts/bench norms {self.measured}".strip()
-            more = Measurement(f"{command} --json results/{BENCH}/{self.report}.json", "minutes")
             return Judgement(Decision("not measured", reason="no timings of both"), to_measure=more)
         first, second = times[self.faster], times[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
@@ -130,7 +137,7 @@ class Timing(Endpoint, frozen=True):
             records=(timings.path,),
         )
         decision = self._decide(saved)
-        return Judgement(replace(decision, detail=f"{' against '.join(medians)} ms"), basis)
+        return Judgement(replace(decision, detail=f"{' against '.join(medians)} ms"), basis, more)
 
     def _decide(self, saved: Sequence[float]) -> Decision:
         """Decide by the share of time saved in each round; there is one analysis, of all rounds."""

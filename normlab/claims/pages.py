@@ -106,6 +106,7 @@ def _outcome(outcome: JudgedPart) -> dict[str, Any]:
         "said": outcome_text(outcome),
         "grades": [grade_in_chinese(outcome), outcome.grade] if outcome.grade else [],
         "found": value_text(outcome),
+        "unit": outcome.endpoint.unit,
         "test": "" if _p(outcome) is None else tested,
         **({"trained": basis.trained} if basis.trained else {}),
         "excluded": "; ".join(basis.excluded),

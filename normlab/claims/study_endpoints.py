@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from normlab.claims import decision
 from normlab.claims.decision import Analysis, Decision, corrected_for_look, decide, stuck
-from normlab.claims.endpoint import Chosen, StudyEndpoint
+from normlab.claims.endpoint import Chosen, StudyEndpoint, Unit
 from normlab.claims.evidence import Where
 from normlab.claims.sample import Count, Sample, keys
 from normlab.config.conversion import WrongField
@@ -44,6 +44,10 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if bool(self.inside) != bool(self.outside):
             raise WrongField("in", "an interaction needs both in and than_in; set both or neither")
+
+    @property
+    def unit(self) -> Unit:
+        return "factor" if self.ratio else "value"
 
     @property
     def sides(self) -> list[Where]:
@@ -166,6 +170,10 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
     wider: Side
     narrower: Side
     margin: Annotated[float, Meta(gt=1)]
+
+    @property
+    def unit(self) -> Unit:
+        return "factor"
 
     @property
     def sides(self) -> list[Where]:

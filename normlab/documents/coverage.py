@@ -142,4 +142,6 @@ def _lacks(item: PartItem, part: Mapping[str, Any]) -> str:
     command = part["to_measure"]
     if part["n"] or part["excluded"] or not command:
         text += f" Found: {part['found']}."
-    return f"{text} To decide it: `{command}` ({part['cost']})" if command else text
+    if command:
+        return f"{text} To decide it: `{command}` ({part['cost']})"
+    return f"{text} No planned run decides it."

@@ -135,7 +135,8 @@ class EvidenceIndex:
     """What was found, each once, numbered in the order in which the articles need it.
 
     An answer has, unless it lacks it: the verdict `v`; in Chinese and English, what was judged `s`
-    and what was found `f`; how we know `k`, with the check `check`, the number of seeds `n` and the
+    and what was found `f`, a list of findings if it was computed; how we know `k`, or, if it was
+    computed, the check `check`; the number of seeds `n` and the
     level of the interval `i`, the grade `g` as a number of `grades` (Chinese and English), and the
     study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`.
     """
@@ -202,15 +203,16 @@ class EvidenceIndex:
         from_runs = kind == "runs" and isinstance(endpoint, StudyEndpoint)
         study = f"{endpoint.study}/{endpoint.scale}" if from_runs else ""
         computed = isinstance(endpoint, Computed)
-        zh = self._findings(endpoint) if computed else _interval(part, endpoint) or _trained(part)
-        zh = endpoint.chinese if isinstance(endpoint, Published) else zh
+        published = isinstance(endpoint, Published)
+        zh = endpoint.chinese if published else item.value(self.results, CHINESE)
+        texts = _pair(zh, item.value(self.results, ENGLISH))
         measured = part["verdict"] != "not measured"
         return {
             "v": part["verdict"],
             "s": [part["chinese"], part["statement"]],
-            "f": _pair(zh, item.value(self.results, ENGLISH)) if measured else None,
+            "f": (self._findings(endpoint) if computed else texts) if measured else None,
             "m": part["to_measure"] if kind == "missing" else "",
-            "k": kind,
+            "k": "" if computed and measured else kind,
             "check": endpoint.check if computed else "",
             "n": part["n"] or "",
             "i": part.get("confidence", ""),
@@ -219,17 +221,16 @@ class EvidenceIndex:
             "c": int(item.part.partition(".")[0]),
         }
 
-    def _findings(self, endpoint: Computed) -> str:
-        """Return the findings of a check that decide a part, in Chinese."""
+    def _findings(self, endpoint: Computed) -> list[list[str]]:
+        """Return the findings of a check that decide a part, in Chinese and English."""
         findings = zip(
             self.results.checks.get(endpoint.check, ()), self._chinese[endpoint.check], strict=True
         )
-        chosen = [
-            text.format(**finding.numbers)
-            for finding, text in findings
-            if endpoint.chooses(finding)
+        chosen = [(finding, text) for finding, text in findings if endpoint.chooses(finding)]
+        return [
+            [text.format(**finding.numbers) for finding, text in chosen],
+            [f"{finding.question}: {finding.finding}" for finding, _ in chosen],
         ]
-        return CHINESE.between.join(chosen)
 
     @cached_property
     def _chinese(self) -> dict[str, list[str]]:
@@ -246,27 +247,9 @@ class EvidenceIndex:
         return {
             "v": item.verdict(self.results),
             "s": [item.in_chinese(self.results), f"{finding.question}: {finding.finding}"],
-            "k": "computed",
             "check": name,
             "c": self.claim_of.get(name),
         }
-
-
-def _interval(part: Mapping[str, Any], endpoint: Endpoint) -> str:
-    """Return what was found as a number with its interval, for Chinese; "" without one."""
-    if "low" not in part:
-        return ""
-    if isinstance(endpoint, Timing):
-        return "节省时间 {value:.1%} [{low:.1%}, {high:.1%}]".format(**part)
-    factor = "倍数 " if getattr(endpoint, "ratio", False) else ""
-    return factor + "{value:.3g} [{low:.3g}, {high:.3g}]".format(**part)
-
-
-def _trained(part: Mapping[str, Any]) -> str:
-    """Return how many seeds trained, in Chinese; "" where seeds were not counted."""
-    sides = (f"{side} 为 {k}/{n}" for side, k, n in part.get("trained", ()))
-    listed = CHINESE.comma.join(sides)
-    return f"训练成功的种子数：{listed}" if listed else ""
 
 
 def _kind(endpoint: Endpoint, part: Mapping[str, Any]) -> str:
@@ -325,4 +308,6 @@ def _cell(cell: ArticleCell, answers: EvidenceIndex) -> dict[str, Any]:
 def _judged(items: Sequence[Item], answers: EvidenceIndex) -> dict[str, Any]:
     if not items:
         return {}
-    return {"v": answers.verdict(items), "a": list(map(answers.reference, items))}
+    references, verdict = list(map(answers.reference, items)), answers.verdict(items)
+    first = answers.evidence[references[0][0]].get("v", "")  # the page takes it if there is no `v`
+    return {**({} if verdict == first else {"v": verdict}), "a": references}

@@ -107,5 +107,6 @@ def _line(name: str, results: Results, language: Locale) -> str:
     verdict = f"*{language.verdicts[part['verdict']]}*"
     place = f"[{item.place(results)}](claims.md#claim-{name.partition('.')[0]})"
     facts = language.between.join(filter(None, [in_markdown(value), in_markdown(grade)]))
-    measured = language.measurement.format(facts) if facts else ""
+    graded = facts.join(language.ends) if facts else ""
+    measured = language.measurement.format(facts) if value else graded
     return f"{verdict} {language.about.format(place, in_markdown(statement))}{measured}"

@@ -200,7 +200,7 @@ def test_fewer_than_five_seeds_decide_nothing(tmp_path):
     # Seed 4 has a part of its runs, so new seeds are made.
     more = found.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=5,6"
-    assert more.cost.startswith("6 runs, about 0.6 h")
+    assert more.cost.startswith("6 runs, about 36 min")
 
 
 @pytest.mark.parametrize(
@@ -439,4 +439,6 @@ def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
     asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
     found = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
     assert found.verdict == "undecided" and found.decision.by_seen_runs
+    assert found.judgement.to_measure is not None
+    assert found.judgement.to_measure.cost.endswith("then remove seen: true from the endpoint")
     assert "of the time saved" in found.decision.value

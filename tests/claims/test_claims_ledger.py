@@ -69,7 +69,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     # What the correction leaves open has a command, and what it leaves decided has none.
     more = among.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=6,7,8"
-    assert more.cost.startswith("9 runs, about 0.9 h") and alone.judgement.to_measure is None
+    assert more.cost.startswith("9 runs, about 54 min") and alone.judgement.to_measure is None
 
 
 def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):

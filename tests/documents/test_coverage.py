@@ -55,7 +55,7 @@ def test_a_sentence_is_answered_only_if_every_part_is_decided(verdicts, state):
 def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
     each, results = sentence("supported", "undecided", "not measured")
     assert each.why(results) == [
-        "[1.1](claims.md#claim-1) undecided: S. Found: F.",
+        "[1.1](claims.md#claim-1) undecided: S. Found: F. No planned run decides it.",
         "[2.1](claims.md#claim-2) not measured: S. To decide it: `normlab study run x` (5 runs)",
     ]
 

@@ -66,6 +66,13 @@ def test_every_advice_that_is_published_follows_today():
     assert len(changed) > 10 and not any(changed)
 
 
+def test_what_is_measured_has_its_number_in_chinese_too():
+    situations = load_situations(CONFIG_DIR / "which_norm.yaml")
+    chinese = page(situations, Results(RESULTS)).split("## 中文")[1]
+    assert "实测：训练成功的种子数：" in chinese and "实测：节省时间 -20.5% [" in chinese
+    assert not re.search(r"实测：(?!节省时间|训练成功|倍数|-?\d)", chinese)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

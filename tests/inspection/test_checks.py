@@ -303,3 +303,19 @@ def test_the_norms_of_surveyed_models_are_those_that_their_authors_publish():
     images = json.loads(facts.VISION.read_text("utf-8"))["classes"]
     assert {name: max(images[name], key=images[name].get) for name in known} == known
     assert said("facts.vision_norms").startswith(f"{sum('batch' in r for r in images.values())} of")
+
+
+def test_a_norm_after_the_sum_changes_what_passes_by_a_sub_layer_of_zeros():
+    x = draw_tokens(8, 16).numpy()
+    after = batch_norm(x.reshape(-1, x.shape[-1])).reshape(x.shape), layer_norm(x)
+    expected = [np.linalg.norm(y - x) / np.linalg.norm(x) for y in after]
+    moved = [each.numbers["moved"] for each in compute("residual.signal")]
+    assert moved == pytest.approx([*expected, 0], abs=1e-6)
+    assert numbers("residual.signal")[1] == [True, False, True]
+
+
+def test_one_sentence_is_a_quarter_of_a_standard_deviation_from_the_running_mean():
+    """As independent tokens have it: one over the root of their number, here 16."""
+    distances, holds = numbers("modes.sentence")
+    assert holds == [True] and distances["one"] == pytest.approx(1 / math.sqrt(16), abs=0.01)
+    assert distances["many"] < 2 / math.sqrt(60 * 32 * 16 * 0.1)

@@ -4,6 +4,16 @@ let article = DATA.articles[0];
 let filter = ""; // a verdict whose sentences stand out, or none
 const openSentences = new Set();
 
+/** The sentences and the cells of an article's tables. */
+function judgedIn(each) {
+  const passages = each.sections.flatMap((section) => section.body);
+  return passages.flatMap((passage) => (passage.table ? each.tables[passage.table].rows.flat() : [passage]));
+}
+
+for (const judged of DATA.articles.flatMap(judgedIn)) {
+  if (judged.a) judged.v ??= DATA.answers[judged.a[0][0]].v ?? "";
+}
+
 function drawArticle() {
   const sections = article.sections.map((section, number) => h("section", {},
     h("h3", {}, prose(both(section.title))),
@@ -72,8 +82,8 @@ function answerOf(judged) {
   return [...judged.a.map(drawAnswer), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
 }
 
-function commandsOf({ c, k, r }) {
-  return [c && `normlab claims ${c}${k === "computed" ? " --compute" : ""}`, r && `normlab study run ${r.replace("/", " scale=")}`];
+function commandsOf({ c, check, r }) {
+  return [c && `normlab claims ${c}${check ? " --compute" : ""}`, r && `normlab study run ${r.replace("/", " scale=")}`];
 }
 
 /** An answer by its number, and by what it is about, if the sentence says several things. */
@@ -82,16 +92,17 @@ function drawAnswer([index, ...about]) {
   const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), t("colon")] : [];
   const named = about.length ? [h("i", {}, both(about)), " · "] : [];
   const lines = [h("p", {}, named, verdict, answer.s ? prose(both(answer.s)) : "")];
-  const number = answer.f && (both(answer.f) || answer.f[1]);
+  const found = answer.f && (both(answer.f) || answer.f[1]);
+  const number = Array.isArray(found) ? found.join(t("then")) : found;
   const label = (name) => h("span", { class: "label" }, t(name));
-  if (number) lines.push(h("p", { class: "number", lang: number === both(answer.f) ? null : "en" }, label("number"), number));
-  if (answer.k) lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
+  if (number) lines.push(h("p", { class: "number", lang: found === both(answer.f) ? null : "en" }, label("number"), number));
+  if (answer.k || answer.check) lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
   if (answer.m) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.m)));
   return h("div", { class: `found ${style(answer.v)}` }, lines);
 }
 
 /** How we know, in words. */
-function how({ k, check, n, i, g, r }) {
+function how({ k = "computed", check, n, i, g, r }) {
   const percent = i && shown(100 * i, 1).replace(".0", "");
   const said = prose(t(`how.${k === "runs" && !i ? "counted" : k}`, { check, n: n ?? 0, i: percent }));
   if (g !== undefined) said.push(t("how.grade", { grade: both(DATA.grades[g]) }));
@@ -142,7 +153,7 @@ function drawTable(table, id) {
 
 /** The verdicts with their counts in this article; a press lets one of them stand out. */
 function drawLegend() {
-  const judged = article.sections.flatMap((section) => section.body).flatMap((passage) => (passage.table ? article.tables[passage.table].rows.flat() : [passage]));
+  const judged = judgedIn(article);
   const button = (name) => {
     const count = judged.filter((each) => each.v === name).length;
     return h("button", { type: "button", class: style(name), "data-name": name, "aria-pressed": String(filter === name), onclick: () => {

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
@@ -64,6 +65,22 @@ def buffers() -> list[CheckFinding]:
         finding("ln has one mode", modes[has_two["ln"]], holds=not has_two["ln"]),
         finding("bn switches between two modes", modes[has_two["bn"]], holds=has_two["bn"]),
     ]
+
+
+@check("modes.sentence", "bn")
+def sentence() -> list[CheckFinding]:
+    """Does the running mean fit a single sentence? For 256 sentences of 16 independent tokens."""
+    norm, x = trained_norm("bn"), draw_tokens(256, 16)
+    running = dict(norm.named_buffers())["running_mean"].reshape(-1)
+    sigma = x.flatten(0, 1).std(0)
+
+    def distance(mean: Tensor) -> float:
+        return float(((mean - running) / sigma).square().mean().sqrt())
+
+    one, many = distance(x.mean(1)), distance(x.mean((0, 1)))
+    statement = "bn: the running mean is further from the mean of one sentence than from a batch's"
+    answer = f"{one:.2f} standard deviations, and {many:.2f} from that of 256 sentences"
+    return [finding(statement, answer, holds=one > 2 * many, one=one, many=many)]
 
 
 @check("modes.memory", "bn_position")

@@ -1,0 +1,31 @@
+"""What a norm does to the stream of a residual network."""
+
+import torch
+
+from normlab.any_model.movement import movement
+from normlab.claims.evidence import CheckFinding
+from normlab.inspection.checks.finding import change_finding, check
+from normlab.inspection.checks.inputs import draw_tokens, new_norm
+from normlab.norms.tokens import Tokens
+from normlab.placements.base import NormResidual
+from normlab.placements.post import PostResidual
+from normlab.placements.pre import PreResidual
+
+
+@check("residual.signal", "bn after", "ln after", "bn before")
+def signal() -> list[CheckFinding]:
+    """Does a norm change the signal that passes by a sub-layer which adds zero?"""
+
+    def moved(kind: type[NormResidual], name: str) -> float:
+        x = draw_tokens(8, 16)
+        with torch.no_grad():
+            return movement(kind(new_norm(name), 0.0)(x, Tokens(), torch.zeros_like), x)
+
+    changes, leaves = (f"{what} the signal that passes by" for what in ("changes", "leaves"))
+    after = {name: moved(PostResidual, name) for name in ("bn", "ln")}
+    before = moved(PreResidual, "bn")
+    return [
+        change_finding(f"bn after the residual sum {changes}", after["bn"]),
+        change_finding(f"ln after the residual sum {leaves}", after["ln"], expected=False),
+        change_finding(f"bn before the sub-layer {leaves}", before, expected=False),
+    ]
