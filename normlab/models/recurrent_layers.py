@@ -96,7 +96,7 @@ class CellNorms:
     path: str
 
     @torch.no_grad()
-    def at(self, place: str, dim: int) -> Norm:
+    def required(self, place: str, dim: int) -> Norm:
         """Build the norm for a place, and set its initial gain, its shift and `by_position`.
 
         Raises UserError for a norm that would always output its bias.
