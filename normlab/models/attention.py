@@ -24,7 +24,7 @@ quarter of the time of torch's fused kernel. A GPU uses the fused kernel, unless
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -132,7 +132,6 @@ class Attention(nn.Module):
     """
 
     sublayer: ClassVar[str] = "attention"
-    path: str = ""
 
     def __init__(
         self,
@@ -157,6 +156,15 @@ class Attention(nn.Module):
         self.core = AttentionCore(dropout, score_cap)
         self.q_norm, self.k_norm, self.v_norm = sites.get("q"), sites.get("k"), sites.get("v")
         self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
+
+    @property
+    def path(self) -> str:
+        """Where the sub-layer is, such as `encoder.0.self`; its core has the same path."""
+        return self.core.path
+
+    @path.setter
+    def path(self, path: str) -> None:
+        self.core.path = path
 
     def split(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B H P K"]:
         """Split the features into heads."""
@@ -287,6 +295,68 @@ class RMSNormByHead(RMSNorm):
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 
 
+class _Heads(NamedTuple):
+    """The heads that a QK norm is built for: width, number, `model.qk_length`, and eps."""
+
+    dim: int
+    number: int
+    length: int
+    eps: float
+
+
+def _l2(heads: _Heads, site: Site) -> Norm:
+    """Return a norm whose dot products are g cos(q, k), as the core divides them by sqrt(K)."""
+    if site == "k":
+        return UnitNorm(heads.dim)
+    if heads.length < 2:
+        raise UserError(f"model.qk_length={heads.length} must be at least 2")
+    gain = math.log2(heads.length**2 - heads.length)
+    return UnitNorm(heads.dim, gain=gain, factor=math.sqrt(heads.dim))
+
+
+def _cosine(heads: _Heads, site: Site) -> Norm:
+    """Return a norm whose dot products are 10 cos(q, k), as the core divides them by sqrt(K)."""
+    if site == "k":
+        return UnitNorm(heads.dim)
+    return UnitNorm(heads.dim, factor=_COSINES * math.sqrt(heads.dim))
+
+
+def _layer(heads: _Heads, site: Site) -> Norm:
+    return LayerNorm(heads.dim, eps=heads.eps, affine=True)
+
+
+def _rms(heads: _Heads, site: Site) -> Norm:
+    return RMSNorm(heads.dim, eps=heads.eps, affine=True)
+
+
+def _rms_by_head(heads: _Heads, site: Site) -> Norm:
+    return RMSNormByHead(heads.dim, heads=heads.number, eps=heads.eps)
+
+
+def _rms_of_all(heads: _Heads, site: Site) -> Norm:
+    return RMSNorm(heads.number * heads.dim, eps=heads.eps, affine=True)
+
+
+class _QkNorm(NamedTuple):
+    """The sites of a QK norm, the module that applies it to the heads, and how each is built."""
+
+    sites: tuple[Site, ...]
+    wrapper: type[HeadNorm | FullNorm]
+    build: Callable[[_Heads, Site], Norm]
+
+
+_QK_NORMS: Mapping[QkNorm, _QkNorm] = {
+    "none": _QkNorm((), HeadNorm, _rms),
+    "l2": _QkNorm(("q", "k"), HeadNorm, _l2),
+    "cosine": _QkNorm(("q", "k"), HeadNorm, _cosine),
+    "ln": _QkNorm(("q", "k"), HeadNorm, _layer),
+    "rms": _QkNorm(("q", "k"), HeadNorm, _rms),
+    "rms_heads": _QkNorm(("q", "k"), HeadNorm, _rms_by_head),
+    "rms_full": _QkNorm(("q", "k"), FullNorm, _rms_of_all),
+    "qkv": _QkNorm(("q", "k", "v"), HeadNorm, _rms),
+}
+
+
 def qk_sites(
     kind: QkNorm, *, dim: int, heads: int, length: int, eps: float = 1e-5
 ) -> dict[Site, nn.Module | None]:
@@ -294,23 +364,5 @@ def qk_sites(
 
     Raises UserError for `l2` if `length` is below 2, where the initial scale is undefined.
     """
-    if kind in ("l2", "cosine"):
-        return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
-    sites: Mapping[str, tuple[Site, ...]] = {"none": (), "qkv": ("q", "k", "v")}
-    builders: Mapping[str, Callable[[], Norm]] = {
-        "ln": lambda: LayerNorm(dim, eps=eps, affine=True),
-        "rms_heads": lambda: RMSNormByHead(dim, heads=heads, eps=eps),
-        "rms_full": lambda: RMSNorm(heads * dim, eps=eps, affine=True),
-    }
-    norm = builders.get(kind, lambda: RMSNorm(dim, eps=eps, affine=True))
-    around = FullNorm if kind == "rms_full" else HeadNorm
-    return {site: around(norm()) for site in sites.get(kind, ("q", "k"))}
-
-
-def _query(kind: QkNorm, dim: int, length: int) -> Norm:
-    """Return the query norm, scaled by sqrt(K) because the core divides scores by sqrt(K)."""
-    if kind == "cosine":
-        return UnitNorm(dim, factor=_COSINES * math.sqrt(dim))
-    if length < 2:
-        raise UserError(f"model.qk_length={length} must be at least 2")
-    return UnitNorm(dim, gain=math.log2(length**2 - length), factor=math.sqrt(dim))
+    sites, wrapper, build = _QK_NORMS[kind]
+    return {site: wrapper(build(_Heads(dim, heads, length, eps), site)) for site in sites}

@@ -7,7 +7,7 @@ source's padding mask.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -25,47 +25,54 @@ from normlab.models.base import (
     incremental,
 )
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
-from normlab.models.layers import soft_cap
+from normlab.models.layers import FeedForward, Linear, soft_cap
 from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
-from normlab.placements.base import Norms, Place, Placement, StackName
+from normlab.placements.base import Norms, Place, Placement, Residual, StackName
 
 Sharing = Literal["all", "target", "none"]
+
+
+class Branch(NamedTuple):
+    """A sub-layer of a layer: its place, its residual connection, itself, and its first layers.
+
+    `readers` are the linear layers that read the sub-layer's input.
+    """
+
+    place: Place
+    residual: Residual
+    sublayer: Attention | FeedForward
+    readers: Sequence[Linear]
 
 
 class Layer(nn.Module):
     """A Transformer layer: self-attention, optional cross-attention, then feed-forward.
 
     `W` is the width passed between layers: `D`, or `n D` if the placement keeps `n` residual
-    streams. `branches` pairs each residual with the linear layers that read the branch's input.
+    streams. `branches` are the sub-layers in the order in which they run.
     """
 
     def __init__(self, builder: StackBuilder, place: Place, *, cross: bool):
         super().__init__()
         self.path = f"{place.stack}.{place.layer}"
         places = [place.at("self"), *([place.at("cross")] if cross else []), place.at("ffn")]
-        self_residual, *between, last = builder.residuals(places)
-        self.self_attention = builder.self_attention(places[0])
-        self.self_residual = self_residual
-        attention = self.self_attention
-        self.branches = [(self_residual, attention.readers(attention.qkv_proj))]
+        residuals = builder.residuals(places)
+        attention = self.self_attention = builder.self_attention(places[0])
+        self.self_residual = residuals[0]
+        readers = [attention.readers(attention.qkv_proj)]
         self.cross_attention = self.cross_residual = None
         if cross:
-            self.cross_attention = cross_attention = builder.cross_attention(places[1])
-            (self.cross_residual,) = between
-            readers = cross_attention.readers(cross_attention.q_proj)
-            self.branches += [(self.cross_residual, readers)]
-        self.feed_forward = builder.feed_forward(places[-1])
-        self.ffn_residual = last
-        self.branches += [(last, [self.feed_forward.fc1])]
-        inner = [self.self_attention, *([self.cross_attention] if cross else []), self.feed_forward]
-        for at, residual, sublayer in zip(
-            places, [self_residual, *between, last], inner, strict=True
-        ):
-            residual.path = sublayer.path = at.path
-            if isinstance(sublayer, Attention):
-                sublayer.core.path = at.path
+            memory = self.cross_attention = builder.cross_attention(places[1])
+            self.cross_residual = residuals[1]
+            readers.append(memory.readers(memory.q_proj))
+        feed_forward = self.feed_forward = builder.feed_forward(places[-1])
+        self.ffn_residual = residuals[-1]
+        readers.append([feed_forward.fc1])
+        sublayers = [attention, *([memory] if cross else []), feed_forward]
+        self.branches = [*map(Branch, places, residuals, sublayers, readers)]
+        for branch in self.branches:
+            branch.residual.path = branch.sublayer.path = branch.place.path
         self._center()
 
     def forward(
@@ -98,9 +105,9 @@ class Layer(nn.Module):
     def folds(self) -> Sequence[Fold]:
         """Return the norms that only the first linear layers of their branch read."""
         return [
-            Fold(residual, residual.branch_norm, into=linears)
-            for residual, linears in self.branches
-            if residual.branch_norm is not None
+            Fold(branch.residual, branch.residual.branch_norm, into=branch.readers)
+            for branch in self.branches
+            if branch.residual.branch_norm is not None
         ]
 
 
@@ -178,7 +185,7 @@ class TransformerStack(Stack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Architecture(StackArchitecture):
+class Seq2SeqArchitecture(StackArchitecture):
     """Sizes of an encoder-decoder Transformer.
 
     Attributes:
@@ -206,7 +213,7 @@ class Architecture(StackArchitecture):
 class Seq2Seq(nn.Module):
     """An encoder, a decoder and the output projection to the target vocabulary."""
 
-    def __init__(self, sizes: Architecture, spec: TextToText, builder: StackBuilder):
+    def __init__(self, sizes: Seq2SeqArchitecture, spec: TextToText, builder: StackBuilder):
         super().__init__()
         source_tokens = builder.tokens(spec.source_vocab, spec.pad_id)
         target_tokens = output = source_tokens

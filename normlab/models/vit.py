@@ -20,7 +20,7 @@ from normlab.models.stack_builder import StackBuilder
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 
-Pool = Literal["mean", "class"]
+Pooling = Literal["mean", "class"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class ViTArchitecture(StackArchitecture):
     takes = Image
     num_layers: int
     patch: int
-    pool: Pool
+    pool: Pooling
 
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
         if self.positions in ("rope", "none"):
@@ -87,7 +87,7 @@ class ViT(nn.Module):
         super().__init__()
         entry = PatchEmbedding(sizes, spec, builder)
         self.encoder = TransformerStack(entry, builder, "encoder", num_layers=sizes.num_layers)
-        self.pool: Pool = sizes.pool
+        self.pool: Pooling = sizes.pool
         self.classes = builder.output(spec.classes, bias=True)
         self.logit_cap = sizes.logit_cap
 

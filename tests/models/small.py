@@ -11,7 +11,7 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names
 from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
-from normlab.models.seq2seq import Architecture
+from normlab.models.seq2seq import Seq2SeqArchitecture
 from normlab.models.text import TextArchitecture
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
@@ -57,7 +57,7 @@ SIZES = {
 def architecture(**changes) -> Any:
     values = {"activation": "relu", "positions": "sinusoidal", "max_positions": 40}
     values |= {"encoder_layers": 2, "decoder_layers": 2, "share_embeddings": "all"}
-    return Architecture(**{**SIZES, **values, **changes})
+    return Seq2SeqArchitecture(**{**SIZES, **values, **changes})
 
 
 def text_architecture(layers=2) -> Any:
