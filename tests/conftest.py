@@ -9,18 +9,18 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from jaxtyping import install_import_hook
+
+from tests import shape_checks
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
-# Shapes and types of every function of the package are checked while tests run.
-install_import_hook("normlab", "beartype.beartype")
+shape_checks.install()
 
 # An example may take as long as it does: the machine has other work too.
 hypothesis.settings.register_profile("normlab", deadline=None)
 hypothesis.settings.load_profile("normlab")
 
-pytest_plugins = ["tests.sinks.wandb_client"]  # fixtures
+pytest_plugins = ["tests.training.wandb_client"]  # fixtures
 
 
 # Tests send SIGHUP, which a run ignores where it was ignored from the start, as below `nohup`.
