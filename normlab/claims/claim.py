@@ -5,7 +5,7 @@ documents: [article 1]
 statement: In translation, batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
 answer: True that it translates worse. ...  begins as the verdict does: True, Not true, Partly true,
-                                   Open, Not tested (tests/claims/test_claims_files.py)
+                                   Open, Not tested (tests/claims/test_claim.py)
 chinese_answer: 译文更差这一点成立。...
 figure: 28.7 BLEU, against 35.2        the value reported by the article, or null
 literature: ...                        what published sources say

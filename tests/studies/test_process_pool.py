@@ -1,4 +1,4 @@
-"""Runs side by side: how many at once, on which share of the machine, and what a failure costs."""
+"""Runs side by side: how many at once, on which share of the machine, and how one fails."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
     assert "seed=3" in (tmp_path / "runs" / "seed=3" / LOG_FILE).read_text()
 
 
-def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
+def test_a_failing_run_does_not_affect_the_others_and_says_why(tmp_path, stand_in, capsys):
     stand_in(
         'case "$*" in *norm=b*) echo "train: no such thing" >&2; exit 3;; *rms*) exit 1;; esac'
     )
@@ -117,17 +117,30 @@ def test_at_the_deadline_runs_save_and_none_is_begun(tmp_path, stand_in):
 
 def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert visible_gpus() == ["3", "5"]
     both = "echo begun >> calls; until [ $(wc -l < calls) = 2 ]; do sleep 0.05; done"
     stand_in(f'{both}; echo "$CUDA_VISIBLE_DEVICES $*"')
     found = sweep(tmp_path, "observe.threads=7", "a=1", processes=None)
     assert {done.last_line.split()[0] for done in found} == {"3", "5"}
     assert all(done.last_line.count("observe.threads=") == 1 for done in found), "given ones stay"
-    for visible in ("NoDevFiles", "-1", "-1,0"):  # Slurm without --gres, and CUDA's none
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert visible_gpus() == []
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a2b, MIG-3c4d")
-    assert visible_gpus() == ["GPU-1a2b", "MIG-3c4d"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "gpus"),
+    [
+        ("3,5", ["3", "5"]),
+        ("GPU-1a2b, MIG-3c4d", ["GPU-1a2b", "MIG-3c4d"]),
+        ("NoDevFiles", []),  # Slurm without --gres
+        ("-1", []),  # CUDA's none
+        ("-1,0", []),
+        ("", []),
+    ],
+)
+def test_visible_gpus_are_those_of_the_variable(variable, gpus, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus() == gpus
+
+
+def test_without_gpus_each_core_has_one_process(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert len(machine_shares(None)) == usable_cores()
     assert all(not place.variables for place in machine_shares(2))

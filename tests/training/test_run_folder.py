@@ -10,7 +10,7 @@ from normlab.config.compose import compose
 from normlab.errors import UserError
 from normlab.records.files import check_writable
 from normlab.training.run_folder import NUMERICS, RunFolder
-from tests.sinks.runs import record
+from tests.training.sink_runs import record
 
 HERE, THERE = ("cpu", "fp32", "AVX2"), ("cpu", "fp32", "AVX512-BF16")
 

@@ -5,7 +5,7 @@ import pytest
 from normlab.cli import main
 from normlab.records.record import Score
 from normlab.training import tensorboard as sink
-from tests.sinks.runs import CHOICES, CONFIG, info, record, scores
+from tests.training.sink_runs import CHOICES, CONFIG, info, record, scores
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from normlab.training.wandb import Wandb
-from tests.sinks.wandb_server import KEY, Server, serving
+from tests.training.wandb_server import KEY, Server, serving
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.records.store import read_rows
 from normlab.training.sinks import Jsonl, SinkGroup
-from tests.sinks.runs import info, scores
+from tests.training.sink_runs import info, scores
 
 
 def write(folder: Path, steps, *, resumed_step: int = 0) -> Path:

@@ -15,7 +15,7 @@ from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.training import sinks as files
 from normlab.training.console import Console
-from tests.sinks.runs import RUN_ID, info, record, scores
+from tests.training.sink_runs import RUN_ID, info, record, scores
 
 
 def show(tmp_path, *, terminal: bool, width=120, end=None, note=""):

@@ -7,7 +7,7 @@ from normlab.commands import _run
 from normlab.config.compose import compose
 from normlab.config.overrides import check_arguments, check_given_once, error_line
 from normlab.records.record import Outcome
-from tests.sinks.runs import record
+from tests.training.sink_runs import record
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from normlab.training.wandb import (
     resolve_mode,
     tags,
 )
-from tests.sinks.runs import CHOICES, CONFIG, FINGERPRINT, info, record, scores
-from tests.sinks.wandb_client import files, sink
-from tests.sinks.wandb_server import KEY, Server
+from tests.training.sink_runs import CHOICES, CONFIG, FINGERPRINT, info, record, scores
+from tests.training.wandb_client import files, sink
+from tests.training.wandb_server import KEY, Server
 
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 

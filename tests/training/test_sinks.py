@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from normlab.training.sinks import Sink, SinkGroup
-from tests.sinks.runs import FINGERPRINT, info, record, scores
+from tests.training.sink_runs import FINGERPRINT, info, record, scores
 
 
 class Memory(Sink):
