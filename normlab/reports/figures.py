@@ -190,7 +190,7 @@ def _depth(place: str) -> tuple[list[int], str]:
     return [int(w) if w.isdecimal() else _RANKS.get(w, _LAST) for w in words], place
 
 
-LACK = "no run has its values; figures by layer and over training need probe=full"
+LACK = "no run has the values; figures by layer and over training need probe=full"
 KINDS = {
     "loss": Kind("Training and validation loss", (TRAIN, VALID)),
     "gradient_by_layer": Kind("Gradient norm by layer", ("stability/gradients/norm",), True),
@@ -267,7 +267,7 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 def draw_all(
     runs: Sequence[Run], table: ScoreTable, out: Path, form: str
 ) -> tuple[list[Path], list[str]]:
-    """Draw every possible figure; return the files, and why the other figures are missing.
+    """Draw every possible figure; return the files, and in a line why others are missing.
 
     A score over an axis of the table is a separate figure, such as `bleu_by_batch_size`.
     """
@@ -284,8 +284,9 @@ def draw_all(
             paths.append(out / f"{name}.{form}")
             write(draw(panels, styles, LIGHT), paths[-1], title=kind.title)
         else:
-            lacking.append(f"figure {name} skipped: {LACK}")
-    return paths, lacking
+            lacking.append(name)
+    names = f"figure{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
+    return paths, [f"{names} skipped: {LACK}"] if lacking else []
 
 
 def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme) -> "Figure":

@@ -38,9 +38,10 @@ def latex(
     axes = axes_of(table)
     pivoted = len(axes) == 1 and len(table.columns) == 1 and len(table.axes) == 1
     body = _pivot(table, marks) if pivoted else _grouped(table, marks)
-    name = heading(table.columns[0]) if pivoted else table.title.partition(",")[0]
+    name = heading(table.columns[0]) if pivoted else re.split(",| on ", table.title)[0]
     counted = [str(number)] if number > 1 else []
-    label = "-".join([name, *(axis.name for axis in axes), *counted])
+    named = [axis.name for axis in axes if axis.name not in name]
+    label = "-".join([name, *named, *counted])
     label = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
     out = [
         r"\begin{table}",

@@ -298,7 +298,9 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
             baselines.append(f"{column} {' to '.join(bounds)}")
         ended = {k: [r for r in row.records if r.finished] for k, row in rows.items()}
         if near := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
-            low.append(f"{column} ({'; '.join(near)})")
+            low.append(
+                f"{column} ({'; '.join(near) if len(near) < max(2, len(ended)) else 'all rows'})"
+            )
     if baselines or low:
         text = f"untrained baseline: {', '.join(baselines) or 'not of these scores'}"
         yield Note(text, about=About.BASELINE)

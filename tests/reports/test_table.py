@@ -183,7 +183,7 @@ def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_base
     assert "untrained baseline: valid/loss 6.670" in found.notes
     note = note_of(found, NOT_CLEAR)  # 6.2 is better, and not by a nat
     assert note.startswith(f"{NOT_CLEAR} (a loss by 1 nat, an accuracy by 2 points), so a differen")
-    assert note.endswith("says nothing: valid/loss (ln; bn; gn; in)")
+    assert note.endswith("says nothing: valid/loss (all rows)")
 
 
 def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_to_the_others():

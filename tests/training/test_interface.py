@@ -47,7 +47,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     assert found.plot()._repr_svg_().startswith("<?xml")
     assert found.plot().save(tmp_path / "loss.svg").is_file()
     for wrong in ("los", "tid_by_layer"):
-        with pytest.raises(ValueError, match=r"no figure 'los': there are|no run has its values"):
+        with pytest.raises(ValueError, match=r"no figure 'los': there are|no run has the values"):
             found.plot(wrong)
     assert "| bn | - |" in found._repr_markdown_()
     columns, row, number = str(found).splitlines()
