@@ -40,8 +40,8 @@ def latex(
     body = _pivot(table, marks) if pivoted else _grouped(table, marks)
     name = heading(table.columns[0]) if pivoted else re.split(",| on ", table.title)[0]
     counted = [str(number)] if number > 1 else []
-    named = [axis.name for axis in axes if axis.name not in name]
-    label = "-".join([name, *named, *counted])
+    axis_names = [axis.name for axis in axes if axis.name not in name]
+    label = "-".join([name, *axis_names, *counted])
     label = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
     out = [
         r"\begin{table}",
