@@ -66,8 +66,8 @@ class Basis:
     records: tuple[str, ...] = ()
 
 
-Unit = Literal["value", "factor", "time saved"]
-"""What a number is: a value or a difference, a factor, or the share of time saved."""
+Unit = Literal["value", "factor", "time saved", "seeds"]
+"""What a number is: a value or difference, a factor, the share of time saved, a count of seeds."""
 
 
 @dataclass(frozen=True)

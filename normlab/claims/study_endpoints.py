@@ -303,6 +303,10 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
     reference: Chosen = field(default_factory=dict)
 
     @property
+    def unit(self) -> Unit:
+        return "seeds"
+
+    @property
     def sides(self) -> list[Where]:
         return [self.side, *([self.reference] if self.reference else [])]
 

@@ -301,7 +301,8 @@ def _in_chinese(part: Mapping[str, Any]) -> str:
         mean, low, high = (f"{each:.3g}" if abs(each) > _NOTHING else "0" for each in values)
         return f"{'倍数 ' if part['unit'] == 'factor' else ''}{mean} [{low}, {high}]"
     trained = part.get("trained", ())
-    if "p" not in part and all(k == n for _, k, n in trained):  # neither judged nor the reason
+    judged = part.get("unit") == "seeds"
+    if not judged and all(k == n for _, k, n in trained):  # nor why nothing was judged
         return ""
     listed = CHINESE.comma.join(f"{side} 为 {k}/{n}" for side, k, n in trained)
     return f"训练成功的种子数：{listed}"
