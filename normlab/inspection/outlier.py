@@ -34,7 +34,7 @@ def outlier(subject: Subject) -> Answer:
     of one stack at a time. Compared with the unchanged batch:
 
         attention   largest logit, smallest slope and most saturated rows of any attention in the
-                    outlier's sentence, as defined in `probes.activations`
+                    outlier's sentence, as `AttentionWeights` defines them
         moved       ||x' - x|| / ||x|| for a stack's output x, at the other tokens of the sentence
                     (`own`) and at the tokens of other sentences (`others`)
 

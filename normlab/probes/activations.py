@@ -2,52 +2,6 @@
 
 Only real tokens count. If a recurrent layer calls a norm one position at a time, the inputs at all
 positions are measured together.
-
-`activations` measures each norm's input: `mean` and `var` of the values, `largest` magnitude, and
-`outliers`, the share of features whose root mean square over tokens is more than `threshold` times
-the root mean square of all values. This is our own definition of outlier features (Dettmers et al.
-2022) and does not depend on the activations' scale. At width D the ratio is at most sqrt(D).
-`kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3: 0 for a normal
-distribution, above 1000 for models with massive activations (Park et al. 2025, arXiv 2506.19697).
-`over_median` is the largest magnitude over the median magnitude. Sun et al. 2024 call activations
-above 100 massive if they are also about 1000 times the median; small models rarely reach 100.
-
-`branches` measures each sub-layer's output, before the norm, scale, dropout or residual connection
-that follows: `rms` is the root mean square, and `crest` the largest magnitude divided by `rms` (the
-crest factor), 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
-`crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
-
-`residual` measures the stream after each residual connection: `rms/<site>` is its root mean square.
-`growth` is the last `rms` in a stack over the first (a site's name starts with its stack), averaged
-over stacks: 1 for a stream of constant size. At initialization it grows like the square root of
-depth with Pre-LN and is constant with Post-LN (Xiong et al. 2020).
-
-`drift` is how much the inputs of sub-layers change from one measurement to the next: internal
-covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs caused by training
-the layers before it. In recurrent layers, the inputs of the norms are measured. Both metrics are
-ours and do not depend on the scale of the activations; sums are over features:
-
-    mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
-    deviation  sum of (s' - s)^2 / sum of s^2
-
-The two measurements also see different batches: with n independent tokens `mean` is about 2 / n
-even without drift, so measure several updates apart.
-
-`attention` measures each attention over its rows (one per real query and head), from its queries
-and keys, without dropout:
-
-    entropy    -sum p log p over log n, with n the visible keys: 1 if uniform, 0 if on one key
-    largest    the largest magnitude of a logit, q k / sqrt(K)
-    saturated  share of rows whose largest weight is above `threshold`
-    slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how strongly
-               the weights respond to the logits; 0 if the softmax is saturated
-    sink       share of (sequence, head) whose weight on the first key, averaged over the first
-               T = min(64, n) of n queries, is above 0.3 (Gu et al. 2025, with T = 64)
-
-Rows with a single visible key are left out of entropy, saturated and slope. Uniform causal
-attention puts (1 + 1/2 + ... + 1/T) / T on the first key: 0.07 at T = 64, but 0.31 at T = 9, so
-`sink` needs 16 keys. Attention without a causal mask averages over all queries instead, which is
-another metric: `sink_unmasked`.
 """
 
 import math
@@ -99,7 +53,19 @@ def describe(
 
 
 class Activations(Probe):
-    """Measures the input of each norm."""
+    """Measures the input of each norm.
+
+    `mean` and `var` are those of the values and `largest` is the largest magnitude. `outliers` is
+    the share of features whose root mean square over tokens is more than `threshold` times the root
+    mean square of all values. This is our own definition of outlier features (Dettmers et al. 2022)
+    and does not depend on the activations' scale. At width D the ratio is at most sqrt(D).
+
+    `kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3: 0 for a normal
+    distribution, above 1000 for models with massive activations (Park et al. 2025, arXiv
+    2506.19697). `over_median` is the largest magnitude over the median magnitude. Sun et al. 2024
+    call activations above 100 massive if they are also about 1000 times the median; small models
+    rarely reach 100.
+    """
 
     at = ("norm",)
     largest = ("largest", "over_median")
@@ -111,10 +77,10 @@ class Activations(Probe):
     def measure(self, call: ModuleCall) -> Values:
         return describe(*call.input, threshold=self._threshold)
 
-    def figures(self, by_site: Mapping[str, Values]) -> Values:
+    def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         indices = ("feature", "position")  # a mean over sites or steps makes no sense
         sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in by_site.items()}
-        return super().figures(sized)
+        return super().metrics_of(sized)
 
 
 def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
@@ -132,14 +98,19 @@ def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> di
 
 
 class Branches(Probe):
-    """Measures the outputs of sub-layers."""
+    """Measures each sub-layer's output, before what follows: norm, scale, dropout or residual.
+
+    `rms` is the root mean square, and `crest` the largest magnitude divided by `rms` (the crest
+    factor), 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
+    `crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
+    """
 
     at = ("sublayer",)
 
     def measure(self, call: ModuleCall) -> Values:
         return describe_branch(*call.output)
 
-    def figures(self, by_site: Mapping[str, Values]) -> Values:
+    def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         by_kind: dict[str, list[Tensor]] = {}
         for site, values in by_site.items():
             by_kind.setdefault(f"crest/{self.places[site][0]}", []).append(values["crest"])
@@ -154,14 +125,20 @@ def first_stream(call: ModuleCall) -> tuple[Float[Tensor, "B P D"], Bool[Tensor,
 
 
 class ResidualStream(Probe):
-    """Measures the size of the residual stream by depth."""
+    """Measures the size of the residual stream by depth, after each residual connection.
+
+    `rms/<site>` is the root mean square. `growth` is the last `rms` in a stack over the first (a
+    site's name starts with its stack), averaged over stacks: 1 for a stream of constant size. At
+    initialization it grows like the square root of depth with Pre-LN and is constant with Post-LN
+    (Xiong et al. 2020).
+    """
 
     at = ("residual",)
 
     def measure(self, call: ModuleCall) -> Values:
         return {"rms": root_mean_square(*first_stream(call))}
 
-    def figures(self, by_site: Mapping[str, Values]) -> Values:
+    def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         stacks: dict[str, list[Tensor]] = {}
         for site, values in by_site.items():
             stacks.setdefault(site.split(".")[0], []).append(values["rms"])
@@ -189,7 +166,19 @@ def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, 
 
 
 class Drift(Probe):
-    """Measures how much the inputs of sub-layers have changed since the last measurement."""
+    """Measures how much the inputs of sub-layers have changed since the last measurement.
+
+    This is internal covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs
+    caused by training the layers before it. In recurrent layers, the inputs of the norms are
+    measured. Both metrics are ours and do not depend on the scale of the activations; sums are over
+    features:
+
+        mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
+        deviation  sum of (s' - s)^2 / sum of s^2
+
+    The two measurements also see different batches: with n independent tokens `mean` is about 2 / n
+    even without drift, so measure several updates apart.
+    """
 
     at = ("sublayer", "recurrent norm")
     remembered = ("_before",)
@@ -201,7 +190,7 @@ class Drift(Probe):
     def measure(self, call: ModuleCall) -> Values:
         return {"moments": moments(*call.input)}
 
-    def figures(self, by_site: Mapping[str, Values]) -> Values:
+    def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         before, self._before = self._before, {site: of["moments"] for site, of in by_site.items()}
         now = self._before
         return all_by_site({site: drift(before[site], now[site]) for site in now if site in before})
@@ -262,7 +251,23 @@ def _sinks(
 
 
 class AttentionWeights(Probe):
-    """Measures the logits and weights of each attention."""
+    """Measures the logits and weights of each attention, without dropout.
+
+    Metrics are over the attention's rows, one per real query and head:
+
+        entropy    -sum p log p over log n, with n the visible keys: 1 if uniform, 0 if on one key
+        largest    the largest magnitude of a logit, q k / sqrt(K)
+        saturated  share of rows whose largest weight is above `threshold`
+        slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how
+                   strongly the weights respond to the logits; 0 if the softmax is saturated
+        sink       share of (sequence, head) whose weight on the first key, averaged over the first
+                   T = min(64, n) of n queries, is above 0.3 (Gu et al. 2025, with T = 64)
+
+    Rows with a single visible key are left out of entropy, saturated and slope. Uniform causal
+    attention puts (1 + 1/2 + ... + 1/T) / T on the first key: 0.07 at T = 64, but 0.31 at T = 9, so
+    `sink` needs 16 keys. Attention without a causal mask averages over all queries instead, which
+    is another metric: `sink_unmasked`.
+    """
 
     at = ("attention",)
     largest = ("largest",)

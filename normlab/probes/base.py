@@ -97,11 +97,11 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Return the metrics of a `ModuleCall`, or of a `StepView` if `at` is empty."""
         return {}
 
-    def figures(self, by_site: Mapping[str, Values]) -> Values:
+    def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         """Return a step's metrics by site and for the whole model, given those by site."""
         return all_by_site(by_site, largest=self.largest)
 
-    def hear(self, numbers: Mapping[str, float]) -> None:
+    def accumulate(self, numbers: Mapping[str, float]) -> None:
         """Add a step's metrics, as numbers, to the run's averages; skip non-finite values."""
         for name, value in numbers.items():
             if math.isfinite(value):
@@ -125,7 +125,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self.why_not = self.absent or ABSENT[self.at[0]]
 
     def _hook(self, site: str, *, joined: bool) -> Callable[..., None]:
-        def look(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             call = ModuleCall(site, module, args, output)
             if self.watching and (joined or self.after_backward):
                 self._wait(call, joined=joined)
@@ -133,7 +133,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
                 with torch.no_grad():
                     self._measured[site] = self.measure(call)
 
-        return look
+        return hook
 
     def _wait(self, call: ModuleCall, *, joined: bool) -> None:
         """Keep a call until the update, when its batch and backward pass are complete."""
@@ -157,7 +157,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def before_update(self, view: StepView) -> None:
         """Measure a step before the optimizer's update, with full, unclipped gradients."""
         self.watching = False
-        self.take(view, self.figures(self.collect()) if self.at else self.measure(view))
+        self.log_and_queue(view, self.metrics_of(self.collect()) if self.at else self.measure(view))
 
     def collect(self) -> dict[str, Values]:
         """Return and clear the metrics by site of the calls since `before_forward`."""
@@ -169,15 +169,15 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def after_update(self, view: StepView) -> None:  # noqa: B027 - optional
         """Measure the step after the optimizer has updated the parameters."""
 
-    def take(self, view: StepView, values: Values) -> None:
-        """Log the metrics of a step, and queue them for `hear`."""
+    def log_and_queue(self, view: StepView, values: Values) -> None:
+        """Log the metrics of a step, and queue them for `accumulate`."""
         for name, value in values.items():
             view.log(name, value)
         if values:
-            self.later(values)
+            self.queue(values)
 
-    def later(self, values: Values) -> None:
-        """Queue the metrics of a step for `hear`, which gets them as numbers at the next row."""
+    def queue(self, values: Values) -> None:
+        """Queue the metrics of a step; `accumulate` gets them as numbers at the next row."""
         self._pending.append(values)
         if len(self._pending) >= _PACK_EVERY:
             self._pack()
@@ -190,13 +190,13 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self._packed.append(([list(row) for row in pending], values))
 
     def flush(self) -> None:
-        """Pass all queued metrics to `hear`; waits for the device if there are any."""
+        """Pass all queued metrics to `accumulate`; waits for the device if there are any."""
         self._pack()
         packed, self._packed = self._packed, []
         for rows, values in packed:
             numbers = iter(values.tolist())
             for names in rows:
-                self.hear({name: next(numbers) for name in names})
+                self.accumulate({name: next(numbers) for name in names})
 
     def summary(self) -> dict[str, float]:
         """Return the metrics of the run by name, except those without a finite value."""
@@ -234,11 +234,11 @@ def all_by_site(by_site: Mapping[str, Values], *, largest: Collection[str] = ())
     The model's value is the mean over sites, or the maximum for metrics in `largest`.
     """
     result: dict[str, Tensor] = {}
-    for figure in dict.fromkeys(figure for values in by_site.values() for figure in values):
-        values = {f"{figure}/{site}": of[figure] for site, of in by_site.items() if figure in of}
+    for metric in dict.fromkeys(metric for values in by_site.values() for metric in values):
+        values = {f"{metric}/{site}": of[metric] for site, of in by_site.items() if metric in of}
         together = torch.stack(list(values.values()))
-        whole = together.max() if figure in largest else together.mean()
-        result |= {figure: whole, **dict(zip(values, together, strict=True))}
+        whole = together.max() if metric in largest else together.mean()
+        result |= {metric: whole, **dict(zip(values, together, strict=True))}
     return result
 
 

@@ -72,7 +72,7 @@ class Updates(Probe):
             size[kind] = _square(before)
         whole = torch.as_tensor(sum(moved.values()) / sum(size.values())).sqrt()
         ratios = {f"ratio/{kind}": (moved[kind] / size[kind]).sqrt() for kind in moved}
-        self.take(view, {"ratio": whole, **ratios})
+        self.log_and_queue(view, {"ratio": whole, **ratios})
 
 
 def _square(tensors: list[Tensor]) -> Tensor:

@@ -61,11 +61,11 @@ class LossSpikes(Probe):
         self._recovery = 0
 
     def measure(self, view: StepView) -> Values:
-        self.later({"loss": view.loss})
+        self.queue({"loss": view.loss})
         view.log("count", lambda: self.summary()["count"])
         return {}
 
-    def hear(self, numbers: Mapping[str, float]) -> None:
+    def accumulate(self, numbers: Mapping[str, float]) -> None:
         loss = numbers["loss"]
         if len(self._window) < self._min_history:
             self._window.append(loss)
@@ -95,11 +95,11 @@ class GradNorm(Probe):
     largest = ("max",)
 
     def measure(self, view: StepView) -> Values:
-        self.later({"mean": view.grad_norm, "max": view.grad_norm})
+        self.queue({"mean": view.grad_norm, "max": view.grad_norm})
         return {}
 
 
-class LengthChangeProbe(StatisticsProbe):
+class LossAtLengthChange(StatisticsProbe):
     """Compares the steps before and after a change of the sequence length.
 
     It measures every step, starting `window` steps before `step`; none if `step` is None.
@@ -129,9 +129,9 @@ class LengthChangeProbe(StatisticsProbe):
         if view.step >= self._first:
             discrepancies = [discrepancy(s, eps=self._eps)["mean"] for s in self.read()]
             mean = {"tid": torch.stack(discrepancies).mean()} if discrepancies else {}
-            self.later({"loss": view.loss, **mean})
+            self.queue({"loss": view.loss, **mean})
 
-    def hear(self, numbers: Mapping[str, float]) -> None:
+    def accumulate(self, numbers: Mapping[str, float]) -> None:
         self._loss.append(numbers["loss"])
         if "tid" in numbers:
             self._tid.append(numbers["tid"])

@@ -92,7 +92,7 @@ class StatisticsProbe(Probe):
         }
 
     def before_update(self, view: StepView) -> None:
-        self.take(view, all_by_site({s.site: self.measure(s) for s in self.read()}))
+        self.log_and_queue(view, all_by_site({s.site: self.measure(s) for s in self.read()}))
 
     @torch.no_grad()
     def read(self) -> list[Statistics]:

@@ -75,7 +75,7 @@ def test_the_largest_value_is_compared_with_the_median_of_real_ones_and_located(
     probe.attach(model)
     probe.before_forward(1)
     model(x)
-    row = probe.figures(probe.collect())
+    row = probe.metrics_of(probe.collect())
     assert "over_median/0" in row and not any("position" in name for name in row)
 
 

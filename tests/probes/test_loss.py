@@ -10,7 +10,7 @@ from torch import nn
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.probes.base import Probe, StepView
-from normlab.probes.loss import GradNorm, LengthChangeProbe, LossSpikes
+from normlab.probes.loss import GradNorm, LossAtLengthChange, LossSpikes
 
 
 def feed(probe: Probe, *, losses=None, norms=None) -> dict[str, float]:
@@ -68,7 +68,7 @@ def test_grad_norm_mean_and_max():
 
 
 def change(losses, *, step):
-    probe = LengthChangeProbe(step=step, window=4, smooth=2, eps=1e-5)
+    probe = LossAtLengthChange(step=step, window=4, smooth=2, eps=1e-5)
     return feed(probe, losses=losses)
 
 
@@ -87,7 +87,7 @@ def test_without_enough_steps_there_is_nothing_to_say(losses, step):
 
 def test_statistics_that_no_longer_fit_are_seen():
     norm = make_norm("bn", 8)
-    probe = LengthChangeProbe(step=31, window=10, smooth=2, eps=1e-5)
+    probe = LossAtLengthChange(step=31, window=10, smooth=2, eps=1e-5)
     probe.attach(norm)
     generator = torch.Generator().manual_seed(0)
     for step in range(1, 35):
