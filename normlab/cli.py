@@ -7,7 +7,7 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 
-from normlab.commands import COMMANDS, names
+from normlab.commands import COMMANDS, DOES
 from normlab.config.folders import included, own_line
 from normlab.errors import CRASHED, UserError
 
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     from normlab.commands._terminal import crash, print_error, printable_output
 
-    if name not in names():
+    if name not in DOES:
         print_error(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")
         return 2
     command = import_module(f"normlab.commands.{name}")
@@ -60,10 +60,10 @@ def usage() -> str:
 def _suggestion(name: str, rest: list[str]) -> str:
     """Suggest what to type instead of a command that does not exist."""
     if name == "help":
-        known = [word for word in rest if word in names()]
+        known = [word for word in rest if word in DOES]
         return f"type normlab {' '.join([*known[:1], '--help'])}"
-    near = get_close_matches(name, names(), n=1)
-    return f"did you mean {near[0]}?" if near else f"choose from {', '.join(names())}"
+    near = get_close_matches(name, DOES, n=1)
+    return f"did you mean {near[0]}?" if near else f"choose from {', '.join(DOES)}"
 
 
 def _message(error: Exception) -> str | None:

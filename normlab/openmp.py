@@ -19,12 +19,11 @@ def wait_passively() -> None:
         os.environ.setdefault(_POLICY, "passive")
 
 
-def warn_if_too_late(threads: int) -> None:
+def warn_of_spinning() -> None:
     """Warn once that training will be slow while other processes use the cores."""
-    if TOO_LATE and threads > 1:
-        warnings.warn(
-            "torch was imported before normlab, so its threads spin while they wait: on a machine "
-            "that also does other work, training is several times slower. Import normlab before "
-            f"torch, or set {_POLICY}=passive",
-            stacklevel=2,
-        )
+    warnings.warn(
+        "torch was imported before normlab, so its threads spin while they wait: on a machine "
+        "that also does other work, training is several times slower. Import normlab before "
+        f"torch, or set {_POLICY}=passive",
+        stacklevel=2,
+    )

@@ -267,3 +267,37 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
 )
 def test_a_light_call_loads_nothing_heavy(call, unwanted):
     assert not loaded_after(call) & unwanted
+
+
+NAMES_OF_TWO_WORDS = {
+    *("not measured", "random numbers", "other rows", "other samples", "recurrent norm"),
+    *("time saved",),
+}
+"""Members of a closed set, such as the verdicts, that are no prose although they have a blank."""
+OTHERS_TEXTS = ("cli", "data.iwslt")
+"""Where text is read that others write: torch's message for want of memory, and an XML tag."""
+READS = ("startswith", "endswith", "partition", "rpartition", "split", "rsplit", "find", "index")
+MATCHES = ("removeprefix", "removesuffix", "search", "match", "fullmatch")
+
+
+def texts_of(node):
+    """Return the literal texts in an expression: a string, an f-string, or several of them."""
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    parts = getattr(node, "values", getattr(node, "elts", []))
+    return [text for part in parts for text in texts_of(part)]
+
+
+@pytest.mark.parametrize("room", sorted({room_of(name) for name in MODULES}))
+def test_no_logic_reads_prose(room):
+    read = set()
+    for name in MODULES:
+        if room_of(name) != room or name in OTHERS_TEXTS:
+            continue
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Compare):
+                read |= {text for each in (node.left, *node.comparators) for text in texts_of(each)}
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in READS + MATCHES:
+                read |= {text for each in node.args for text in texts_of(each)}
+    prose = {text for text in read if re.search(r"[a-z]{2,} [a-z]| \(", text)}
+    assert prose <= NAMES_OF_TWO_WORDS

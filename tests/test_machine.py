@@ -104,7 +104,8 @@ def test_openmp_threads_are_the_default_but_for_those_that_torchrun_sets(
 )
 def test_threads_wait_without_spinning_also_from_python(first, policy):
     program = f"import os, sys, warnings; {first}import normlab; from normlab import openmp\n"
-    program += "with warnings.catch_warnings(record=True) as told: openmp.warn_if_too_late(2)\n"
+    program += "with warnings.catch_warnings(record=True) as told:\n"
+    program += "    openmp.TOO_LATE and openmp.warn_of_spinning()\n"
     program += "print(os.environ.get('OMP_WAIT_POLICY'), len(told))"
     clean = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     done = subprocess.run(

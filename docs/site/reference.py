@@ -121,7 +121,7 @@ def _probes() -> str:
 
 def _commands() -> str:
     parts = ["# Commands"]
-    for name in commands.names():
+    for name in commands.DOES:
         text = _help(name)
         found = _ACTIONS.match(text)
         actions = re.split("[|,]", found[1]) if found else []

@@ -32,10 +32,5 @@ COMMANDS = {
         "doctor": "check this machine; --speed measures training on it",
     },
 }
-DOES = {name: does for group in COMMANDS.values() for name, does in group.items()}
-"""What each subcommand does."""
-
-
-def names() -> list[str]:
-    """Return the subcommands in alphabetical order."""
-    return sorted(DOES)
+DOES = dict(sorted(pair for group in COMMANDS.values() for pair in group.items()))
+"""What each subcommand does, in alphabetical order."""

@@ -3,8 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands._terminal import print_line
 from normlab.config.launch import launch
@@ -37,25 +38,25 @@ def train_and_summarize(config: "DictConfig") -> "RunRecord":
 
     began = time.time()
     record = train(config)
-    if _is_first_rank() and not _console_has_shown(config, began):
+    if _is_first_rank() and not _console_has_shown(record.config, began):
         print_line(summary(record))
     return record
 
 
-def _console_has_shown(config: "DictConfig", began: float) -> bool:
+def _console_has_shown(config: Mapping[str, Any], began: float) -> bool:
     """Return whether the reader has just seen the scores on standard error, in the same terminal.
 
     In a file the scores are its last line, too: a sweep shows that line of a run's log.
     """
-    from normlab.config.compose import to_dict
     from normlab.records.store import RunStore
 
-    plain = to_dict(config)
-    path = RunStore(plain["runs_dir"]).run_dir(plain) / RECORD_FILE
+    path = RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE
     with suppress(OSError, ValueError, AttributeError):  # an output may have no file
         one_place = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
         one_place = one_place and sys.stdout.isatty()
-        return "console" in plain["observe"]["sink"] and one_place and path.stat().st_mtime >= began
+        return (
+            "console" in config["observe"]["sink"] and one_place and path.stat().st_mtime >= began
+        )
     return False
 
 

@@ -57,11 +57,6 @@ class Admin(Post):
         return AdminResidual(norms.required(place.path, dim), self.dropout, first=first)
 
 
-def needs_profile(model: nn.Module) -> bool:
-    """Return whether the model has Admin residuals, whose omegas `profile` must set."""
-    return any(isinstance(module, AdminResidual) for module in model.modules())
-
-
 @torch.no_grad()
 def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> None:
     """Set the omegas of a model by running `run_batch`, a forward pass of one batch.

@@ -13,7 +13,7 @@ from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
 from normlab.norms.base import Norm
 from normlab.norms.model_norms import ModelNorms
-from normlab.placements.admin import needs_profile, profile
+from normlab.placements.admin import AdminResidual, profile
 from normlab.placements.base import NormFactory, Norms, Placement
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
@@ -155,7 +155,7 @@ def calibrate_model(
     The batch comes from an iterator of its own, so training still starts at its first batch. All
     processes must call this before the model is compiled, and never in a resumed run.
     """
-    if needs_profile(model):
+    if any(isinstance(module, AdminResidual) for module in model.modules()):
         seed = config["seed"]
         batch = next(iter(task.calibration_batches(runtime.world, seed))).to(runtime.device)
         with runtime.autocast():

@@ -17,7 +17,7 @@ from normlab.config.launch import Launch, launch
 from normlab.config.machine import instruction_set, settled_device, settled_precision, usable_cores
 from normlab.distributed.process_group import Shard, world
 from normlab.errors import UserError
-from normlab.openmp import warn_if_too_late
+from normlab.openmp import TOO_LATE, warn_of_spinning
 from normlab.records.code import checkout_state
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
@@ -58,7 +58,8 @@ class Runtime:
             torch.cuda.set_device(device)
         number = threads or _threads_of_openmp(process.local_size)
         number = number or max(1, _physical_cores() // process.local_size)
-        warn_if_too_late(number)
+        if TOO_LATE and number > 1:
+            warn_of_spinning()
         keep_freed_memory()
         runtime = cls(torch.device(device), precision, world(), number)
         runtime.set_torch()

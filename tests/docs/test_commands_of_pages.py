@@ -20,7 +20,7 @@ from hydra._internal.utils import get_args_parser
 import normlab
 import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
-from normlab.commands import _run, _sweep, names
+from normlab.commands import DOES, _run, _sweep
 from normlab.commands import train as training
 from normlab.config.compose import to_dict
 from normlab.config.overrides import written_out
@@ -164,7 +164,7 @@ def parsed(name, words):
 
 def check_normlab(words, begun):
     name, *rest = words
-    assert name in names()
+    assert name in DOES
     if name == "train":
         return train(rest, begun)
     found = parsed(name, rest)
