@@ -94,32 +94,37 @@ class RunsDisplay(ProgressDisplay):
         return str(stage), "" if stage.loss is None else number(stage.loss)
 
     @property
+    def _done(self) -> list[EndedRun]:
+        """Return the runs that ended by themselves."""
+        return [done for done in self._ended if not done.interrupted]
+
+    @property
     def left(self) -> float | None:
         """The estimated seconds left; None if unknown.
 
         A run takes its training, and as long for its last validation and its test as those that
         have ended. Until one has, this is the time left of training alone.
         """
-        known = [done for done in self._ended if done.cell in self._training]
+        known = [done for done in self._done if done.cell in self._training]
         tails = [max(0.0, done.seconds - self._training[done.cell]) for done in known]
         tail = fmean(tails) if tails else 0.0
         whole = {
             cell: self._training[cell] + tail for cell in self._running if cell in self._training
         }
         rest = [max(0.0, seconds - self._running[cell]) for cell, seconds in whole.items()]
-        durations = [*whole.values(), *(done.seconds for done in self._ended)]
+        durations = [*whole.values(), *(done.seconds for done in self._done)]
         if not durations:
             return None
-        waiting = self._count - len(self._ended) - len(self._running)
+        waiting = self._count - len(self._done) - len(self._running)
         return max([(sum(rest) + waiting * fmean(durations)) / self._at_a_time, *rest])
 
     def counts(self) -> str:
         """Return a line with the number of done and failed runs, and the time left."""
-        failed, left = sum(done.failed for done in self._ended), self.left
-        parts = [f"{len(self._ended)} of {self._count} done"]
+        failed, left = sum(done.failed for done in self._done), self.left
+        parts = [f"{len(self._done)} of {self._count} done"]
         parts += [f"{failed} failed"] if failed else []
         if left:
-            what = "left" if self._ended else "of training left"
+            what = "left" if self._done else "of training left"
             parts.append(f"about {estimated(left)} {what}")
         return ", ".join(parts)
 
@@ -150,9 +155,10 @@ class RunsDisplay(ProgressDisplay):
     def stopped(self, command: str) -> list[str]:
         """Return lines for Ctrl-C: how many runs are done and left, and the command to resume."""
         saved = [done.cell for done in self._ended if done.interrupted]
-        done = len(self._ended) - len(saved)
+        done = len(self._done)
         summary = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
-        begun = [f"  {cell.name} (saved at {self._does(cell)[0]})" for cell in saved]
+        saved_runs = [cell for cell in saved if cell in self._progress]
+        begun = [f"  {cell.name} (saved at {self._does(cell)[0]})" for cell in saved_runs]
         return [summary, *begun, f"resume with: {command}"]
 
 

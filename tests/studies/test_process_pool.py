@@ -84,7 +84,6 @@ def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "stopped: 0 of 3 runs done, 3 left",
-        "  a=1 (saved at starting)",
         "resume with: normlab train -m a=1,2,3",
     ]
 

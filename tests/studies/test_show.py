@@ -9,7 +9,7 @@ from rich.console import Console
 
 from normlab.commands._sweep import short_names
 from normlab.records.store import PROGRESS_FILE
-from normlab.studies.process_pool import EndedRun, RunToStart
+from normlab.studies.process_pool import INTERRUPTED, EndedRun, RunToStart
 from normlab.studies.show import RunsDisplay
 
 
@@ -73,6 +73,20 @@ def test_the_time_left_does_not_grow_while_the_first_runs_are_tested(tmp_path):
         runs.beat({cells[0]: seconds}, [], 6)
         assert runs.left <= before
     assert "of training left" in runs.counts()
+
+
+def test_interrupted_runs_are_neither_done_nor_saved_if_they_had_not_begun(tmp_path):
+    runs, cells, _ = shown(tmp_path, 6)
+    progress(cells[0].folder)
+    runs.beat({cells[0]: 10.0, cells[1]: 10.0}, [], 6)
+    interrupted = [EndedRun(cell, INTERRUPTED, "", 11.0) for cell in cells[:2]]
+    runs.beat({}, interrupted, 6)
+    assert runs.counts().startswith("0 of 6 done") and runs.left is None
+    assert runs.stopped("again") == [
+        "stopped: 0 of 6 runs done, 6 left",
+        "  norm=bn seed=0 (saved at training 120/500)",
+        "resume with: again",
+    ]
 
 
 def test_runs_of_a_sweep_are_named_by_what_differs():
