@@ -94,7 +94,7 @@ def _tries(
     without: Callable[[set[str]], float],
     limit: float,
 ) -> list[tuple[float, int, Call]]:
-    """Return how far the output moves `without` each suspect, up to the first that explains all."""
+    """Return the output's change `without` each suspect, up to the first that explains it."""
     tries: list[tuple[float, int, Call]] = []
     for call in suspects[:TRIES]:
         with suppress(UserError):

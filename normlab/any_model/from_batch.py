@@ -99,7 +99,7 @@ def example_of(
 
 
 def _kind(model: nn.Module, x: Tensor, row_axis: int, marks: Tensor, name: str, kind: str) -> str:
-    """Return what a mask's ones are; UserError if its values do not fit that."""
+    """Return what a mask's ones mean; UserError if its values do not fit."""
     if kind == "?":
         kind = kind_of(model, x if row_axis == 0 else x.transpose(0, 1), marks, name)
     if kind in ("real", "padding"):
@@ -110,7 +110,7 @@ def _kind(model: nn.Module, x: Tensor, row_axis: int, marks: Tensor, name: str, 
 def _check_rows(
     by_row: dict[Key, int], main: Key, axis: int, x: Tensor, size: int, name: str
 ) -> None:
-    """Note the axis of the main input's rows; UserError if there is none of this `size`."""
+    """Record the main input's row axis in `by_row`; UserError if its length is not `size`."""
     if x.shape[axis : axis + 1] == (size,):
         by_row[main] = axis
     if main not in by_row:
@@ -118,7 +118,7 @@ def _check_rows(
 
 
 def _names(values: Mapping[Key, Any], parameters: Sequence[str]) -> dict[Key, str]:
-    """Return the names of inputs, which may come by position; UserError for a cache."""
+    """Return the names of inputs, including positional ones; UserError for a cache."""
     if values.get("past_key_values") is not None:
         raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
     return {

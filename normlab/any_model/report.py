@@ -211,7 +211,7 @@ def _answers(about: Examination, questions: Sequence[Check]) -> Iterator[tuple[s
                 finding = Finding.none("the forward pass is broken")
             else:
                 finding = each.ask(about)
-        except Exception as error:  # of the model or of this code
+        except Exception as error:  # raised by the model or by this code
             reason = (
                 str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             )

@@ -99,7 +99,7 @@ class Running(NamedTuple):
 def running(norm: Any) -> Running | None:
     """Return the statistics that a norm keeps; None if it keeps none.
 
-    They are recognized by the names of buffers: those of torch, or with a standard deviation
+    They are recognized by the names of buffers: torch's names, or with a standard deviation
     instead of the variance (batch renormalization), or only a mean square (power normalization).
     """
     buffers = {name: x.double().flatten() for name, x in norm.named_buffers("", recurse=False)}

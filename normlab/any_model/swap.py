@@ -31,7 +31,7 @@ _OF_OTHERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias make one linear map per feature
 }
-"""What norms of other packages compute; kept apart from normlab's norms, which users can edit."""
+"""What norms of other packages compute; separate from normlab's norms, which users can edit."""
 _SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone causes 1e-5
 _ALPHAS = torch.logspace(-4, 3, 27).tolist()
 _BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best alpha
@@ -170,7 +170,7 @@ def swap(
 def _new_norms(
     old: Mapping[str, tuple[nn.Module, Any]], norm: str, options: Mapping[str, Any], sites: Any
 ) -> dict[str, Any]:
-    """Return what replaces each norm, of which an input's shape is known; UserError if nothing."""
+    """Return each norm's replacement, given an input's shape; UserError if nothing is replaced."""
     news = {path: _new(path, module, shape, norm, options) for path, (module, shape) in old.items()}
     if not any(news.values()):
         raise UserError(f"all norms that sites={sites!r} matches are already {norm}")
@@ -194,7 +194,7 @@ def _input_shapes(
 
 
 def _replace(model: nn.Module, replaced: Mapping[str, nn.Module]) -> None:
-    """Put new norms into a model for good, in the mode of the old ones."""
+    """Replace norms in a model by new ones in the same mode."""
     for path, new in replaced.items():
         model.set_submodule(path, new.train(model.get_submodule(path).training))
     for module in model.modules():

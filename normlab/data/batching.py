@@ -61,7 +61,7 @@ class Batches(Iterator[Any]):
     processes draw the same number. The state is the same on all ranks.
 
     Attributes:
-        indices: those of each batch that this process draws in the current epoch.
+        indices: the indices of each batch that this process draws in the current epoch.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ def sees(cells: Cells) -> list[str]:
 
 def sees_in_words(cells: Cells) -> str:
     """Return the result of `sees` as text."""
-    return ", ".join(sees(cells)) or "its own value alone"
+    return ", ".join(sees(cells)) or "only its own value"
 
 
 class Line(NamedTuple):

@@ -117,7 +117,7 @@ def rate(examined: Examined) -> Answer:
 
     Short runs use a constant rate after a short warm-up, starting at 0.001. The rate is doubled
     until a run does not train; if 0.001 itself does not train, it is halved until a run does. A run
-    trains if its training loss over the last tenth is below the loss of word frequencies alone,
+    trains if its training loss over the last tenth is below the loss of word frequencies,
     which a model reaches by learning only its biases.
     """
     tried: dict[float, RateTrial] = {}

@@ -1,4 +1,4 @@
-"""Whether runs have learned: their scores compared with those of an untrained baseline."""
+"""Whether runs have learned: their scores compared with an untrained baseline's scores."""
 
 import statistics
 from collections.abc import Sequence

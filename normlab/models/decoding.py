@@ -140,7 +140,7 @@ class _Beams:
 
 
 _Best = tuple[Tensor, Tensor, Tensor]
-"""What `_best` returns."""
+"""Scores, parents and tokens of the best extensions, as returned by `_best`."""
 
 
 def _best(

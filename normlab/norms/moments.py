@@ -115,7 +115,7 @@ class Pool:
     axes: frozenset[Axis]
     ghost: int | None = None
     sync: bool = False
-    rows: int = 1  # of a table of statistics: several if positions have their own statistics
+    rows: int = 1  # rows in a table of statistics: several if positions have their own statistics
     one_position: bool = False  # each call has one position, the same in all processes
     groups: int = 1  # groups of neighboring features; 1 if the batch is pooled
     summed: AllReduce | None = None  # replaces the sum over processes if set

@@ -147,7 +147,7 @@ class RunningNorm(BatchStatistics):
 
     foldable: ClassVar[bool] = True
     once_an_update: ClassVar[bool] = False
-    """Whether moments from all calls of an update enter the tables together at its end; those of
+    """Whether moments from all calls of an update enter the tables together at its end; moments of
     recurrent positions that share a row always do."""
     fewest: ClassVar[int] = 2  # minimum number of values: two for a variance, one for a mean square
     updates: Int[Tensor, ""] = field(init=False)

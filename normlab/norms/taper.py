@@ -100,7 +100,7 @@ class TaperNorm(TokenNorm):
 
     @torch.no_grad()
     def measure(self, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> None:
-        """Move the averages behind c towards those of a batch."""
+        """Move the averages that define c towards a batch's averages."""
         energy = (x * self.weight.to(x)).square().sum(-1)
         over_root = energy * self.inverse(x).squeeze(-1)
         values = torch.stack([over_root, energy, torch.ones_like(energy)])

@@ -52,7 +52,7 @@ class LengthChange:
             )
 
 
-SCORED = Draw(0, 0)  # of the scored examples, which are the same in every run
+SCORED = Draw(0, 0)  # draws the scored examples, which are the same in every run
 
 
 class DocumentBatches(Batches):

@@ -65,7 +65,7 @@ def test_the_articles_own_numbers():
             ["training it sees its token's features, other samples", "in eval it sees i"],
         ),
         ("gn", ["12 groups of 2 values, smaller", "groups=8 does not fit", "features 1-2"]),
-        ("prepbn", ["shown at step 500", "other samples", "in eval it sees its own value alone"]),
+        ("prepbn", ["shown at step 500", "other samples", "in eval it sees only its own value"]),
         ("pn", ["shown at step 0 of 1,000"]),
         ("none", ["Pools over nothing", "parameters none"]),
     ],

@@ -36,9 +36,7 @@ def worked() -> list[CheckFinding]:
     return findings
 
 
-@check(
-    "axes.positions", "article 1's code", "its worked example", "batch norm as the papers have it"
-)
+@check("axes.positions", "article 1's code", "its worked example", "batch norm as in the papers")
 def positions() -> list[CheckFinding]:
     """What does the articles' batch norm pool over in their code, example and table?"""
     x = document().permute(0, 2, 1)

@@ -84,7 +84,7 @@ def placement() -> list[CheckFinding]:
     orders = Counter(row["order"] for row in classes.values())
     answer = (
         f"of {len(classes)} model classes, the blocks of {orders['pre'] + orders['both']} start "
-        f"with a norm, those of {orders['post']} only end with one"
+        f"with a norm, and the blocks of {orders['post']} only end with one"
     )
     statement = "most Transformers have pre-norm"
     holds = orders["pre"] + orders["both"] > len(classes) / 2

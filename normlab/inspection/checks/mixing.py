@@ -48,10 +48,10 @@ def axes() -> list[CheckFinding]:
     }
     statements = {
         "projection": (
-            "the projections to queries, keys and values mix features alone",
+            "the projections to queries, keys and values mix only features",
             {"features"},
         ),
-        "attention": ("information flows along the features alone, in attention too", {"features"}),
+        "attention": ("information flows only along the features, in attention too", {"features"}),
         "ln": ("ln mixes along the features, as the projections do", {"features"}),
         "bn": ("bn mixes samples and positions", {"samples", "positions"}),
     }

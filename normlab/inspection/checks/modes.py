@@ -79,7 +79,7 @@ def sentence() -> list[CheckFinding]:
 
     one, many = distance(x.mean(1)), distance(x.mean((0, 1)))
     statement = "bn: the running mean is further from the mean of one sentence than from a batch's"
-    answer = f"{one:.2f} standard deviations, and {many:.2f} from that of 256 sentences"
+    answer = f"{one:.2f} standard deviations, and {many:.2f} from the mean of 256 sentences"
     return [finding(statement, answer, holds=one > 2 * many, one=one, many=many)]
 
 
@@ -97,6 +97,6 @@ def memory() -> list[CheckFinding]:
     listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
     holds = len({each / count for count, each in sizes.items()}) == 1 and one < min(sizes.values())
     statement = "bn_position: what it stores grows in proportion to the longest sequence"
-    answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
+    answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} for any length"
     numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
     return [finding(statement, answer, holds=holds, **numbers)]

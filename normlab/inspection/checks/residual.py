@@ -1,4 +1,4 @@
-"""What a norm does to the stream of a residual network."""
+"""What a norm does to the residual stream."""
 
 import torch
 
@@ -14,7 +14,7 @@ from normlab.placements.pre import PreResidual
 
 @check("residual.signal", "bn after", "ln after", "bn before")
 def signal() -> list[CheckFinding]:
-    """Does a norm change the signal that passes by a sub-layer which adds zero?"""
+    """Does a norm change the signal that bypasses a sub-layer whose output is zero?"""
 
     def moved(kind: type[NormResidual], name: str) -> float:
         x = draw_tokens(8, 16)
