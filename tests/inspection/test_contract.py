@@ -166,7 +166,10 @@ class IgnoresFormula(type(make_norm("bn", 8))):
 
 @pytest.mark.parametrize(
     ("kind", "told"),
-    [(TrainsOnly, "another output in eval than in training"), (IgnoresFormula, "in training as")],
+    [
+        (TrainsOnly, "different output in eval than in training"),
+        (IgnoresFormula, "the output in training: use it"),
+    ],
 )
 def test_a_formula_that_is_used_only_half_is_found(kind, told):
     def build(dim):
@@ -192,4 +195,6 @@ def test_a_kernel_that_computes_another_formula_is_named(option, kind, monkeypat
     formula = kind.formula
     monkeypatch.setattr(kind, "formula", lambda self, *given: 2 * formula(self, *given))
     found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
-    assert found["formula"].holds and "fast.py is not used" in found["formula"].answer
+    assert (
+        found["formula"].holds and "computes another one and is not used" in found["formula"].answer
+    )

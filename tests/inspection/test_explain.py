@@ -62,7 +62,7 @@ def test_the_articles_own_numbers():
         ("bn", ["training it sees earlier tokens, later tokens, other samples", "include, fill"]),
         (
             "bn_sample",
-            ["training it sees its token's features, other samples", "in eval it sees i"],
+            ["training it sees its token's features, other samples", "in eval it sees only"],
         ),
         ("gn", ["12 groups of 2 values, smaller", "groups=8 does not fit", "features 1-2"]),
         ("prepbn", ["shown at step 500", "other samples", "in eval it sees only its own value"]),
