@@ -1,4 +1,4 @@
-"""Arguments shared by several commands: parsers, and the runs at the paths that were given."""
+"""Arguments shared by several commands: parsers, and the runs at the paths on the command line."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from normlab.training.loaded import LoadedRun
 
 
-_RUNS = Path("runs")  # where runs are if no runs_dir is given
+_RUNS = Path("runs")  # the folder of runs if runs_dir is not set
 
 
 class Parser(argparse.ArgumentParser):
-    """Suggests a flag, or a key of `key=value`, for a flag that does not exist."""
+    """A parser that, for an unknown flag, suggests a similar flag or a `key=value`."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments; the line about unknown ones says what was meant."""
+        """Return the arguments; the error for unknown ones suggests what was meant."""
         return self._known(*self.parse_known_args(args, namespace))
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments, of which flags and words may be mixed; see `parse_args`."""
+        """Return the arguments, where flags and words may be mixed; see `parse_args`."""
         return self._known(*self.parse_known_intermixed_args(args, namespace))
 
     def _known(self, arguments: Any, unknown: Sequence[str]) -> Any:
@@ -99,7 +99,7 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
         marks.add_argument(f"--{name}", dest="marks", action="store_const", const=name, help=text)
     parser.set_defaults(marks="")
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
-    text = "only ended runs with this value, or one of several: norm=ln,bn; may be repeated"
+    text = "only ended runs with this value, or one of several (norm=ln,bn); may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
 
 
@@ -110,7 +110,7 @@ def add_notes(parser: argparse.ArgumentParser) -> None:
 
 
 def as_path(text: str) -> Path:
-    """Return an argument as a path; an empty one, as from an unset variable, is an error."""
+    """Return an argument as a path; an empty argument, as from an unset variable, is an error."""
     if not text:
         raise argparse.ArgumentTypeError("expected a path, got nothing; is a shell variable unset?")
     return Path(text)
@@ -161,7 +161,7 @@ def named_columns(arguments: argparse.Namespace) -> dict[str, str]:
     Raises UserError for a flag of LaTeX without `--latex`.
     """
     if arguments.marks and not arguments.latex:
-        raise UserError(f"--{arguments.marks} is about LaTeX: add --latex")
+        raise UserError(f"--{arguments.marks} needs --latex")
     return {name: text for name, _, text in (word.partition("=") for word in arguments.columns)}
 
 

@@ -1,4 +1,4 @@
-"""One run of `normlab train`: trained, summed up in a line, and its exit status."""
+"""One run of `normlab train`: its training, its summary in a line, and its exit status."""
 
 import os
 import sys
@@ -46,7 +46,7 @@ def train_and_summarize(config: "DictConfig") -> "RunRecord":
 def _console_has_shown(config: Mapping[str, Any], began: float) -> bool:
     """Return whether the reader has just seen the scores on standard error, in the same terminal.
 
-    In a file the scores are its last line, too: a sweep shows that line of a run's log.
+    In a file they are also printed as the last line, which a sweep shows from a run's log.
     """
     from normlab.records.store import RunStore
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class HydraRuns:
     """The runs of one command: `execute` takes each config from Hydra, `finish` ends the command.
 
-    Hydra's basic launcher only lists the runs of a grid; they are known then, and start together
-    in `finish`. A search runs one after the other, and another launcher's jobs run elsewhere.
+    Hydra's basic launcher only lists the runs of a grid; they all start together in `finish`. A
+    search executes its runs one after the other, and another launcher's jobs run elsewhere.
 
     Args:
         values: the settings and flags of Hydra that were typed.
@@ -36,11 +36,11 @@ class HydraRuns:
 
     def __init__(self, values: Mapping[str, str], again: str) -> None:
         runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
-        # Below `runs_dir`, where every process of a sweep can reach it; for this sweep only.
+        # A folder for this sweep only, below `runs_dir`, where all of its processes can reach it.
         self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
         self.is_search = values.get("hydra/sweeper", "basic") != "basic"
         self.again = again
-        self._status: int | None = None  # of the only run
+        self._status: int | None = None  # if there is only one run
         self._cells: list[RunToStart] = []
         self._ended: set[Path] = set()  # folders of runs that had ended before
         self._configs: dict[Path, Mapping[str, Any]] = {}
@@ -73,7 +73,7 @@ class HydraRuns:
         return objective(read_record(cell.folder), config, direction)
 
     def _noted(self, config: "DictConfig", overrides: tuple[str, ...]) -> RunToStart:
-        """Return a run after adding it to the runs of the sweep."""
+        """Add a run to the sweep and return it."""
         from normlab.config.compose import from_hydra
         from normlab.training.run_folder import RunFolder
 
@@ -90,11 +90,11 @@ class HydraRuns:
         return self._cells[-1]
 
     def finish(self) -> int:
-        """Run a grid, or print what a search or the jobs of a cluster left; return the status."""
+        """Run a grid, or print the results of a search or of a cluster; return the status."""
         if self._status is not None:
             return self._status
         if self.is_search:
-            result = self.folder / "optimization_results.yaml"  # which Optuna's sweeper writes
+            result = self.folder / "optimization_results.yaml"  # written by Optuna's sweeper
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
             return 0
         if self._cells:
@@ -110,9 +110,9 @@ class HydraRuns:
 def _in_groups(
     cells: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
 ) -> list[RunToStart]:
-    """Return the cells with their W&B group and job type, if they are sent to W&B.
+    """Return the cells; those sent to W&B get their group and job type.
 
-    A cell whose config is invalid, or that chose both itself, stays as it is.
+    A cell stays as it is if its config is invalid or sets both itself.
     """
     sent = [
         (cell, configs[cell.folder])
@@ -145,7 +145,7 @@ def _run_grid(cells: list[RunToStart], before: set[Path], processes: int | None,
     if len(left) < len(cells):
         print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
     ended = run_all_shown(RunQueue(left), processes, again=again) if left else []
-    failed = {done.cell.folder for done in ended if done.failed}  # whose record is not of this run
+    failed = {done.cell.folder for done in ended if done.failed}  # their record is of another run
     folders = [cell.folder for cell in cells if cell.folder not in failed]
     if ended_folders := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
         print()
@@ -154,7 +154,7 @@ def _run_grid(cells: list[RunToStart], before: set[Path], processes: int | None,
 
 
 def each_run_once(cells: Iterable[RunToStart]) -> list[RunToStart]:
-    """Return the cells without those that are the same run as an earlier one, and say so."""
+    """Drop cells that are the same run as an earlier one, with a message; return the others."""
     first: dict[Path, RunToStart] = {}
     for cell in cells:
         if (twin := first.setdefault(cell.folder, cell)) is not cell:
@@ -168,7 +168,7 @@ def _train_elsewhere(
 ) -> "RunRecord | None":
     """Train a run inside a job of another launcher; return its record.
 
-    If `note` is given, an error is written to that file and None is returned, since Hydra would
+    If `note` is set, an error is written to that file and None is returned, because Hydra would
     name only the first failed run. A run that was asked to stop ends the process without a result,
     so that the sweep waits for a scheduler that requeues it.
     """
@@ -192,7 +192,8 @@ def _train_elsewhere(
 def objective(record: "RunRecord", config: "DictConfig", direction: object) -> float:
     """Return the objective for a sweeper such as Optuna: the tested `valid/<select_by>`.
 
-    A diverged run gets the worst value. Raises UserError if the sweeper seeks the worst score.
+    A diverged run gets the worst value. Raises UserError if the sweeper's direction seeks the worst
+    score.
     """
     name, sought = f"valid/{config.validate.select_by}", getattr(direction, "name", direction)
     score = record.scores.get(name)

@@ -79,7 +79,7 @@ def print_table(
         parts[-1].append(column)
     alone = len(parts) > 1 and len(parts[-1]) == labels + 1 and len(parts[-2]) > labels + 1
     if alone and _least((*parts[-1], parts[-2][-1])) <= room:
-        parts[-1].insert(labels, parts[-2].pop())  # so that the seeds, say, have company
+        parts[-1].insert(labels, parts[-2].pop())  # so that no column is alone
     for number, part in enumerate(parts):
         if number:
             print()
@@ -117,7 +117,7 @@ def print_lines(
     numeric: Sequence[str] = (),
     whole: Sequence[str] = (),
 ) -> None:
-    """Print a table with one line per row, for a terminal's eye and for grep.
+    """Print a table with one line per row, to read on a terminal or to grep.
 
     A terminal gets lines of its width: text outside the columns `numeric` and `whole` is cut, with
     an ellipsis. A pipe or file gets all text.
@@ -233,9 +233,9 @@ def print_error(message: str, *, by: str = "normlab") -> None:
 
 
 def crash(error: BaseException) -> str:
-    """Return one line about an error that is not the user's, with its place, and its traceback.
+    """Return a line with the place of an error that is not the user's, and its traceback.
 
-    The place is the last call in the user's own folders of options, or else in normlab.
+    The place is the last call in the user's own folders of options or, without one, in normlab.
     """
     calls = traceback.extract_tb(error.__traceback__)
     ours = [call for call in calls if Path(call.filename).is_relative_to(_PACKAGE)]

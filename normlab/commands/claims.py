@@ -21,9 +21,9 @@ _EXAMPLES = """examples:
   normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
 
-Without --compute, verdicts are those that the last --write saved in
-results/claims.json. --compute also recomputes the checks of the norms, in a few
-seconds; --verify takes their saved values (results/computed.json).
+Without --compute, verdicts are read from results/claims.json, as the last --write saved them.
+--compute also recomputes the checks of the norms, in a few
+seconds; --verify uses their saved values (results/computed.json).
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _COMPUTED = "computed.json"
@@ -134,7 +134,7 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write the pages, and the articles' after them; none if published evidence was altered."""
+    """Write the pages, then the articles' pages; none if published evidence was altered."""
     from normlab.commands.documents import PAGE
     from normlab.commands.documents import pages as pages_of_articles
     from normlab.reports import manifest
@@ -168,7 +168,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
 
 
 def _list(claims: Sequence[Mapping[str, Any]]) -> None:
-    """Print each claim with its verdict and, below, its answer."""
+    """Print each claim with its verdict, and its answer below it."""
     for claim in claims:
         print_prose(f"{claim['id']:2}  [{claim['verdict']}] {claim['statement']}", hang=4)
         print_prose(f"- {claim['answer']}", indent="    ", hang=2)

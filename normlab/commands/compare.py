@@ -43,10 +43,9 @@ _EXAMPLES = """examples:
 
 A row averages the finished seeds; `stability` says how the others ended.
 norm=bn+ln is bn in the encoder and ln in the decoder. Runs whose scores cannot
-be compared (other task, model or budget) form tables of their own. Each row is
-compared with the baseline, the first row, over the seeds that both have;
---notes says why a row is not (other data, code, arithmetic or steps), and how
-the rows differ.
+be compared (other task, model or budget) form separate tables. Each row is compared with the
+baseline, the first row, over the seeds that both have; --notes says why a row is not compared
+(different data, code, arithmetic or steps), and how the rows differ.
 
 --bootstrap tests whether a difference in BLEU would hold on other sentences,
 with sacreBLEU's paired bootstrap (Koehn 2004); the table's interval is about
@@ -100,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 def _show_tables(
     tables: Sequence[Arrangement], columns: Mapping[str, str], arguments: argparse.Namespace
 ) -> list[str]:
-    """Print the tables in the form that was asked for; return a line for each refused row.
+    """Print the tables in the requested format; return a line for each refused row.
 
     `columns` are the headings of scores.
     """
@@ -123,7 +122,7 @@ def _show_tables(
 def show_table(table: ScoreTable, baseline: str) -> None:
     """Print a table's answer and scores, then the differences from the baseline.
 
-    A star marks what is bold in Markdown.
+    A star marks the entries that are bold in Markdown.
     """
     scores: list[list[str]] = []
     gaps: list[list[str]] = []
@@ -171,7 +170,7 @@ def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -
     if not any(of_tables):
         path = f"{first}/hypotheses.txt"
         cure = f"normlab eval {first} --outputs {path}"
-        raise UserError(f"{path}: no such file, and no other run has one; to write it: {cure}")
+        raise UserError(f"{path}: no such file, nor for any other run; to write it: {cure}")
 
 
 def show_sentences(samples: SideBySide) -> None:
@@ -191,7 +190,7 @@ def show_sentences(samples: SideBySide) -> None:
             print("\n".join(folded(translation, room, first=head, rest=" " * len(head))))
         print()
     shown = f"{len(samples.sentences)} of the {samples.total:,} sentences of {samples.data}"
-    print_prose(f"{shown}, drawn at random; the number is the chrF of each sentence")
+    print_prose(f"{shown}, drawn at random; the number after a translation is its chrF")
     for reason in samples.left_out:
         print_prose(f"left out: {reason}")
 
@@ -227,7 +226,7 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
 def _bootstrap_notes(
     tests: "Mapping[str, Bootstrap]", names: Sequence[str], of_table: Sequence[Note]
 ) -> list[str]:
-    """Return the notes on the tests by seed of two experiments: what they are, and what to doubt.
+    """Return the notes on the paired tests of two experiments: what they test, and caveats.
 
     `of_table` are the notes on the experiments' table.
     """

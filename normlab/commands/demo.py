@@ -30,7 +30,7 @@ _SETTINGS = (
     *("validate.best=false", "task.test_search.beam=1", "probe=[]", "observe.log_every=20"),
     # No translation is longer than this; a barely trained model would otherwise keep generating.
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
-    *("observe.study=demo", "runs_dir=demo"),  # a folder of its own: not rows of `normlab compare`
+    *("observe.study=demo", "runs_dir=demo"),  # a separate folder: no rows of `normlab compare`
 )
 _USUAL = ("optim.lr=1e-3", "budget.steps=400")
 _DEEP = ("model.depth=6", "optim.lr=2e-3", "budget.steps=200")
@@ -65,12 +65,12 @@ class Measured(NamedTuple):
 
     @property
     def bleu(self) -> float:
-        """The BLEU on the test, from 0 to 100."""
+        """The BLEU on the test split, from 0 to 100."""
         return self.record.scores["test/bleu"].value
 
 
 def main(argv: list[str]) -> int:
-    """Train what has not ended, and show the table, what follows from it, and the page."""
+    """Train the runs that have not ended; show the table, the conclusions, and the page."""
     parser = command_parser("demo", _EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
     add_notes(parser)
@@ -118,7 +118,7 @@ def _planned(
     extra = written_out(in_full(extra))
     typed_values = typed(extra)
     if EXPERIMENT in typed_values:
-        raise UserError("the demo has its own settings: give key=value, or normlab train my.yaml")
+        raise UserError("the demo takes only key=value; for a file, use normlab train my.yaml")
     for key in ("norm", "task"):
         if key in typed_values:
             problem = f"{key}={typed_values[key]}: the demo chooses the {key} itself"
@@ -143,7 +143,7 @@ class _Progress(RunsDisplay):
 def _train(cells: Sequence[RunToStart], at_a_time: int) -> None:
     """Train with a live table; UserError with the reason of the first run that fails.
 
-    All runs train at once, even on fewer cores, so that no core is idle while the last one ends.
+    All runs train at once, even on fewer cores, so that no core is idle while the last run ends.
     """
     with _Progress(at_a_time) as shown:
         ended = run_all(RunQueue(cells), at_a_time, show=shown)
@@ -153,7 +153,7 @@ def _train(cells: Sequence[RunToStart], at_a_time: int) -> None:
 
 
 def _measured(cell: RunToStart) -> Measured:
-    """Return what was measured of a run that has ended; its model is examined only once."""
+    """Return the measurements of a run that has ended; its model is examined only once."""
     record, values = read_record(cell.folder), cell.folder / "demo.json"
     if not record.finished:
         return Measured(cell.name, record)
@@ -206,7 +206,7 @@ def _notes(results: Sequence[Measured]) -> list[str]:
 
 
 def sentences(results: Sequence[Measured]) -> list[str]:
-    """Return what the values say: who trains and how well, and what batch norm's batch does."""
+    """Describe which norms train, how well, and how batch norm's output depends on the batch."""
     parts = [
         f"with {each.name} training diverged at step {each.record.outcome.step}"
         for each in results
@@ -233,7 +233,7 @@ def sentences(results: Sequence[Measured]) -> list[str]:
 
 
 def _of_batches(results: Sequence[Measured]) -> list[str]:
-    """Return a sentence on what depends on the batch; none if batch norm diverged."""
+    """Describe what depends on the batch; empty if batch norm diverged."""
     bn = next(each for each in results if each.name == _NORMS["bn"])
     if not bn.record.finished:
         return []

@@ -1,4 +1,4 @@
-"""`normlab documents`: the articles' tables, each cell above what was found on it."""
+"""`normlab documents`: the articles' tables, each cell above our findings on it."""
 
 import argparse
 import shutil
@@ -28,8 +28,8 @@ _EXAMPLES = """examples:
 Each cell has the article's words and, under them, what was measured: a mean
 with its deviation over seeds, and verdicts. [2.1] is part 1 of claim 2.
 
---run makes the training runs of one table again, after its plan with the hours,
-and prints their table beside the article's values. It takes the settings of
+--run prints the plan of one table with its hours, repeats its training runs, and prints their
+results next to the article's values. It takes the settings of
 `normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER. The
 command alone shows published runs (results/).
 """
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         return _run(article.table(arguments.table), arguments.run)
     names = [arguments.table] if arguments.table else list(article.tables)
     for name in names:
-        article.table(name)  # before anything is printed
+        article.table(name)  # raises for an unknown table before anything is printed
     if not names:
         message = LANGUAGES[arguments.language].no_tables.format(id=article.id)
         if arguments.form:
@@ -135,14 +135,14 @@ def play_page(results: Path) -> str:
 
 
 def sentences_page(results: Path) -> str:
-    """Return what was found on each sentence of all articles, and what is open, as Markdown."""
+    """Return the findings on each sentence of all articles, and what is open, as Markdown."""
     from normlab.documents.coverage import page as page_of_sentences
 
     return page_of_sentences(load_all(CONFIG_DIR / "document").values(), Results(results))
 
 
 def advice(results: Path) -> str:
-    """Return which norm when, as Markdown: advice that follows from today's verdicts."""
+    """Return the page "which norm when", as Markdown: advice from the current verdicts."""
     from normlab.documents.which_norm import load_situations
     from normlab.documents.which_norm import page as page_of_advice
 
@@ -162,7 +162,7 @@ def pages(results: Path) -> dict[Path, str]:
 
 
 def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:
-    """Print tables in the form that was asked for."""
+    """Print tables in the requested format."""
     results, language = Results(arguments.results), LANGUAGES[arguments.language]
     tables = [shown(article, name, results, language, notes=arguments.notes) for name in names]
     if arguments.form == "html":
@@ -178,7 +178,7 @@ def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace)
 
 
 def _run(table: ArticleTable, words: Sequence[str]) -> int:
-    """Show what the runs of a table cost, execute them, and print their tables."""
+    """Show the cost of a table's runs, execute them, and print their tables."""
     from normlab.commands import study
 
     jobs = [[*each, *words] for each in table.runs]

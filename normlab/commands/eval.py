@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parsed(argv: list[str]) -> Namespace:
-    """Return the arguments; UserError for values that do not go together."""
+    """Return the arguments; UserError for values that contradict each other."""
     parser = command_parser("eval", _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
@@ -80,7 +80,7 @@ def _parsed(argv: list[str]) -> Namespace:
 
 
 def _unlike_the_record(scores_of: Mapping[Path, Mapping[str, Score]]) -> list[str]:
-    """Return a line for each score of kept translations that is not the record's."""
+    """Return a line for each score of kept translations that differs from the record."""
     return [
         f"{folder}: {name} of the kept translations differs from the record"
         for folder, scores in scores_of.items()

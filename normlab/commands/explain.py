@@ -32,7 +32,8 @@ def main(argv: list[str]) -> int:
     add(
         "names", nargs="*", metavar="norm", help="norms, or placement=NAME NAME; default: all norms"
     )
-    add("--layout", choices=["text", "images"], default="text", help="of the example that is shown")
+    text = "draw an example of text or of images; default: text"
+    add("--layout", choices=["text", "images"], default="text", help=text)
     add("--table", choices=["marks"], help="work through the marks of a class instead")
     arguments = parser.parse_args(argv)
     with at_work("computing the example"):
@@ -93,7 +94,7 @@ def explain(
 
 
 def _placements(names: Sequence[str]) -> bool:
-    """Return whether names are of placements: the first one says so, as in `placement=pre post`."""
+    """Return whether names are placements: the first one says so, as in `placement=pre post`."""
     return bool(names) and names[0].startswith("placement=")
 
 

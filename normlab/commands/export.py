@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
-        raise UserError("name a run, such as runs/EXPERIMENT/seed1, or give --wandb")
+        raise UserError("name a run, such as runs/EXPERIMENT/seed1, or add --wandb")
     from normlab.training.loaded import export
 
     run = one_run(arguments.run)

@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
 
         chosen = questions("model", names=arguments.only)
         runs, changes = _runs(arguments.subject, arguments.where)
-        # With other settings than the run's own, the sheet is not written to the run's folder.
+        # If settings differ from the run's own, the sheet is not written to the run's folder.
         folder = Path() if changes or len(runs) != 1 else next(iter(runs))
     if len(runs) > 1:
         content = _several(runs, changes, chosen, arguments)
@@ -104,7 +104,7 @@ def _parser() -> Parser:
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
     add_notes(parser)
-    text = f"file to write; default: {SHEET_FILE} in a single run's folder, or else here"
+    text = f"file to write; default: {SHEET_FILE} in a single run's folder, otherwise here"
     add("--out", type=as_path, help=text)
     add = parser.add_argument_group("models that normlab did not build").add_argument
     add("--hf", metavar="MODEL", help="a folder of transformers, or an id on huggingface.co")
@@ -112,9 +112,14 @@ def _parser() -> Parser:
     add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
     add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
     add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
-    add("--rows", type=int, metavar="AXIS", help="of the main input: 1 for [position, row]")
-    add("--positions", type=int, metavar="AXIS", help="of the main input: 2 for [row, x, position]")
-    text = f"the input that marks padding, and what its ones are: {', '.join(_KINDS)}"
+    text = "axis of rows in the main input: 1 for [position, row]"
+    add("--rows", type=int, metavar="AXIS", help=text)
+    text = "axis of positions in the main input: 2 for [row, x, position]"
+    add("--positions", type=int, metavar="AXIS", help=text)
+    text = (
+        "the input that marks padding, and what it holds: real (1 = real token), padding "
+        "(1 = padding) or lengths (the real length of each row)"
+    )
     add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
     add("--causal", action="store_true", help="positions must not depend on later ones")
     add("--all", action="store_true", help="ask the slow questions too")
@@ -136,7 +141,9 @@ def _mask(text: str) -> Any:
     """Return a mask's name or position, a kind, or a name with its kind."""
     name, equals, kind = text.partition("=")
     if not name or (equals and kind not in _KINDS):
-        raise ArgumentTypeError(f"{text}: give NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})")
+        raise ArgumentTypeError(
+            f"{text}: expected NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})"
+        )
     key = int(name) if name.isdigit() else name
     return {key: kind} if equals else key
 
@@ -161,7 +168,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
 
 def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
-    """Ask the questions about one model, print the answers unless as JSON; return the sheet."""
+    """Ask the questions about one model, print the answers (not as JSON); return the sheet."""
     from normlab.inspection.model import answer, sheet
 
     findings: dict[str, Answer] = {}
@@ -195,7 +202,7 @@ def _print_summary(subject: "Subject", findings: "Mapping[str, Answer]") -> None
 def _several(
     runs: Runs, changes: list[str], chosen: "Sequence[Question]", arguments: Namespace
 ) -> dict[str, Any]:
-    """Ask the questions about several runs, and print one row per experiment unless as JSON.
+    """Ask the questions about several runs; print one row per experiment, but not as JSON.
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
@@ -215,7 +222,7 @@ def _several(
             rows.append([name, *(averaged(values.get(title)) for title in titles)])
         notes: list[str] = []
         if without := ", ".join(name for name, values in columns.items() if not values):
-            notes.append(Note(f"no number to compare, or it does not apply: {without}"))
+            notes.append(Note(f"no number to compare, or not applicable: {without}"))
         notes += [
             Note(f"{', '.join(columns[each.name])}: {each.text}")
             for each in chosen
@@ -250,7 +257,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str
     norms = report.findings.get("norms")
     if norms and norms.table.rows and not arguments.json:
         columns, rows = norms.table
-        text = "What each pools over was found by changing single values."
+        text = "The axes that each norm pools over were found by changing single values."
         show("Norms", text, columns, rows)
     if arguments.html:
         report.to_html(arguments.html)
@@ -259,18 +266,18 @@ def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str
 
 
 def _check_foreign(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
-    """Exit with an error for arguments that do not go together."""
+    """Exit with an error for arguments that contradict each other."""
     if arguments.subject or arguments.where or arguments.data or arguments.out:
         parser.error("--hf and --module take no RUN, key=value, --where, --data or --out")
     one = bool(arguments.hf) != bool(arguments.module)
     if not one or bool(arguments.module) != bool(arguments.inputs):
-        parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
+        parser.error("pass --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
     if arguments.module and (arguments.text or arguments.trust_remote_code):
         parser.error("--text and --trust-remote-code need --hf")
     if conventions and not arguments.module:
         parser.error(f"--{next(iter(conventions))} needs --module")
     if arguments.rows is not None and arguments.rows == arguments.positions:
-        parser.error(f"--rows and --positions are both {arguments.rows}: give different axes")
+        parser.error(f"--rows and --positions are both {arguments.rows}: use different axes")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
         parser.error(f"--html {arguments.html}: there is no such folder")
 

@@ -134,7 +134,7 @@ def _runs(runs_dir: Path) -> Listing:
     rows += [[str(path), *_progress(path), ""] for path in store.open]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
+    notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` starts one"]
     if store.open:
         notes.append("runs without an outcome show their last progress; rerun one to resume it")
     return Listing(columns, rows, notes, [message for _, message in store.damaged])
@@ -159,7 +159,7 @@ def _tags(record: RunRecord) -> str:
 
 
 def _score(record: RunRecord) -> str:
-    """Return the first test score, or else the first validation score."""
+    """Return the first test score or, without one, the first validation score."""
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
     return "-" if name is None else f"{name} {scores[name].value:.4g}"
@@ -179,7 +179,7 @@ def keys() -> list[ConfigKey]:
     from normlab.config.schema import LATER, leaves, top_level_keys
 
     lines = _lines("config.yaml")
-    for file in ("model/gpt2.yaml", "model/llama.yaml"):  # which explain the keys of every stack
+    for file in ("model/gpt2.yaml", "model/llama.yaml"):  # they explain the keys of every stack
         comments = {name: comment for name, (_, comment) in _lines(file).items() if comment}
         lines |= {f"model.{name}": ("", comment) for name, comment in comments.items()}
     kinds, later = top_level_keys(), {f"model.{name}": type(of) for name, of in leaves(LATER)}

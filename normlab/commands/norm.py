@@ -105,12 +105,12 @@ def new(argv: list[str]) -> int:
     name = arguments.name
     folder = arguments.folder or (None if _at_checkout() else Path())
     if not _NAME.fullmatch(name) or name in _WORDS:
-        rule = "at most 40 lowercase letters, digits and _, starting with a letter, no keyword"
-        raise UserError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
+        rule = "at most 40 lowercase letters, digits and _, beginning with a letter, no keyword"
+        raise UserError(f"{name!r:.60} cannot name a norm: choose {rule} of Python or YAML")
     if folder is not None:
         (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
     files = places(name, folder)
-    for path in (*files, paths("norm").get(name)):  # the last is of another folder
+    for path in (*files, paths("norm").get(name)):  # the last path is in another folder
         if path is not None and path.exists():
             raise UserError(f"{os.path.relpath(path)} exists: choose another name")
     if folder is not None and find_spec(name) is not None:
@@ -205,7 +205,7 @@ def card(argv: list[str]) -> int:
         raise UserError(f"--publish {results}: no such folder; the board is in results")
     former = None if results is None else _published_card(subject, results)
     if former is not None and not arguments.replace:
-        raise UserError(f"{former}: a published card never changes; give --replace to replace it")
+        raise UserError(f"{former}: a published card never changes; add --replace to replace it")
     subject.check()
     print_prose(f"card of {subject.name}, scale={subject.scale}: {len(chosen)} questions")
     by_question: dict[str, Any] = {}
@@ -243,7 +243,7 @@ def _json(card: dict[str, Any]) -> str:
 
 
 def _published_card(subject: "Examined", results: Path) -> str | None:
-    """Return a line with the commits of the card of this name that is published, and of this one.
+    """Return a line with the commits of the published card of this name and of the new one.
 
     None if none is published.
     """

@@ -39,7 +39,7 @@ record.json. The page is one file that opens offline: the answer in a sentence,
 scores by what a sweep varies, one row per experiment, differences from the
 baseline paired by seed, curves, training statistics, test sentences with their
 translations, and config differences. Runs whose scores cannot be compared
-(other task, model or budget) form tables of their own, each with its charts.
+(other task, model or budget) form separate tables, each with its charts.
 Tables and charts can be saved as SVG and CSV. Figures by layer and over
 training need the probes of a run: train with probe=full.
 """
@@ -185,7 +185,7 @@ def _samples(runs: "Sequence[Run]", data_dir: Path | None) -> "SideBySide | str 
 
 
 def _draw(sections: "Sequence[TableSection]", out: Path, form: str) -> None:
-    """Draw figures and print their paths; those of several tables are in a folder for each."""
+    """Draw figures and print their paths; with several tables, each has a folder of figures."""
     from normlab.reports.figures import draw_all
 
     paths: list[Path] = []

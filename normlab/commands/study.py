@@ -47,8 +47,8 @@ key=value is a setting of `normlab train` for all runs, STUDY:key=value for one
 study. rows= takes row names, or the numbers that `study plan` shows. Several
 studies run one after the other, seed by seed, and shared runs are executed
 once. When the time budget is spent, running runs save and stop, and the same
-command resumes. Only whole seeds are published, each when it ends. A published
-run never changes, unless you give --replace.
+command resumes. Only whole seeds are published, each when it ends. A published run never changes,
+unless you add --replace.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
@@ -64,8 +64,8 @@ _TUNE = """examples:
   normlab study tune batching --no-write          a trial that writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three
-values or more (two for scale=smoke and pilots), seeds, score and overrides; or
-it names the scale of this study, or the study, whose tuning is used. Each value
+values or more (two for scale=smoke and pilots), seeds, score and overrides; or it names another
+scale of this study, or another study, whose tuning is used. Each value
 is tried for each row at each point and judged by the validation score of the
 last weights, averaged over seeds; a diverged trial is the worst. The choice is
 written into `rates` of the scale, every trial into results/STUDY/tuning.json; a
@@ -154,7 +154,7 @@ def main(argv: list[str]) -> int:
         return _plan(arguments)
     if any("=" in word for word in arguments.words):
         if verb == "verify":
-            raise UserError("give only names of published studies; all their scales are verified")
+            raise UserError("pass only names of published studies; all their scales are verified")
         jobs = jobs_of(arguments.words)
         publisher = _publisher(arguments.results, jobs, arguments, making=False)
         for job in jobs:
@@ -314,7 +314,7 @@ def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
 
 
 def _warn_if_untuned(job: Job) -> None:
-    """Warn if rows of runs that may count lack the learning rate that their study tunes."""
+    """Warn if rows whose runs may count have no learning rate, though their study tunes it."""
     untuned = unchosen(job.study, job.scale) if job.counts else ()
     if names := [name for name in untuned if name in job.settings]:
         chooses = f"choose it with normlab study tune {job.study.name} scale={job.scale}"

@@ -1,4 +1,4 @@
-"""`normlab swap --hf MODEL norm=NAME --text FILE`: other norms in a trained language model.
+"""`normlab swap --hf MODEL norm=NAME --text FILE`: put other norms into a trained language model.
 
 `--fold` replaces no norm by another kind, but folds norms into the weights next to them.
 """
@@ -25,9 +25,9 @@ Each new norm is first fitted to the output of the old one. A row is one line of
 the text, cut to 128 tokens. The last tenth of the lines, at most 256, is held
 out.
 
---out needs norm=none. A class of transformers has no other norm than its own,
-but does not divide if eps is 1e12 and all gains are multiplied by 1e6. That is
-tried before training; weights are saved in float32.
+--out needs norm=none. A model class of transformers cannot have another norm than its own, but does
+not divide if eps is 1e12 and all gains are multiplied by 1e6. This is tried before training;
+weights are saved in float32.
 
 --fold asks which norms are exactly redundant, without training: gains become
 part of the next products, and layer norms RMS norms, where that leaves the
@@ -54,16 +54,16 @@ def main(argv: list[str]) -> int:
     if arguments.untie:
         parser.error("--untie needs --fold")
     if not options.get("norm"):
-        parser.error("give norm=NAME, such as norm=dyt")
+        parser.error("pass norm=NAME, such as norm=dyt")
     if arguments.text is None:
-        parser.error("give --text FILE: lines to train on")
+        parser.error("pass --text FILE: lines to train on")
     arguments.lr = _RATES[arguments.train] if arguments.lr is None else arguments.lr
     if arguments.steps < 1 or not 0 <= arguments.taper < arguments.steps or not arguments.lr > 0:
         parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
     if arguments.out and options["norm"] != "none":
         parser.error("--out needs norm=none: no class of transformers can have another norm")
     if arguments.out and arguments.out.exists():
-        parser.error(f"--out {arguments.out} exists: give a new folder")
+        parser.error(f"--out {arguments.out} exists: choose a new folder")
     if arguments.out and not arguments.out.absolute().parent.is_dir():
         parser.error(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
     return _swap(arguments, **options)
@@ -80,9 +80,11 @@ def _parser() -> Parser:
     add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
     add("--train", choices=("norms", "all"), default="norms", help="weights; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
-    add("--taper", type=int, default=0, metavar="N", help="first steps, which blend old and new")
-    add("--lr", type=float, metavar="RATE", help="default: 1e-2 for norms, 1e-4 for all")
-    add("--seed", type=int, default=0, help="for the order of the lines, and for masks")
+    text = "first steps, in which old and new norms are blended; default: 0"
+    add("--taper", type=int, default=0, metavar="N", help=text)
+    text = "learning rate; default: 1e-2 for --train norms, 1e-4 for --train all"
+    add("--lr", type=float, metavar="RATE", help=text)
+    add("--seed", type=int, default=0, help="seed for the order of the lines and for masks")
     add("--out", type=as_path, metavar="FOLDER", help="a new folder for the adapted model")
     add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
     return parser
@@ -142,8 +144,8 @@ def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
 
 
 def _split(text: Path, lines: list[str]) -> tuple[list[str], list[str]]:
-    """Return the lines to train on and those held out; UserError if `text` has too few."""
+    """Return the lines to train on and the held-out lines; UserError if `text` has too few."""
     if len(lines) < _FEWEST:
-        raise UserError(f"--text {text} has {len(lines)} lines: give at least {_FEWEST}")
+        raise UserError(f"--text {text} has {len(lines)} lines: at least {_FEWEST} are needed")
     held_out = min(_HELD_OUT, len(lines) // 10)
     return lines[:-held_out], lines[-held_out:]

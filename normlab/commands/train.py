@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         if {"-m", "--multirun"}.intersection(argv):
             check_single("a sweep starts its own processes")
         if EXPERIMENT in values:
-            compose_written(first_run(argv))  # an error names the file
+            compose_written(first_run(argv))  # an error in the file names the file
         return run_hydra(argv, again=again)
     return train_once(compose_written(argv), again=again)
 
@@ -84,7 +84,7 @@ def shown_config(argv: Sequence[str]) -> str | None:
     if known.cfg != "job":
         return None
     if other := [text for text in overrides if text.startswith("-")]:
-        raise UserError(f"--cfg job shows the config of one run: leave out {other[0]}")
+        raise UserError(f"--cfg job shows the config of one run: omit {other[0]}")
     from omegaconf import OmegaConf
 
     from normlab.config.compose import compose_written, to_dict
@@ -117,7 +117,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         )
     runs = HydraRuns(typed(argv), again)
 
-    def job(config: "DictConfig") -> float | None:  # whose module gives jobs their name, train
+    def job(config: "DictConfig") -> float | None:  # jobs are named after its module, train
         return runs.execute(config)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line

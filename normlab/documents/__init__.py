@@ -1,1 +1,1 @@
-"""The articles' tables and lists, and what was found on each of their cells."""
+"""The articles' tables and lists, with the findings on each cell."""

@@ -61,7 +61,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def items(self) -> list[Item]:
-        """Return all that the table refers to, in reading order."""
+        """Return all evidence that the table refers to, in reading order."""
         return [item for row in self.rows for cell in row for item in cell.ours] + [*self.below]
 
     @property
@@ -94,7 +94,7 @@ PIECES = ("tensor", "words", "padding", "marks")
 class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sentence of an article and what was found on it, or a table, or a live piece.
 
-    `command` is one to try, beside those of what was found.
+    `command` is one to try, in addition to the commands of the findings.
     """
 
     zh: str = ""
@@ -157,7 +157,7 @@ def load(path: Path) -> Article:
 
 
 def _passage(passage: Passage, article: Article, path: Path, key: str) -> Passage:
-    """Return a passage whose items have their kinds; UserError for one that shows nothing."""
+    """Return a passage with its items converted to their kinds; UserError if it shows nothing."""
     shows = [bool(passage.zh and passage.en), bool(passage.table), bool(passage.piece)]
     if sum(shows) != 1:
         raise UserError(f"{path}: {key}: needs zh and en, or a table, or a piece")
@@ -169,7 +169,7 @@ def _passage(passage: Passage, article: Article, path: Path, key: str) -> Passag
 
 
 def _table(table: ArticleTable, path: Path, key: str) -> ArticleTable:
-    """Return a table whose items have their kinds; UserError for a cell that has nothing."""
+    """Return a table with its items converted to their kinds; UserError for an empty cell."""
     rows: list[tuple[ArticleCell, ...]] = []
     for number, row in enumerate(table.rows):
         at = f"{key}.rows[{number}]"
@@ -190,7 +190,7 @@ def _table(table: ArticleTable, path: Path, key: str) -> ArticleTable:
 
 
 def items_of(nodes: tuple[Any, ...], path: Path, key: str) -> tuple[Item, ...]:
-    """Return a file's items by their kinds; UserError naming the key of one without a kind."""
+    """Convert a file's items to their kinds; a UserError names the key of an item without one."""
     items: list[Item] = []
     for number, node in enumerate(nodes):
         kinds = [kind for kind in KINDS if isinstance(node, dict) and kind in node]

@@ -17,10 +17,10 @@ from normlab.reports.table import pipes
 STATES = {
     "answered": "every question that it raises is decided, either way",
     "answered in part": "some are decided, others are open or not tested",
-    "open": "runs were made, and do not decide it",
+    "open": "runs were made, but do not decide it",
     "not tested": "no run or source is there yet",
     "numbers": "what was measured is shown, without a verdict",
-    "remark": "there is nothing to measure, and it says why",
+    "remark": "there is nothing to measure; the reason is given",
     "nothing": "it states nothing that can be checked, such as the numbers of an example",
 }
 """How far a sentence is answered, and what that means."""
@@ -38,7 +38,7 @@ class Sentence(NamedTuple):
     evidence: tuple[Item, ...]
 
     def state(self, results: Results) -> str:
-        """Return how far it is answered, one of `STATES`."""
+        """Return how far the sentence is answered, one of `STATES`."""
         judged = [item for item in self.evidence if isinstance(item, (PartItem, CheckItem))]
         verdicts = [_verdict(item, results) for item in judged]
         decided = [verdict in _DECIDED for verdict in verdicts]
@@ -51,7 +51,7 @@ class Sentence(NamedTuple):
         return "remark" if self.evidence else "nothing"
 
     def why(self, results: Results) -> list[str]:
-        """Return what is lacking for a full answer: a line for each part that is not decided."""
+        """Return what is missing for a full answer: a line for each part that is not decided."""
         return [
             _lacks(item, results.part(item.part))
             for item in self.evidence

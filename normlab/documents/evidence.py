@@ -1,8 +1,8 @@
-"""What a cell of an article's table refers to, looked up in the published results.
+"""The evidence that a cell of an article's table refers to, looked up in the published results.
 
 A score, a difference and a count of runs come from a study's records, a verdict from the ledger
-(`claims.json`), a finding from the computed checks (`computed.json`), and a sentence says why there
-is nothing else.
+(`claims.json`), a finding from the computed checks (`computed.json`), and a sentence says why
+nothing can be measured.
 """
 
 import json
@@ -88,7 +88,7 @@ class Results:
 
 
 class Item(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a cell refers to; `about` says which half of the cell's words it is about."""
+    """Evidence that a cell refers to; `about` names the half of its words that it is about."""
 
     about: Words | None = None
 
@@ -103,12 +103,12 @@ class Item(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         raise NotImplementedError
 
     def note(self, results: Results, language: Locale) -> str:
-        """Return what stands in the notes, in full; "" if the cell says it all."""
+        """Return the full text for the notes; "" if the cell says everything."""
         return ""
 
 
 class RowItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What comes from the seeds of a study's row: `of` is STUDY/SCALE, `at` the point, or ""."""
+    """Evidence from the seeds of a study's row: `of` is STUDY/SCALE, `at` the point, or ""."""
 
     of: str
     row: str
@@ -257,7 +257,7 @@ class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return f"{language.verdicts[self.verdict(results)]} [{self.check}]"
 
     def in_chinese(self, results: Results) -> str:
-        """Return the finding in Chinese; UserError if it quotes a number that there is not."""
+        """Return the finding in Chinese; UserError if it quotes a number that does not exist."""
         numbers = results.check(self.check).numbers
         try:
             return self.zh.format(**numbers)
@@ -277,7 +277,7 @@ class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class RemarkItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A sentence, where there is nothing to measure, or nothing that can be."""
+    """A sentence for a cell with nothing to measure, or nothing that can be measured."""
 
     remark: Words = field(name="says")
 

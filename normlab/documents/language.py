@@ -11,10 +11,10 @@ from normlab.claims.pages import CHINESE_DATA
 
 @dataclass(frozen=True)
 class Locale:
-    """The words around the articles' own: the code of the language, and what is said in it.
+    """The words around the articles' own, in one language, and the code of the language.
 
-    `verdicts` has one for each verdict of a part, and for parts that differ; `data` translates
-    studies' names of their data; texts with braces are formats.
+    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `data`
+    translates studies' names of their data; texts with braces are formats.
     """
 
     code: str

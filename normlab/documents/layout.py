@@ -1,6 +1,7 @@
 """An article's table as text for a terminal, Markdown, LaTeX and HTML.
 
-Each row has the article's words and, under them, what was found. Notes say in full what was judged.
+Each row has the article's words and, under them, our findings. Notes give the judged statements in
+full.
 """
 
 import functools
@@ -36,7 +37,7 @@ _PIECE = re.compile(
 
 
 class ShownRow(NamedTuple):
-    """A row as it is shown: its name, the article's cells, and all that was found on each."""
+    """A row as displayed: its name, the article's cells, and all findings on each."""
 
     name: str
     article: list[str]
@@ -61,7 +62,7 @@ class ShownTable(NamedTuple):
 def shown(
     article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
 ) -> ShownTable:
-    """Return a table with all that it refers to; UserError if something does not exist."""
+    """Return a table with all its evidence; UserError if something does not exist."""
     table = article.table(name)
     rows = [
         ShownRow(
@@ -85,7 +86,7 @@ def _notes(table: ArticleTable, results: Results, language: Locale) -> list[str]
 
 
 def text(table: ShownTable, width: int) -> str:
-    """Return a table for a terminal of `width` columns; a table too wide for it raises no error."""
+    """Return a table for a terminal of `width` columns; too wide a table raises no error."""
     lead = max(cell_len(word) for word in (table.language.article, table.language.measured))
     names = [table.head[0], *(row.name for row in table.rows)]
     name = min(_NAME, max(map(cell_len, names)), width // 4)
@@ -138,7 +139,7 @@ def folded(text: str, width: int, *, hang: int = 0) -> list[str]:
     """Fold text at spaces and between Chinese characters; `hang` indents all lines but the first.
 
     A closing mark stays with the character before it, an opening one with that after it, and the
-    number of a check with its name; a longer word than a line is cut.
+    number of a check with its name; a word longer than a line is cut.
     """
     lines, line = [], ""
     pieces = [
@@ -223,7 +224,7 @@ def page(tables: Sequence[ShownTable]) -> str:
 
 
 def filled(template: str, values: Mapping[str, Any]) -> str:
-    """Return a template of this room; values of an HTML page are escaped and put on one line.
+    """Return a template of this package; values of an HTML page are escaped and put on one line.
 
     Raises jinja2's UndefinedError if the template uses a name that is not in `values`.
     """

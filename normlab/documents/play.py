@@ -29,9 +29,9 @@ SCRIPTS = (
 )
 """The scripts in `templates/`, in the order in which the page has them."""
 _REFERENCE = 4
-"""How many characters the reference to a shared text takes."""
+"""The number of characters of a reference to a shared text."""
 _LINE = 1000
-"""How many characters of data stand on a line of their own, so that changes merge."""
+"""Data with at least this many characters get their own line, so that changes merge."""
 
 
 def page(

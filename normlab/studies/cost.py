@@ -1,7 +1,7 @@
 """What the remaining runs of a study cost: runs, updates, minutes and hours, by row and point.
 
-Times come from finished runs on the same kind of device as the runs to be made; where there are
-none, they come from another kind, and are marked.
+Times come from finished runs on the same kind of device as the runs to be made; if there are none,
+they come from another kind and are marked.
 """
 
 from collections import Counter
@@ -24,8 +24,8 @@ OTHER_DEVICE = "*"
 class TimedRuns(NamedTuple):
     """Finished runs of one kind of device, from which times are estimated.
 
-    `whose` is "own" or "published", `other` whether their device is of another kind than the one
-    that the runs to be made will use.
+    `whose` is "own" or "published"; `other` is set if their device is of a different kind than the
+    runs to be made will use.
     """
 
     records: Sequence[RunRecord]
@@ -45,10 +45,10 @@ class TimedRuns(NamedTuple):
 
 
 def timed(device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord]) -> TimedRuns:
-    """Return the finished runs that best tell how long a run takes on a device, `cpu` or `cuda`.
+    """Return the finished runs that best predict how long a run takes on a device, `cpu` or `cuda`.
 
-    Runs on this kind of device come first, one's own before published ones; without any, the runs
-    of the kind of device that most of the others used.
+    Runs on this kind of device come first, your own before published ones; if there are none, the
+    runs on the kind of device that most other runs used.
     """
     sources = {"own": ours, "published": published}
     for whose, records in sources.items():
@@ -106,7 +106,7 @@ def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunReco
 
 
 def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[str]:
-    """Return notes on the whole time, and on the runs that it comes from."""
+    """Return notes on the total time, and on the runs from which it is estimated."""
     notes: list[str] = []
     machines = Counter(name for known, _ in costs for name in known.machines)
     if machines:

@@ -32,7 +32,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
     """Read a study; UserError for an unknown name or, with file and key, an invalid file.
 
     `configs` replaces normlab's own; the user's folders are searched too.
-    In the file, an axis given as a list of values means `axis=value` for each value.
+    In the file, a list of values for an axis means `axis=value` for each value.
     """
     known = {option.name: option for option in options("study", configs)}
     if name not in known:
@@ -121,7 +121,7 @@ def _check_place(path: Path, key: str, name: str, rows: Collection[str], grid: A
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
-    """Raise UserError for too few values: with fewer than three, each one is at the edge."""
+    """Raise UserError for fewer than three values, because then each one is at the edge."""
     decides = not scale.pilot and name != SMOKE
     if len(tuning.values) < (3 if decides else 2):
         raise wrong_value(path, key, f"too few values ({len(tuning.values)}): {_LEAST}")
@@ -138,7 +138,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     path, key = Path(f"study/{by.name}.yaml"), f"scales.{size}.tuning"
     if not isinstance(tuning, Tuning):
         other = "or the name of a scale or of a study"
-        raise wrong_value(path, key, f"missing; give key, values, seeds and score, {other}")
+        raise wrong_value(path, key, f"missing; set key, values, seeds and score, {other}")
     _check_choice(path, f"{key}.values, for {study.name}", tuning, study.scale(scale), scale)
     return tuning
 

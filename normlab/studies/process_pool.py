@@ -30,7 +30,7 @@ INTERRUPTED = 130
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GPU = re.compile(r"\d+$|GPU-|MIG-")  # not -1 or Slurm's NoDevFiles
-_KILLED = "killed, most likely since memory ran out: give a smaller batch_size or fewer processes"
+_KILLED = "killed, most likely because memory ran out: use a smaller batch_size or fewer processes"
 _WAIT = 0.05  # seconds between polls of the running processes
 
 
@@ -62,7 +62,7 @@ class EndedRun(NamedTuple):
 
 
 class RunQueue:
-    """The runs to start, in order; a subclass may choose the next run by how others ended."""
+    """The runs to start, in order; a subclass may choose the next run by the results so far."""
 
     def __init__(self, cells: Iterable[RunToStart]) -> None:
         self._left = list(cells)
@@ -125,7 +125,7 @@ def visible_gpus() -> list[str]:
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
         ids = (part.strip() for part in listed.split(","))
-        return [*takewhile(_GPU.match, ids)]  # as CUDA reads it: up to the first that is none
+        return [*takewhile(_GPU.match, ids)]  # like CUDA, stop at the first non-id
     return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
 
 
@@ -182,7 +182,7 @@ def run_all(
     `processes` is as in `machine_shares`. At `deadline` (by `time.monotonic`) the current runs are
     asked to stop and returned as interrupted; no more are started. Ctrl-C reaches the processes
     directly, other signals that ask to stop (`STOP_SIGNALS`) are passed on as SIGTERM; all of them
-    raise KeyboardInterrupt once all runs have saved.
+    raise KeyboardInterrupt once every run has saved its state.
     """
     check_single("a sweep or a study starts its own processes")
     pool = _Pool(plan, show or ProgressDisplay(), machine_shares(processes))

@@ -1,6 +1,6 @@
 """The order of runs across several studies: one seed at a time.
 
-Studies run in the order in which they are named, and all rows and points of a seed before the next
+Studies run in the order in which they are named. All rows and points of a seed run before the next
 seed, because part of a seed decides nothing. Runs shared by studies are made once.
 """
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
-_WHOLE = (EXPERIMENT, "debug")  # short keys that are about a single command
-_MOST_SEEDS = 1000  # in one range
+_WHOLE = (EXPERIMENT, "debug")  # short keys that only apply to a single run
+_MOST_SEEDS = 1000  # at most this many seeds in one range
 
 
 class Job:
@@ -63,7 +63,7 @@ class Job:
 
     @property
     def counts(self) -> bool:
-        """Whether its runs may count as evidence: those of a smoke test or a pilot never do."""
+        """Whether its runs may count as evidence; runs of a smoke test or a pilot never do."""
         return self.scale != SMOKE and not self.study.scale(self.scale).pilot
 
 
@@ -73,7 +73,8 @@ class Queue(RunQueue):
     Args:
         jobs: in the order to run them; a job without data starts no runs, but its complete seeds
             are known.
-        on_seeds: called with a job and its complete seeds, at once and when another is complete.
+        on_seeds: called with a job and its complete seeds, at the start and whenever another seed
+        is complete.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 def read_rows(text: str, study: Study, scale: str) -> list[str]:
     """Return the rows of a scale selected by `rows=`, in the scale's order.
 
-    A row is given by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
+    A row is selected by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
     padding counted']`. For an unknown row, UserError lists all.
     """
     names = study.scale(scale).rows

@@ -102,8 +102,8 @@ class RunsDisplay(ProgressDisplay):
     def left(self) -> float | None:
         """The estimated seconds left; None if unknown.
 
-        A run takes its training, and as long for its last validation and its test as those that
-        have ended. Until one has, this is the time left of training alone.
+        The last validation and the test are expected to take as long as in the runs that have
+        ended. Until a run has ended, only the time left of training is estimated.
         """
         known = [done for done in self._done if done.cell in self._training]
         tails = [max(0.0, done.seconds - self._training[done.cell]) for done in known]

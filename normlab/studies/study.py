@@ -54,8 +54,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     and values to run at this scale. `data_name` is a short name for titles, by default
     `data`. `rates` maps "row" or
     "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
-    `tuning` says how rates are chosen, or names the scale of this study, or the study at this
-    scale, whose tuning is used.
+    `tuning` says how rates are chosen, or names another scale of this study, or another study at
+    this scale, whose tuning is used.
     """
 
     overrides: Overrides
@@ -76,7 +76,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublishedNumber(Struct, frozen=True, forbid_unknown_fields=True):
-    """A number that others measured: `what` it is, its `source` with a version, and its range.
+    """A number that others published: `what` it measures, its `source` with a version, its range.
 
     It belongs to a score of a row at a scale and point; with `minus`, to the difference from
     another row, paired by seed. `by: sign` says that only the sign can be expected at our size.
@@ -98,7 +98,7 @@ class PublishedNumber(Struct, frozen=True, forbid_unknown_fields=True):
 class Planned(NamedTuple):
     """A run of a study: its row, point in the grid, seed, and all overrides.
 
-    `tuned` is the value that a trial of a tuning tries, and empty for other runs.
+    `tuned` is the value that a tuning trial tries; it is empty for other runs.
     """
 
     row: str
@@ -117,9 +117,9 @@ class Study:
     """A comparison table of an article, and the runs that fill it.
 
     `figures` are the article's values by row and column, or by row and `stability`; `document_data`
-    names the data on which the article measured them. `at` maps "row @ axis=value ..." to further
-    overrides of the row at these points of the grid. `published` are numbers of others, which
-    `results/published.md` compares with ours.
+    names the data on which the article measured them. `at` maps "row @ axis=value ..." to
+    additional overrides of the row at these points of the grid. `published` has numbers that others
+    published, which `results/published.md` compares with ours.
     """
 
     name: str
@@ -215,7 +215,7 @@ class Study:
         ]
 
     def _part(self, size: Scale, extra: Sequence[str]) -> tuple[dict[str, Axis], list[str]]:
-        """Return the part of a scale's grid that overrides of its axes select, and the others."""
+        """Return the part of a scale's grid that overrides select, and all other overrides."""
         grid, rest = dict(size.grid), list[str]()
         for override in extra:
             axis, _, values = override.partition("=")
@@ -256,7 +256,7 @@ def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
 
 
 def _entries(table: Mapping[str, Overrides], row: str, point: str) -> tuple[str, ...]:
-    """Return the overrides of the entries that fit a row at a point of the grid.
+    """Return the overrides of the entries that match a row at a point of the grid.
 
     If two entries set the same key, the entry with more axes wins.
     """

@@ -30,7 +30,7 @@ class StudyRun(NamedTuple):
 
     @property
     def rerun(self) -> bool:
-        """Return whether to make the run again if its record was made by different code."""
+        """Return whether to repeat the run if its record was made by different code."""
         return self.config["observe"]["other_code"] == "rerun"
 
     def cell(self, name: str) -> RunToStart:
@@ -48,7 +48,7 @@ class StudyRun(NamedTuple):
     def has_ended(self, record: "RunRecord | None") -> bool:
         """Return whether a record shows that the run ended, with these data.
 
-        For a re-run, also whether it was made by the current code.
+        If the run is to be repeated, the record must also be made by the current code.
         """
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
@@ -85,7 +85,7 @@ def runs_of(
 
 
 def _with_files(run: Planned) -> Planned:
-    """Return a run without `data_dir` if its task reads no files, as other runs of a study may."""
+    """Return a run without `data_dir` if its task reads no files (other runs of a study may)."""
     from normlab.config.compose import TASK, reads_files
 
     task = typed(run.overrides).get("task", TASK)
@@ -132,7 +132,7 @@ def data_problem(run: StudyRun) -> str | None:
         raise KeyboardInterrupt
     try:
         return json.loads(done.stdout)["error"]
-    except (ValueError, KeyError):  # it did not fail by an error of the user
+    except (ValueError, KeyError):  # the failure was not a user error
         return f"its preparation exited with {done.returncode}: {done.stderr.strip()}"
 
 

@@ -19,8 +19,8 @@ from normlab.studies.study_runs import StudyRun
 class TuningTrial:
     """The runs for one value, one per seed; `status` is diverged if any of them diverged.
 
-    `score` is the mean over seeds, None if diverged; `step` is the step of the first divergence.
-    `first_loss` is the mean loss of the first steps, None if a record does not have it.
+    `score` is the mean over seeds, None if any diverged; `step` is the step of the first
+    divergence. `first_loss` is the mean loss of the first steps, None if a record does not have it.
     """
 
     value: str
@@ -105,7 +105,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     """Return the text of a study's file with only these rates of a scale changed.
 
     None removes a row's rates. Raises UserError if the scale is written in braces. The places come
-    from YAML's parser, and all other text stays as it is: a writer of YAML would break lines anew.
+    from YAML's parser, and all other text stays as it is; a YAML writer would rewrap lines.
     """
     content, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = content["scales"][scale].pop("rates", None) or {}
@@ -152,7 +152,7 @@ def _end(node: Any) -> int:
 
 
 def _scalar(text: str) -> str:
-    """Format a string as YAML, quoting it only if YAML would otherwise read it differently."""
+    """Format a string as YAML, with quotes only if YAML would otherwise read it differently."""
     try:
         plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
     except (yaml.YAMLError, TypeError):

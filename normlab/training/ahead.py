@@ -11,11 +11,11 @@ from normlab.data.batching import Batches
 
 
 class BatchesAhead(Iterator[Any]):
-    """The batches of `batches`, of which a thread collates the next `ahead`; 0 for no thread.
+    """The batches of `batches`; a thread collates the next `ahead` of them (0: no thread).
 
-    Epochs and the saved state count a batch when it is taken from here. An error in collating a
-    batch is raised where that batch would be returned. For a GPU, batches are in pinned memory, so
-    that copying them waits for nothing.
+    A batch counts in the epochs and in the saved state when it is taken from here. An error in
+    collating a batch is raised where that batch would be returned. For a GPU, batches are in pinned
+    memory, so that copying them does not block.
     """
 
     def __init__(self, batches: Batches, *, ahead: int, device: torch.device) -> None:
@@ -53,17 +53,17 @@ class BatchesAhead(Iterator[Any]):
         self._epochs, self._state = self._batches.epochs, self._batches.state_dict()
 
     def close(self) -> None:
-        """End the thread; another call of `next` starts it again after the last batch taken."""
+        """End the thread; the next call of `next` restarts it after the last batch taken."""
         self._forget()
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
 
     def _forget(self) -> None:
-        """Drop the batches that nobody has taken, and wait until the thread works on none."""
+        """Drop the batches that nobody has taken, and wait until the thread is idle."""
         for future in self._coming:
             if not future.cancel():
-                future.exception()  # waits
+                future.exception()  # waits until it is done
         self._coming.clear()
 
     def _use_device(self) -> None:

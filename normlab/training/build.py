@@ -78,7 +78,7 @@ def build_parts(
     runtime: Runtime,
     checkpoints: Checkpoints,
 ) -> RunParts:
-    """Build what else a plain config trains a model with; nothing is logged."""
+    """Build everything else that a plain config needs to train a model; nothing is logged."""
     nodes = config["observe"]["probe"].items()
     probes = {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes}
     return RunParts(
@@ -110,7 +110,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config, initialized with its seed.
 
     Raises:
-        UserError: the model does not fit the task, or has no place for one of the given norms.
+        UserError: the model does not fit the task, or has no place for one of the config's norms.
     """
     sizes = instantiate(own_keys(config, "model"), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
@@ -134,17 +134,17 @@ def _norms(config: Mapping[str, Any]) -> Norms:
 
 
 def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
-    """Raise UserError if a norm is given for a place that the model does not have."""
+    """Raise UserError if the config sets a norm for a place that the model does not have."""
     unused = norms.unused()
     for pattern in config.get("sites") or {}:
         if pattern in unused:
             raise UserError(
-                f"sites: {pattern} matches no place in this model; choose from {norms.listed()}"
+                f"sites: {pattern} matches no norm of this model; choose from {norms.listed()}"
             )
     for key, rule in SITES.items():
         option = (config.get(key) or {}).get(OPTION)
         if rule in unused and key != "norm" and option not in (None, "none"):
-            raise UserError(f"norm@{key}: this model has no such place; leave it out")
+            raise UserError(f"norm@{key}: this model has no norm there; remove norm@{key}")
 
 
 def calibrate_model(
@@ -152,7 +152,7 @@ def calibrate_model(
 ) -> None:
     """Initialize the placement from one training batch before step 1, if it needs that (Admin).
 
-    The batch comes from an iterator of its own, so training still starts at its first batch. All
+    The batch comes from a separate iterator, so training still starts at its first batch. All
     processes must call this before the model is compiled, and never in a resumed run.
     """
     if any(isinstance(module, AdminResidual) for module in model.modules()):
@@ -174,7 +174,7 @@ def make_fast(model: nn.Module) -> None:
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
         raise UserError(
-            f"observe.fast=true: {type(model).__name__} has no blocks to compile; leave it out"
+            f"observe.fast=true: {type(model).__name__} has no blocks to compile; omit observe.fast"
         )
     from torch._dynamo import config  # takes a second
 

@@ -55,7 +55,7 @@ class Checkpoints:
                 try:
                     torch.save({"format": FORMAT, **content}, file)
                 except RuntimeError as error:
-                    # On a full disk closing the archive fails too, which hides the OSError.
+                    # On a full disk, closing the archive fails, too, which hides the OSError.
                     if isinstance(error.__context__, OSError):
                         raise error.__context__ from None
                     raise
@@ -89,7 +89,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
-            if (part := archive.testzip()) is not None:  # torch does not check the checksums
+            if (part := archive.testzip()) is not None:  # torch does not verify the checksums
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def codes_of(content: Mapping[str, Any]) -> list[Code]:
-    """Return the codes that trained a checkpoint, in order."""
+    """Return the versions of the code that trained a checkpoint, in order."""
     return [Code(**code) for code in content["codes"]]
 
 
@@ -189,9 +189,9 @@ def start_from(
     layers are copied; running statistics and a norm's own schedule start from their initial state.
 
     `stamp` is what the run writes into its own checkpoints. Returns a line that says how much was
-    copied, and whether it was learned from other data, and the codes that trained the weights.
-    Raises UserError if the file is missing, damaged or has changed since the run was configured, if
-    its vocabulary is another, or if no tensor matches.
+    copied and whether it was trained on other data, and the versions of the code that trained the
+    weights. Raises UserError if the file is missing, damaged or has changed since the run was
+    configured, if its vocabulary differs, or if no tensor matches.
     """
     path = Path(node["run_dir"]) / START_FILE
     content = load_checkpoint(path)

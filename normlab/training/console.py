@@ -28,7 +28,7 @@ from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
 from normlab.training.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
-_SIZE = ("model", "recipe", "scale")  # groups whose option is shown, as it is not in the run's name
+_SIZE = ("model", "recipe", "scale")  # options to show, because they are not in the run's name
 _SILENT = 5.0  # when piped: seconds without output before a status line; more in a long run
 _HEADLINES = 5
 _FIRST = (
@@ -153,14 +153,16 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     ]
     values = {name: score.value for name, score in record.main_scores.items()}
     tested = {name: value for name, value in values.items() if name.startswith("test/")}
-    for name, value in islice(_by_rank(tested or values), _HEADLINES):  # validations are above
+    for name, value in islice(
+        _by_rank(tested or values), _HEADLINES
+    ):  # validations are printed above
         floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
         known = [] if floor is None else [f"untrained baseline {number(floor)}"]
         if name.endswith("/loss") and record.label_smoothing:
             known.append(f"smoothing {record.label_smoothing:g}")  # fits 80 columns
         more = f"  ({', '.join(known)})" if known else ""
         lines.append(Text.assemble(f"  {name:<24}", (f"{number(value):>10}", "bold"), more))
-    if record.config.get("observe", {}).get("debug"):  # nothing is kept
+    if record.config.get("observe", {}).get("debug"):  # no record is kept
         return lines
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))

@@ -1,11 +1,12 @@
 """Whether the data that a config names are still those that a run was trained on.
 
-A run is its data's checksums, wherever the data lie. A record has the checksums of the prepared
-data (`data.checksums`) and of the files that they were read from (`data.files`). Equal files prove
-equal data at once and without torch; only if files differ are the data prepared and compared.
+A run is identified by the checksums of its data, wherever they are stored. A record has the
+checksums of the prepared data (`data.checksums`) and of the files that they were read from
+(`data.files`). If the files are equal, so are the data, which is known at once and without torch;
+only if files differ are the data prepared and compared.
 
-The vocabulary belongs to the run: it is kept in the run's folder, so a model is never used with
-another one, and needs no data to translate or continue a text.
+The vocabulary belongs to the run: it is kept in the run's folder, so a model is never used with a
+different vocabulary, and needs no data to translate or continue a text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,16 +24,16 @@ from normlab.records.record import RunRecord
 
 VOCABULARY = "vocabulary"  # the folder in a run's folder
 OTHER_VOCABULARY = (
-    "was trained with another vocabulary than is learned from the same text now: install the "
+    "was trained with a different vocabulary than is learned from the same text now: install the "
     "version of tokenizers that its record names, or train it again in another runs_dir"
 )
-_MOST_NAMED = 100  # more files than this are recorded as one
+_MOST_NAMED = 100  # if there are more files, one checksum is recorded for all
 
 
 def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the SHA-256 of each file that the data of a config are read from, by name.
 
-    None if only reading the data can tell, since a source does not name its files. Raises
+    None if a source does not name its files, so that the data must be read to compare them. Raises
     UserError for files that are missing.
     """
     source = next(_sources(config), None)
@@ -45,7 +46,7 @@ def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def _sources(config: Mapping[str, Any]) -> Iterator[DataSource]:
-    """Yield what the task of a config reads its data from."""
+    """Yield the sources from which the task of a config reads its data."""
     settings = settings_of(config["task"], "task")
     for name, node in config["task"].items():
         content = settings.get(name)
@@ -82,7 +83,7 @@ def changes(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
 
 
 def are_at_hand_and_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
-    """Return whether data have changed since a record was made; False if they are not here."""
+    """Return whether data have changed since a record was made; False if they are missing."""
     with suppress(UserError, OSError):
         return bool(changes(record, config))
     return False

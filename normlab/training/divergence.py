@@ -5,9 +5,9 @@ A run has diverged when the loss or the gradient of a step is not finite, or whe
 so one more forward pass, on the same batch with the same random numbers, finds the first layer
 whose output was not finite.
 
-Steps are judged when a row is logged, so that a step between rows does not wait for the device. If
-one of them had diverged, the trainer goes back to the state after the last row and takes the steps
-again, reading each at once: how often a run logs changes nothing in its record.
+Steps are judged when a row is logged, so that steps between rows do not wait for the device. If one
+of them diverged, the trainer goes back to the state after the last row and repeats the steps,
+reading each at once. So a run's record does not depend on how often it logs.
 """
 
 import math
@@ -31,7 +31,7 @@ class Diverged(Exception):
 
 
 class Verdict(NamedTuple):
-    """The first step that diverged, why, and whether it was taken (a step not finite is not)."""
+    """The first step that diverged, why, and whether it was taken (only if it was finite)."""
 
     step: int
     reason: str
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
     @property
     def nonfinite(self) -> str | None:
-        """What of the step is not finite, in words; None if it may be taken."""
+        """What in the step is not finite, in words; None if it may be taken."""
         if not math.isfinite(total := self.loss + self.penalty):
             return f"loss is {total}"
         if not math.isfinite(self.grad_norm):
@@ -57,7 +57,7 @@ class Reading(NamedTuple):
 
 
 class Divergence:
-    """The values and windows of a run's steps, on the device until somebody reads them.
+    """The values and windows of a run's steps, kept on the device until they are read.
 
     `add` and `end_window` never wait for the device; `read` and `high` wait once.
     """
@@ -72,7 +72,7 @@ class Divergence:
 
     @property
     def first_loss(self) -> float | None:
-        """The loss of the first step, before its update; None if there was no finite one."""
+        """The loss of the first step, before its update; None if it was not finite."""
         first = float(self._first)
         return first if math.isfinite(first) else None
 

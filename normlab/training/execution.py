@@ -96,7 +96,7 @@ def execute(run: RunFolder) -> RunRecord:
 def _sinks(run: RunFolder) -> SinkGroup:
     """Return the sinks of the run's metrics; only the main rank has any.
 
-    `observe.debug` leaves out W&B and TensorBoard, since nothing of the run is kept.
+    `observe.debug` leaves out W&B and TensorBoard, because nothing of the run is kept.
     """
     if not process_group.is_main():
         return SinkGroup({})
@@ -152,7 +152,7 @@ class _Execution:
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
-        self.milestones = norms.milestones(config["budget"]["steps"])  # may raise, before data
+        self.milestones = norms.milestones(config["budget"]["steps"])  # may raise, so before data
         self.data = json.loads(json.dumps(task.describe()))
         if files := data.file_checksums(config):
             self.data["files"] = files
@@ -203,7 +203,7 @@ class _Execution:
         return state
 
     def _use_threads(self, begun: int | None) -> None:
-        """Use as many threads as the run began with: the order of sums depends on them.
+        """Use as many threads as the run started with, because the order of sums depends on them.
 
         If the config names another number, a line says that results may differ in the last bits.
         """
@@ -211,7 +211,7 @@ class _Execution:
         if setting is None and begun is not None and begun <= MOST_THREADS:
             torch.set_num_threads(begun)
         if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
-            problem = f"this run began with {begun} threads and resumes with {threads}"
+            problem = f"this run started with {begun} threads and resumes with {threads}"
             print(f"{problem}: its last bits may differ", file=sys.stderr)
         self.environment["threads"] = threads
 
@@ -222,7 +222,7 @@ class _Execution:
             folder, mend = str(self.run.folder), "rename what it stands for"
             RunRecord.from_json(record.to_json(), origin=folder, mend=mend)
         except (UserError, TypeError) as error:
-            problem = f"nothing is trained, since the record could not be read back: {error}"
+            problem = f"nothing is trained, because the record could not be read back: {error}"
             raise UserError(problem.encode(errors="replace").decode()) from error
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
@@ -353,7 +353,7 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
     if longest > least:
         raise UserError(
             f"{key}.num_positions={least} is less than the {longest} positions that the longest "
-            f"sequence of this run may have: give {key}.num_positions={longest}, or shorten the "
+            f"sequence of this run may have: set {key}.num_positions={longest}, or shorten the "
             "sequences"
         )
 

@@ -1,4 +1,4 @@
-"""Loads finished runs with model and task, exports them, and re-scores their translations."""
+"""Loads finished runs with their model and task, exports them, and re-scores their translations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,10 +99,11 @@ def load_run(
     """Load a run with the weights that its test used, or with other weights by name.
 
     `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
-    `changes` are dotted `key=value` settings that replace those in the run's config, such as
+    `changes` are dotted `key=value` settings that replace settings in the run's config, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
-    into the adjacent linear layers or convolutions (see `normlab.models.folding`). Without `data`
-    the run's data need not be there: the model can translate or continue text, but not be scored.
+    into the adjacent linear layers or convolutions (see `normlab.models.folding`). Without `data`,
+    the run's data may be missing: the model can then translate or continue text, but cannot be
+    scored.
 
     Raises UserError for a missing or damaged file, an invalid key, a published run (which keeps no
     weights), and if no norm can be folded.
@@ -169,9 +170,9 @@ def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
 def _settle_data(
     task: Task, folder: Path, record: RunRecord, config: Mapping[str, Any], *, data: bool
 ) -> None:
-    """Check a run's data and vocabulary, or let its task do without the `data`.
+    """Check a run's data and vocabulary; if `data` is false, let its task work without data.
 
-    Raises UserError if data or vocabulary differ from those that the run was trained with.
+    Raises UserError if data or vocabulary have changed since the run was trained.
     """
     vocabulary = read_vocabulary(folder)
     if not data:
@@ -190,7 +191,7 @@ def _settle_data(
 
 
 def check_data(folder: Path, record: RunRecord, task: Task, config: Mapping[str, Any]) -> None:
-    """Raise UserError if a task's data are not those that a run was trained on."""
+    """Raise UserError if a task's data differ from the data that a run was trained on."""
     if changed := differing(record.data.get("checksums"), task.checksums()):
         raise UserError(
             f"{folder} {changed_text(changed, config['data_dir'])}: give data_dir=FOLDER with the "
@@ -212,8 +213,8 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
     The file holds a state dict under `model`, the config, and the names of the folded norms, whose
-    weights are gone. Everything runs on the CPU. Raises UserError if no norm can be folded, or if
-    the folded model's outputs do not agree with the run's.
+    weights are no longer in it. Everything runs on the CPU. Raises UserError if no norm can be
+    folded, or if the folded model's outputs do not agree with the run's.
     """
     run = load_run(run_dir, ["device=cpu"])
     written = load_run(run_dir, ["device=cpu"], fold=True) if fold else run

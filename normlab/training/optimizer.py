@@ -15,7 +15,7 @@ from normlab.norms.base import Norm
 
 Kind = Literal["norm", "bias", "embedding", "output", "other"]
 Group = Annotated[str, msgspec.Meta(pattern=rf"\.|^({'|'.join(get_args(Kind))})\Z")]
-"""A kind of parameter, or a pattern of norms' paths, as in `sites`: `*.final`, `decoder.0.*`."""
+"""A kind of parameter, or a pattern for norms' paths, as in `sites`: `*.final`, `decoder.0.*`."""
 Setting = Literal["rate", "weight_decay"]
 
 
@@ -85,10 +85,10 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     """Build the optimizer of a plain config over a model's parameters.
 
     `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate;
-    BERT, for example, uses no weight decay for norms and biases. A norm also takes what is set for
-    its path, such as `*.final`, the last match before its kind. Parameters with equal settings
-    share a group, and those without settings are in the first one. Without the key there is a
-    single group. With Muon, hidden matrices have groups of their own.
+    BERT, for example, uses no weight decay for norms and biases. Settings for a norm's path, such
+    as `*.final`, override those for its kind; the last match counts. Parameters with equal settings
+    share a group, and parameters without settings are in the first group. Without the key, there is
+    a single group. With Muon, hidden matrices have groups of their own.
     """
     node, settings = own_keys(config, "optim"), group_settings(config["optim"])
     muon = issubclass(class_of(node, "optim", torch.optim.Optimizer), Muon)
@@ -108,7 +108,7 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
 def _settings_of_norms(
     settings: Mapping[str, Mapping[Setting, float]], model: nn.Module
 ) -> dict[int, dict[Setting, float]]:
-    """Return what is set for paths of norms, by the id of each of their parameters."""
+    """Return the settings for paths of norms, by the id of each of their parameters."""
     rules = {key: values for key, values in settings.items() if "." in key}
     norms = [
         m for m in model.modules() if isinstance(m, Norm) and any(True for _ in m.parameters())
@@ -147,8 +147,8 @@ def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
 def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
     """Yield each parameter of a model once, in the model's order, with its kind.
 
-    All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, also if
-    the output layer shares them; the weights of an output layer of its own are `output`.
+    All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, even if
+    the output layer shares them; the weights of a separate output layer are `output`.
     """
     owners: dict[type[nn.Module], Kind] = {
         OutputLayer: "output",
@@ -169,7 +169,7 @@ def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 
 
 def own_keys(config: Mapping[str, Any], key: str) -> Any:
-    """Return a node without the keys that its class does not take.
+    """Return a node without the keys that its class does not accept.
 
     `model.depth` has already set the numbers of layers; `build_optimizer` reads `optim.groups`.
     """

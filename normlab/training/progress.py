@@ -10,7 +10,7 @@ from normlab.training.divergence import Reading
 class Progress:
     """The progress of a run, saved in checkpoints; `interval` holds sums since the last row.
 
-    `loss` and `grad_norm` are those of the last step that was read from the device.
+    `loss` and `grad_norm` belong to the last step that was read from the device.
     """
 
     step: int = 0
@@ -34,7 +34,7 @@ class Progress:
         self._add(seconds=seconds)
 
     def read(self, reading: Reading) -> None:
-        """Add the values of a step, which may be counted earlier than they are read."""
+        """Add the values of a step; the step may have been counted before its values are read."""
         self.loss, self.grad_norm = reading.loss, reading.grad_norm
         self._add(loss=reading.loss, penalty=reading.penalty)
 

@@ -2,8 +2,8 @@
 
 `NUMERICS` is the version of normlab's formulas: runs with different numerics are never paired.
 Raise it if, and only if, a loss in `tests/golden` (short runs in float64) changes by more than a
-relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead; so are files
-of normlab's norms, placements, ... that were edited and are not committed.
+relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead, and so are
+files of normlab's own norms, placements, ... with uncommitted changes.
 
 Nothing here imports torch, so the record of a finished run is returned at once.
 """
@@ -44,9 +44,9 @@ NUMERICS = 1
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of a run's own and edited norms, and of other such options.
 
-    The key is `mine` for a norm, else `placement/mine`; the value is the name and the hash of each
-    file with a class, such as `mine.py 0a1b2c3d4e`. Of normlab's own options, it is that of each
-    file with uncommitted changes that the class needs.
+    The key is `mine` for a norm, otherwise `placement/mine`; the value is the name and the hash of
+    each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options, only files that
+    the class needs and that have uncommitted changes are listed.
     """
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
     chosen = {*(config.get("choices") or {}).items()}
@@ -69,7 +69,7 @@ def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> 
     for one in classes:
         of_normlab = one.startswith("normlab.")
         if not of_normlab and not is_own:
-            continue  # torch's
+            continue  # a class of torch
         source = module_file(one.rpartition(".")[0]) if of_normlab else source_of(one)
         needed = files_of_class(source) if edited else [source]
         files |= dict.fromkeys(
@@ -79,7 +79,7 @@ def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> 
 
 
 def _of_code(made_by: MadeBy) -> str:
-    """Return the numerics, and the files of own and edited norms, as a message names them."""
+    """Return the numerics, and the files of own and edited norms, in words for a message."""
     numerics, files = made_by
     return ", ".join([f"numerics {numerics}", *(f"{name}: {files[name]}" for name in files)])
 
@@ -139,7 +139,7 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Lock the folder; UserError if another process has locked it.
 
-        If the run ends before it has begun, because something of it is refused, no folder is left.
+        If the run is refused before it starts, no folder is left behind.
         """
         new_folders = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class RunFolder:
             raise UserError(
                 f"{self.folder}: another process is training this run; wait for it, or stop it"
             ) from None
-        except OSError as error:  # as on some network disks
+        except OSError as error:  # happens on some network disks
             raise UserError(
                 f"{self.folder} cannot be locked against other processes ({error.strerror}): give "
                 "runs_dir=FOLDER on a disk with file locks"
@@ -163,7 +163,7 @@ class RunFolder:
                 (self.folder / ".lock").unlink(missing_ok=True)
             lock.release()
             for path in new_folders:
-                with suppress(OSError):  # it is not empty
+                with suppress(OSError):  # ignore that it is not empty
                     path.rmdir()
 
     def finished(self, *, processes: int) -> RunRecord | None:
@@ -184,7 +184,7 @@ class RunFolder:
             changed = data.changes(record, self.config)
         except UserError as error:
             raise UserError(
-                f"{self.folder} has ended, but its data are not here to be compared: {error} (to "
+                f"{self.folder} has ended, but its data cannot be compared: {error} (to "
                 f"read its scores without them: normlab compare {self.folder})"
             ) from error
         self.refuse_changed(changed)
@@ -209,7 +209,7 @@ class RunFolder:
         )
 
     def check_start(self, codes: Sequence[Code]) -> None:
-        """Raise UserError if the weights that the run starts from are from different code."""
+        """Raise UserError if different code trained the weights that the run starts from."""
         made_by = joint_code(codes)
         if not same_code(made_by, self.made_by) and self.other_code != "accept":
             raise UserError(
@@ -231,7 +231,7 @@ class RunFolder:
         )
 
     def refuse_changed(self, changed: Sequence[str]) -> None:
-        """Raise UserError if any data have `changed` since the run was trained, or begun."""
+        """Raise UserError if `changed` names data that differ from when the run was started."""
         if changed:
             raise UserError(
                 f"{self.folder} {data.changed_text(changed, self.config['data_dir'])}: restore "

@@ -39,14 +39,14 @@ class Runtime:
     device: torch.device
     precision: Precision
     world: Shard
-    threads: int | None = None  # None leaves torch's
+    threads: int | None = None  # None keeps torch's default
 
     @classmethod
     def start(cls, *, device: str, precision: Precision, threads: int | None) -> "Runtime":
         """Resolve `auto` settings for this process, one of a process group or alone.
 
-        Threads default to `OMP_NUM_THREADS`, else to the physical cores shared among this
-        machine's processes. Raises UserError for a GPU that torch does not find.
+        Threads default to `OMP_NUM_THREADS`, otherwise to this machine's physical cores divided by
+        its processes. Raises UserError for a GPU that torch does not find.
         """
         process = launch() if world().size > 1 else Launch()
         precision = cast("Precision", settled_precision(precision, device=device))
@@ -82,7 +82,7 @@ class Runtime:
         return torch.float64 if self.precision == "fp64" else torch.float32
 
     def peak_memory_bytes(self) -> int:
-        """Return the run's peak memory: on the GPU if it has one, else its resident memory."""
+        """Return the run's peak memory: GPU memory if it uses one, otherwise resident memory."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -126,7 +126,7 @@ def keep_freed_memory() -> None:
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # not glibc
+    except (OSError, AttributeError):  # the C library is not glibc
         return
     mallopt(_MMAP_MAX, 0)
     mallopt(_TRIM_THRESHOLD, 2**31 - 1)
@@ -134,7 +134,7 @@ def keep_freed_memory() -> None:
 
 
 def choose_float32_library() -> None:
-    """Let oneDNN multiply float32 matrices where that keeps their precision.
+    """Let oneDNN multiply float32 matrices if that keeps their precision.
 
     torch's default on a CPU is MKL, which is half as fast on some processors. The setting
     that allows oneDNN also lets it round to bf16, which it does on some processors; a test product

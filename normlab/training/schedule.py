@@ -80,7 +80,7 @@ class LinearDecay(Constant):
 
 
 class Rising:
-    """Start at `lr` and double it every `doubling` updates, smoothly and without end.
+    """Start at `lr` and double it every `doubling` updates, smoothly and without limit.
 
     A learning-rate range test (Smith 2017, section 3.3): the loss shows which rates still train.
     """

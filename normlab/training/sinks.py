@@ -36,8 +36,8 @@ class RunInfo:
     """What a sink knows about the run when it opens.
 
     `resumed_step` is the step of the checkpoint that the run resumes from (0 for a new run), and
-    `resumed_rows` the number of rows logged by then. `unit` is what the run's tokens are called,
-    such as `pictures`.
+    `resumed_rows` the number of rows logged by then. `unit` is the name of the run's tokens, such
+    as `pictures`.
     """
 
     run_dir: Path
@@ -87,7 +87,7 @@ class SinkGroup(Sink):
     """Several sinks as one, named as in the config (`observe.sink.<name>`).
 
     A sink that fails is dropped with a note to the others, and the run continues. A `required` sink
-    holds the run's own metrics: its error (a full disk, say) is raised.
+    holds the run's own metrics: its error (for example, a full disk) is raised.
     """
 
     def __init__(self, sinks: Mapping[str, Sink]) -> None:
@@ -186,7 +186,7 @@ class Jsonl(Sink):
 
     @contextmanager
     def _naming_the_file(self) -> Iterator[IO[str]]:
-        """Add the file's name to an `OSError` in the block, since a failed write gives none."""
+        """Add the file's name to an `OSError` in the block, because a failed write has none."""
         file = self._file
         assert file is not None, "a sink that is not open"
         try:
@@ -275,7 +275,7 @@ class Pace:
 
 
 def _remaining(first: float, begun: float, share: float | None, now: float) -> float | None:
-    """Return the seconds until the whole is done, given the shares at `begun` and `now`."""
+    """Return the seconds until all is done, estimated from the shares at `begun` and `now`."""
     if share is None or share <= first:
         return None
     return (now - begun) / (share - first) * (1 - share)

@@ -21,7 +21,7 @@ _NEVER = 1 << 62
 _ROWS = 2048  # rows of the matrix products that measure the machine's peak
 _PEAK_SECONDS = 0.05  # per matrix shape
 _ATTEMPT = 32  # products queued between clock readings on a GPU, which runs asynchronously
-_WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # for `measure`
+_WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # defaults of `measure`
 
 
 class Span(NamedTuple):

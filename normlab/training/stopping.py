@@ -43,11 +43,11 @@ class Budget:
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGXCPU")
 STOP_SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
 """Signals that ask a run to save and stop: Ctrl-C, `kill`, a closed terminal, a scheduler's warning
-before the end of its time (Slurm's is SIGUSR1), a limit of processor time."""
+before its time limit (SIGUSR1 in Slurm), a limit on processor time."""
 
 
 def heeded_signals() -> list[signal.Signals]:
-    """Return the signals to heed: but for Ctrl-C and SIGTERM, those that nobody else handles.
+    """Return the signals to handle: Ctrl-C, SIGTERM, and others that nobody else handles.
 
     Under `nohup` SIGHUP is ignored, and in a job of submitit SIGUSR1 may belong to it.
     """
@@ -140,8 +140,8 @@ class Validations:
 
         A run converges at the first validation whose loss is at most `CONVERGED` above the last
         loss, provided that the loss improved by less than that over the last `TAIL` of the run.
-        They are infinite if it does not, if no validation precedes that tail, or if it is `lost`.
-        Names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
+        They are infinite if the run did not converge, if no validation precedes that tail, or if
+        the run is `lost`. Names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
         """
         losses = [
             (v, v.scores["valid/loss"].value) for v in self.history if "valid/loss" in v.scores

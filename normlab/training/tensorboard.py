@@ -3,9 +3,9 @@
 Rows become scalars with the same names, and the config is stored as text. A resumed run starts a
 new file, which makes TensorBoard drop the steps after the checkpoint.
 
-The hyperparameters and the headline scores are in a run of their own, `tensorboard/scores`:
-TensorBoard's HPARAMS tab has a column for each metric of a run that has hyperparameters, and those
-of the curves would hide the scores. It puts hyperparameters that differ between runs first.
+The hyperparameters and the headline scores are in a separate run, `tensorboard/scores`:
+TensorBoard's HPARAMS tab has a column for each metric of a run with hyperparameters, so the curves'
+columns would hide the scores. The tab lists hyperparameters that differ between runs first.
 """
 
 import json

@@ -53,7 +53,7 @@ DEBUG_STEPS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class RunParts:
-    """What a run trains with, built from its config.
+    """The parts with which a run trains, built from its config.
 
     `stamp` has plain values that are written into each checkpoint (the run's code and data).
     """
@@ -96,7 +96,7 @@ class Trainer:
         self.progress, self.validations = Progress(), Validations()
         self.divergence = Divergence(config["divergence_factor"], runtime.device)
         self._epoch_ended = False
-        self._after_row: dict[str, Any] | None = None  # the state that unread steps started from
+        self._after_row: dict[str, Any] | None = None  # the state before all unread steps
         self._again = False
         self._clock = time.perf_counter()
 
@@ -147,7 +147,7 @@ class Trainer:
 
     @property
     def _used(self) -> dict[str, Any]:
-        """What the run has used of its budget."""
+        """How much of its budget the run has used."""
         at = self.progress
         return {
             **{"steps": at.step, "epochs": self.batches.epochs},
@@ -160,9 +160,10 @@ class Trainer:
     def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step; return whether any rank has been asked to stop.
 
-        The device is waited for only where a row is logged, a checkpoint is due or the run ends:
-        there, and with a row at every step, Diverged is raised for the first step that diverged,
-        with the state as that step found it (not finite) or left it (see `Divergence`).
+        It waits for the device only if a row is logged, a checkpoint is due or the run ends. At
+        these steps, Diverged is raised for the first step that diverged; the state is then the one
+        before that step if the step was not finite, and the one after it otherwise (see
+        `Divergence`).
         """
         started, step = time.perf_counter(), self.progress.step + 1
         at_once = self._again or self.log_every == 1
@@ -246,7 +247,7 @@ class Trainer:
         self.probes.after_update(view)
 
     def _judge(self) -> Verdict | None:
-        """Read the steps not read yet into the interval; return the first that diverged."""
+        """Read all unread steps into the interval; return the first step that diverged."""
         for reading in self.divergence.read():
             if (reason := reading.nonfinite) is not None:
                 high = self.divergence.high()
@@ -266,8 +267,8 @@ class Trainer:
     def _take_again(self, before: Mapping[str, Any], until: int) -> None:
         """Go back to a copy and take the steps up to `until` again, which raises Diverged.
 
-        On a GPU the sums of a second time may differ in their last bits: if no step diverges this
-        time, the run goes on from here.
+        On a GPU, repeated sums may differ in their last bits: if no step diverges this time, the
+        run continues from here.
         """
         wall, self.divergence = self.progress.seconds, before["divergence"]
         self._restore(before)

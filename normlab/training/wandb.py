@@ -48,7 +48,7 @@ class Login(NamedTuple):
 
 def find_login() -> Login:
     """Find an API key where W&B looks (environment, netrc, settings file), without connecting."""
-    import wandb  # its default server depends on its version
+    import wandb  # imported here because the default server depends on the installed W&B version
     from requests.utils import get_netrc_auth
 
     folder = Path(os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb"))
@@ -66,7 +66,7 @@ def find_login() -> Login:
 
 
 def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
-    """Resolve `auto`: WANDB_MODE disabled or offline, else online with a login, else offline."""
+    """Resolve `auto`: WANDB_MODE if disabled or offline, online if there is a login, or offline."""
     if mode != "auto":
         return mode
     if (wish := _wish()) is not None:
@@ -75,7 +75,7 @@ def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disa
 
 
 def _wish() -> Literal["offline", "disabled"] | None:
-    """Return what WANDB_MODE asks for, if it is not to be online."""
+    """Return the mode in WANDB_MODE, unless it is online."""
     wish = os.environ.get("WANDB_MODE", "").lower()
     if wish == "disabled":
         return "disabled"
@@ -211,7 +211,7 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Return a record as a flat dict; a logged score is its range and its last value."""
+        """Return a record as a flat dict; a logged score becomes its range and its last value."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         stability: Mapping[str, Any] = record.stability
@@ -237,7 +237,7 @@ class _Headlines:
         self._of_probe: dict[str, str] = {}
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the headline values, in order; a probe's is its first that is not by layer."""
+        """Return the headline values, in order; for a probe, its first one not by layer."""
         return {name: value for name, value in values.items() if self._is_one(name)}
 
     def _is_one(self, name: str) -> bool:
@@ -264,7 +264,7 @@ def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
 
 
 def _short(label: str, most: int = _TAG) -> str:
-    """Return a label, cut to W&B's limit: those of runs with many rules in `sites` exceed it."""
+    """Return a label, cut to W&B's limit, which runs with many rules in `sites` can exceed."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 

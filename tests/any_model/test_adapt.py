@@ -185,7 +185,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(arguments, said, capsys):
         (["norm=dyt", "--steps", "5", "--taper", "5"], "--taper less than --steps"),
         (["norm=dyt", "--lr", "0"], "--lr above 0"),
         (["norm=dyt", "--out", "x"], "--out needs norm=none"),
-        (["norm=none", "--out", "."], "--out . exists: give a new folder"),
+        (["norm=none", "--out", "."], "--out . exists: choose a new folder"),
         (["norm=none", "--out", "x/y"], "--out x/y: there is no folder x"),
     ],
 )

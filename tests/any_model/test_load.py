@@ -223,7 +223,10 @@ def test_names_that_are_not_there_are_refused(capsys):
         (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "give --hf MODEL, or --module"),
         (["--hf", "x", "--rows", "0"], "--rows needs --module"),
         (["norm=bn", "--mask", "real"], "take no RUN, key=value"),
-        (["--module", "a:b", "--inputs", "a:c", "--mask", "m=ones"], "m=ones: give NAME, KIND or"),
+        (
+            ["--module", "a:b", "--inputs", "a:c", "--mask", "m=ones"],
+            "m=ones: expected NAME, KIND or",
+        ),
         (["--module", "a:b", "--inputs", "a:c", "--positions", "last"], "invalid int value"),
         (
             ["--module", "a:b", "--inputs", "a:c", "--rows", "1", "--positions", "1"],

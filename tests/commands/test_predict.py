@@ -57,4 +57,4 @@ def test_one_of_several_runs_has_to_be_named(finished, tmp_path, translated):
 def test_a_closed_standard_input_is_one_line(finished, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["predict", str(finished)]) == 1
-    assert "standard input is closed: give text" in capsys.readouterr().err
+    assert "standard input is closed: pass text" in capsys.readouterr().err

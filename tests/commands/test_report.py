@@ -139,7 +139,7 @@ def test_a_table_for_a_paper_is_written_next_to_the_page(runs, capsys):
     text = (runs.parent / "report" / "table.tex").read_text()
     assert r" & Loss & BLEU \\" in text and r"\textit{batch size 8}" in text
     assert text.count(r"\begin") == text.count(r"\end") == 2
-    with pytest.raises(ValueError, match="--stars is about LaTeX: add --latex"):
+    with pytest.raises(ValueError, match="--stars needs --latex"):
         main(["runs", "--stars"])
 
 

@@ -255,7 +255,7 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
 @pytest.mark.parametrize(
     ("model", "overrides", "spec", "message"),
     [
-        ("gru", ["norm@cell_norm=ln"], TEXT, "norm@cell_norm: this model has no such place"),
+        ("gru", ["norm@cell_norm=ln"], TEXT, "norm@cell_norm: this model has no norm there"),
         ("lstm", ["norm=in"], TEXT, "one position at a time.*norm@input_norm=ln"),
         ("lstm", ["placement=post"], TEXT, "placement: a recurrent network"),
         ("lstm", [], Text(9, 0, 1, causal=False), "left to right"),

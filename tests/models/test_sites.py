@@ -63,12 +63,12 @@ def test_a_key_of_one_stack_is_refused_where_a_model_has_the_other_alone():
 
     for causal, stack in ((True, "encoder"), (False, "decoder")):
         config = _config("model=bert_tiny", f"norm@{stack}_norm=bn")
-        with pytest.raises(ValueError, match=rf"norm@{stack}_norm: this model has no such place"):
+        with pytest.raises(ValueError, match=rf"norm@{stack}_norm: this model has no norm there"):
             build_model(config, Reads(causal))
 
 
 def test_a_rule_puts_no_norm_where_the_placement_has_none():
-    with pytest.raises(ValueError, match=r"encoder\.final matches no place"):
+    with pytest.raises(ValueError, match=r"encoder\.final matches no norm"):
         build_model(_config("placement=post", "sites={encoder.final:bn}"), Words())
 
 
@@ -104,7 +104,7 @@ def test_rules_have_a_label_and_are_part_of_the_experiment():
     [
         (
             "{*.memory:bn}",
-            r"sites: \*\.memory matches no place.*encoder\.\*\.self, .*decoder\.final",
+            r"sites: \*\.memory matches no norm.*encoder\.\*\.self, .*decoder\.final",
         ),
         ("{*.self:nn}", r"sites: \*\.self: no option 'nn' of the group 'norm'; choose from ada, "),
         ("{a-b:ln}", r"sites: 'a-b' is not a path"),

@@ -73,7 +73,7 @@ def test_a_relative_data_dir_is_the_text_of_the_folder_it_is_seen_from(
 def test_a_text_that_was_moved_or_packed_is_the_same_text(copied: Path):
     moved = (copied / "text").rename(copied / "moved")
     assert train(compose(overrides(copied, text="moved"))).outcome.status == "finished"
-    with pytest.raises(ValueError, match=r"data are not here.*text is not a folder"):
+    with pytest.raises(ValueError, match=r"data cannot be compared.*text is not a folder"):
         train(compose(overrides(copied)))
     (moved / "train.de").write_bytes((moved / "train.de").read_bytes().replace(b"\n", b"\r\n"))
     assert train(compose(overrides(copied, text="moved"))).outcome.status == "finished"

@@ -233,5 +233,5 @@ def test_a_run_resumes_with_the_threads_it_began_with_or_says_so(place, asked, t
     ended = place.start(f"observe.threads={asked}", *QUICK)
     assert ended.status == 0, ended.output
     assert read_record(place.folder).environment["threads"] == threads
-    said = "this run began with 2 threads and resumes with 1" in ended.output
+    said = "this run started with 2 threads and resumes with 1" in ended.output
     assert said == (threads == 1)
