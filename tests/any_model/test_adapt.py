@@ -161,7 +161,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
             "the tokenizer of bare cannot be loaded; are all of its",
         ),
         (["norm=none", "--hf", "opt", "--out", "x"], "of OPTForCausalLM takes no eps from config"),
-        (["norm=dyt", "--text", "few"], "--text few has 3 lines: give at least 20"),
+        (["norm=dyt", "--text", "few"], "--text few has 3 lines: at least 20 are needed"),
         (["norm=dyt", "--text", "no"], "--text no: no such file"),
     ],
 )
@@ -180,7 +180,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(arguments, said, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give norm=NAME"),
+        ([], "pass norm=NAME"),
         (["norm=dyt", "--steps", "0"], "--steps must be at least 1"),
         (["norm=dyt", "--steps", "5", "--taper", "5"], "--taper less than --steps"),
         (["norm=dyt", "--lr", "0"], "--lr above 0"),

@@ -213,14 +213,14 @@ def test_names_that_are_not_there_are_refused(capsys):
     [
         (["--hf", "x", "norm=bn"], "take no RUN, key=value, --where, --data or --out"),
         (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: there is no such folder"),
-        (["--text", "x"], "give --hf MODEL, or --module MODULE:NAME with --inputs"),
-        (["--hf", "x", "--inputs", "a:b"], "give --hf MODEL, or --module"),
+        (["--text", "x"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
+        (["--hf", "x", "--inputs", "a:b"], "pass --hf MODEL, or --module"),
         (
             ["--module", "a:b", "--inputs", "a:c", "--text", "x"],
             "--text and --trust-remote-code need",
         ),
-        (["--module", "a:b"], "give --hf MODEL, or --module MODULE:NAME with --inputs"),
-        (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "give --hf MODEL, or --module"),
+        (["--module", "a:b"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
+        (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "pass --hf MODEL, or --module"),
         (["--hf", "x", "--rows", "0"], "--rows needs --module"),
         (["norm=bn", "--mask", "real"], "take no RUN, key=value"),
         (

@@ -97,7 +97,7 @@ def test_a_model_translates_with_its_own_vocabulary_and_without_its_text(
 def test_a_run_is_scored_only_with_its_own_vocabulary(copied: Path):
     path = run_in(copied) / "vocabulary" / "source.json"
     path.write_text(path.read_text() + " ")
-    with pytest.raises(ValueError, match="another vocabulary"):
+    with pytest.raises(ValueError, match="a different vocabulary"):
         load_run(run_in(copied))
 
 
