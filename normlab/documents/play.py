@@ -181,10 +181,17 @@ class EvidenceIndex:
         return [self.number(item), *about]
 
     def verdict(self, items: Iterable[Item]) -> str:
-        """Return the verdict on a sentence: that of the parts and checks it refers to, or ""."""
+        """Return the verdict on a sentence, from the parts and checks that it refers to, or "".
+
+        Unlike a claim, a sentence is supported only if nothing that it refers to is open.
+        """
         each = [self.evidence[self.number(item)].get("v") for item in items]
         judged = [name for name in each if name]
-        return verdict(judged) if judged else ""  # type: ignore[arg-type]
+        if not judged:
+            return ""
+        combined = verdict(judged)  # type: ignore[arg-type]
+        all_supported = set(judged) == {"supported"}
+        return "mixed" if combined == "supported" and not all_supported else combined
 
     def _answer(self, item: Item) -> dict[str, Any]:
         if isinstance(item, PartItem):

@@ -56,6 +56,18 @@ def differ() -> list[CheckFinding]:
     return findings
 
 
+@check("positions.different_words", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
+def different_words() -> list[CheckFinding]:
+    """Do two sentences usually begin with different words?"""
+    findings = []
+    for name, corpus in read().items():
+        different = 1 - alike(corpus["positions"]["1"])
+        statement = f"{name}: two sentences usually begin with different words"
+        answer = f"in {different:.1%} of pairs"
+        findings.append(finding(statement, answer, holds=different > 0.5, different=different))
+    return findings
+
+
 @check("positions.alike", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
 def first_words() -> list[CheckFinding]:
     """Are two sentences' first words less often the same than any two words?"""
