@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 MOST_DECIMALS = 6
 _POWERS = 10**6
-"""From here on a number has three digits and a power of ten."""
+"""From this value on, a number has three digits and a power of ten."""
 
 
 def duration(seconds: float | int) -> str:
@@ -41,7 +41,7 @@ def number(value: float | int) -> str:
 def aligned(*values: float | int) -> list[str]:
     """Format numbers with the decimals that the largest one needs to show three digits.
 
-    Where one is a million or more, each has three digits and a power of ten.
+    If one of them is a million or more, each has three digits and a power of ten.
     """
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     if finite and max(finite) >= _POWERS:

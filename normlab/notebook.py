@@ -84,7 +84,7 @@ class Records(list[RunRecord]):
         )
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return metrics over training, one row per run and step (a published run: of its curves).
+        """Return metrics over training, one row per run and step (for a published run: its curves).
 
         `names` are paths such as `train/loss`; the default is the training and validation losses.
         A metric that was not logged at a step is NaN there.

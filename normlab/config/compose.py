@@ -70,7 +70,7 @@ TASK = "toy"  # the default of configs/config.yaml
 
 
 def register() -> None:
-    """Register with Hydra the schema (as `normlab_schema` and `normlab_later`) and own folders."""
+    """Register the schema (as `normlab_schema` and `normlab_later`) and own folders with Hydra."""
     if "normlab_schema.yaml" in ConfigStore.instance().repo:
         return
     ConfigStore.instance().store("normlab_schema", node=WrittenConfig)
@@ -103,7 +103,7 @@ def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
             if str(same) == str(error):
                 continue
         path = Path(registry.paths(EXPERIMENT).get(name, name))
-        return f"{path}: " if _is_readable(path) else ""  # if it is not, the error names it
+        return f"{path}: " if _is_readable(path) else ""  # if it cannot be read, the error names it
     return ""
 
 
@@ -246,7 +246,7 @@ def _settle_short(
     overrides: Sequence[str],
     of_files: Mapping[str, Any],
 ) -> None:
-    """Set what short keys stand for, unless the full key was given later.
+    """Set the keys that short keys stand for, unless the full key was set later.
 
     `epochs` without `steps` lifts the limit on steps.
     """
@@ -261,7 +261,7 @@ def _settle_short(
 def _settle_batch_size(
     config: DictConfig, of_files: Mapping[str, Any], typed_keys: Mapping[str, str]
 ) -> None:
-    """Keep one of the two batch sizes: the last one that was given, else `max_tokens`."""
+    """Keep one of the two batch sizes: the one set last, otherwise `max_tokens`."""
     sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
     if not sizes or len([key for key in sizes if key in typed_keys]) == 2:
         both = f"batch_size={config.batch_size} and max_tokens={config.max_tokens}"

@@ -31,7 +31,7 @@ def names_in(value: str) -> list[str]:
 
 
 def chosen_file(text: str) -> str:
-    """Return the absolute path of a file of settings; UserError if it is none."""
+    """Return the absolute path of a file of settings; UserError if it is not such a file."""
     path = Path(text)
     if not path.is_file():
         raise UserError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
@@ -65,7 +65,7 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the content with what the file says for each key whose value is text."""
+    """Return the content, with the file's own text for each key whose value is text."""
     settings: dict[str, Any] = {}
     for name, value in content.items():
         key, written = f"{prefix}{name}", text[str(name)]
@@ -80,7 +80,7 @@ def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> 
 
 
 def settings_of(names: Sequence[str]) -> dict[str, Any]:
-    """Return the values that experiments set, by dotted key, with those that they inherit.
+    """Return the values that experiments set or inherit, by dotted key.
 
     The keys are in the order in which they are set last.
     """

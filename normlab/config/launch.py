@@ -25,13 +25,13 @@ class Launch(NamedTuple):
 
     @property
     def variables(self) -> str:
-        """The variables that say so, as they are set in the environment."""
+        """The environment variables that say so, with their values."""
         names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         return " ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
 
 
 def launch() -> Launch:
-    """Return this process's place; that of a single process unless several were started.
+    """Return this process's place; a single process's place unless several were started.
 
     Schedulers and shells leave `RANK` or `WORLD_SIZE` behind, so one without the other, or a world
     of one, means nothing. Raises UserError for numbers that cannot be a rank and a size.

@@ -1,4 +1,4 @@
-"""Settings as typed on a command line: what Hydra is given for them, and fixes for errors.
+"""Settings as typed on a command line: their form for Hydra, and fixes for errors.
 
 `my.yaml` is an experiment in this file, and `norm=batchnorm` is `norm=bn`. `wandb=true` adds a
 sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
@@ -69,12 +69,12 @@ def written_out(arguments: Sequence[str]) -> list[str]:
 
 
 def is_sweep(value: str) -> bool:
-    """Return whether a value is several, as in `a,b` or `glob(*)`."""
+    """Return whether a value stands for several, as in `a,b` or `glob(*)`."""
     return not value.startswith("[") and any(mark in value for mark in ",(")
 
 
 def _choice(experiments: Sequence[str]) -> list[str]:
-    """Return the override that chooses experiments, of which the last one decides."""
+    """Return the override that chooses experiments; the last one decides."""
     if len(experiments) == 1 and is_sweep(experiments[0]):
         return [f"{EXPERIMENT}={experiments[0]}"]
     names = [name if name.replace("_", "").isalnum() else quoted(name) for name in experiments]
@@ -229,7 +229,7 @@ def first_run(arguments: Sequence[str]) -> list[str]:
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise UserError for a key typed with two values, since Hydra silently takes the last."""
+    """Raise UserError for a key typed with two values, because Hydra silently uses the last."""
     values: dict[str, str] = {}
     for name, value in _typed_pairs(arguments):
         key = SHORT.get(name, name)
@@ -324,7 +324,7 @@ def no_option(group: str, option: str) -> str:
 def error_line(error: Exception, arguments: Sequence[str] = ()) -> str:
     """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
 
-    Of a missing key such as `task.source.size`, OmegaConf may name only the node that is missing,
+    For a missing key such as `task.source.size`, OmegaConf may name only the missing node,
     `task.source`; the key that was typed is among the `arguments`.
     """
     from omegaconf import errors

@@ -1,4 +1,4 @@
-"""The recipe of a run: which one a task has by default, and what it sets for the run's options."""
+"""The recipe of a run: the default recipe of each task, and what it sets for the run's options."""
 
 from collections.abc import Mapping
 from typing import Any

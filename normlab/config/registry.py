@@ -200,14 +200,14 @@ def _settings(path: Path, group: str) -> Mapping[str, Any]:
 
 
 def read_option(path: Path) -> Mapping[str, Any]:
-    """Return what an option's file says, {} if it is empty; UserError if it is not a mapping."""
+    """Return the content of an option's file, {} if empty; UserError if it is not a mapping."""
     changed = path.stat()
     return _content(path, changed.st_mtime_ns, changed.st_size)
 
 
 @lru_cache(maxsize=512)
 def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
-    """Read an option's file, again after each edit."""
+    """Read an option's file; read it again after each edit."""
     content = _load(path, _OptionLoader)
     if not isinstance(content, dict | None):
         raise UserError(f"{path}: not a mapping: give key: value lines")

@@ -4,14 +4,13 @@ A wrong key or type fails while the config is composed, with its full path. Grou
 `placement` and `task` are YAML files instead; their values are checked against the signature of the
 class named in the option's file. Nothing here imports torch.
 
-`norm` sets the norm of all places, `norm@encoder_norm=bn` that of the encoder's places; each key
-is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
+`norm` sets the norm of all places, `norm@encoder_norm=bn` the norm of the encoder's places; each
+key is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
 matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
 `decoder.final`. Some places have no norm unless the last word of a rule names them:
 `encoder.embedding`, `encoder.0.ffn.inner` before the activation, `.hidden` after it, and in an
 attention (`encoder.0.self.q`) `q`, `k`, `v`, `mix` before the output projection and `out` after it.
-A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anything, dots
-included.
+A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anything, dots included.
 """
 
 from collections.abc import Iterator, Mapping

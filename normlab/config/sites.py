@@ -1,4 +1,4 @@
-"""`sites`: rules that give places of a model other norms than its own."""
+"""`sites`: rules that set different norms at some places of a model."""
 
 import re
 from collections.abc import Mapping

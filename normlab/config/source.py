@@ -39,7 +39,7 @@ class OptionSource(FileConfigSource):
         return self._file(config_path).is_file()
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Return what a file says, and its package; a copy, which Hydra edits."""
+        """Return a file's content and its package; a copy, because Hydra edits it."""
         path = self._file(config_path)
         if not path.is_file():
             raise ConfigLoadError(f"Config not found : {path}")

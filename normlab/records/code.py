@@ -1,7 +1,8 @@
 """The code that trained a run: its numerics, own and edited norms, the commit, and whether clean.
 
-A run that is resumed, or that starts from another run's weights, may be trained by several codes.
-Its checkpoints list all of them, and its record is as clean as the least clean one.
+A run that is resumed, or that starts from another run's weights, may be trained by several versions
+of the code. Its checkpoints list all of them, and its record counts as clean only if all of them
+are.
 """
 
 import ast
@@ -28,7 +29,7 @@ class Code(NamedTuple):
 def checkout_state() -> tuple[str | None, bool | None]:
     """Return the commit, and whether code or configs differ from it; None outside a checkout.
 
-    New files count as differences too, unless git ignores them: a norm that no commit has is
+    New files count as differences, too, unless git ignores them: a norm that is in no commit is
     uncommitted code.
     """
     if not (CHECKOUT / ".git").exists():
@@ -64,7 +65,7 @@ def module_file(name: str) -> Path:
 
 
 def files_of_class(path: Path) -> list[Path]:
-    """Return the file of a class, and those of its folder that it imports, and they in turn.
+    """Return the file of a class and the files of its folder that it imports, recursively.
 
     From a file outside normlab, the files of normlab that it imports count, too.
     """
@@ -79,7 +80,7 @@ def files_of_class(path: Path) -> list[Path]:
 
 
 def _imports(file: Path) -> Iterator[str]:
-    """Yield what a file of Python imports when it is imported, and not for types only."""
+    """Yield the modules that a Python file imports at run time, not only for type checking."""
     for node in ast.parse(file.read_bytes()).body:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
@@ -112,7 +113,7 @@ def origin(codes: Sequence[Code]) -> dict[str, Any]:
     """Return what a record's environment says of a run's codes: `commit`, `dirty` and `commits`.
 
     `commit` is the last one, which also tested the run; `commits` lists all, if there are several.
-    Dirty once is dirty, and unknown once is not known to be clean.
+    If one of them is dirty, so is the run; if one is unknown, the run is not known to be clean.
     """
     commits = list(dict.fromkeys(str(code.commit) for code in codes))
     states = {code.dirty for code in codes}

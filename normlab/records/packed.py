@@ -61,7 +61,7 @@ class _Line(msgspec.Struct, frozen=True):
 class Pack:
     """The packed runs of a folder, read on first use; UserError with file and line if damaged.
 
-    A damaged file is read once, too: its error is raised again for each of the runs.
+    A damaged file is also read only once: its error is raised again for each run.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -25,7 +25,7 @@ _DATA = ("source", "sizes", "checksums")
 
 
 class PairRules(NamedTuple):
-    """What two runs of a seed must share, besides data, processes, device and instruction set.
+    """What two runs of a seed must share in addition to data, processes, device, instruction set.
 
     `may_differ` lists the dotted config keys that may differ (None: all); if it includes `task`,
     the data may differ too.
@@ -40,10 +40,11 @@ class PairRules(NamedTuple):
 class Pairing:
     """The pairs of runs of two sides, by seed.
 
-    `reasons` says why other common seeds are no pairs; `alone` are the seeds of one side only.
+    `reasons` says why other common seeds are not pairs; `alone` are the seeds of only one side.
 
     Tables, pages, `normlab compare`, claims and generated blocks all pair runs here. Each caller
-    chooses which runs may stand on a side: a table only finished ones, a claim diverged ones, too.
+    chooses which runs may be on a side: in a table only finished runs, in a claim also diverged
+    runs.
     """
 
     pairs: Mapping[int, tuple[RunRecord, RunRecord]]
@@ -107,7 +108,7 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
         return "different code"
     kinds = arithmetic_of(a.environment), arithmetic_of(b.environment)
     if kinds[0] != kinds[1]:
-        # If both configs name a precision and these differ, the comparison is about precision.
+        # If both configs name a precision and the two differ, the comparison is about precision.
         precisions = {record.config.get("precision", "auto") for record in (a, b)}
         compared = not precision or (len(precisions) == 2 and "auto" not in precisions)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):

@@ -58,7 +58,7 @@ def is_probe_metric(name: str) -> bool:
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A score: its value, direction, number of items, and how it was computed.
 
-    For `length_ratio` neither direction is better, since 1 is best; it is recorded as
+    For `length_ratio`, neither direction is better, because 1 is best; it is recorded as
     `higher_is_better`, like the brevity penalty computed from it.
     """
 
