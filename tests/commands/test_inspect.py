@@ -6,6 +6,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.config.compose import compose
+from normlab.inspection import question
 from normlab.inspection.model import FORMAT
 from normlab.training import train
 from tests.tiny_runs import QUICK, tiny
@@ -63,8 +64,17 @@ def test_a_model_gets_a_verdict_on_each_question_and_tables_on_request(config, t
     assert main(["inspect", *config, "--only", "gradients,layer_skip"]) == 0
     named = capsys.readouterr().out
     assert named.count("─\n") == 2 and "without each layer?" in named
-    assert main(["inspect", *config, "--details"]) == 0
-    assert capsys.readouterr().out.count("─\n") > 4
+
+
+def test_details_are_the_tables_of_all_questions(config, capsys, monkeypatch):
+    names = ["gradients", "outlier"]
+    asked = question.questions("model", names=names)
+    monkeypatch.setattr(question, "questions", lambda *_, **__: asked)  # all would take longer
+    counts = []
+    for words in ([], ["--details"], ["--only", ",".join(names)]):
+        assert main(["inspect", *config, *words]) == 0
+        counts.append(capsys.readouterr().out.count("─\n"))
+    assert counts[0] == 0 < counts[1] == counts[2]
 
 
 @pytest.mark.parametrize(

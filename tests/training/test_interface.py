@@ -3,9 +3,10 @@
 import json
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 import normlab
@@ -13,6 +14,7 @@ from normlab.cli import main
 from normlab.config.compose import to_dict
 from normlab.models.seq2seq import Seq2Seq
 from normlab.notebook import Records
+from normlab.records.record import RunRecord
 from normlab.tasks.translation import Translation
 from normlab.training.run_folder import RunFolder
 from tests.tiny_runs import tiny
@@ -29,51 +31,81 @@ def test_every_public_name_is_found():
         normlab.nonsense  # noqa: B018
 
 
-def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
-    config = normlab.compose(tiny(corpus, tmp_path, "norm=bn", "budget.steps=4"))
-    record = normlab.train(config)
+class Trained(NamedTuple):
+    config: DictConfig
+    record: RunRecord
+    runs: Path
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Return a run of four steps."""
+    runs = tmp_path_factory.mktemp("runs")
+    config = normlab.compose(tiny(corpus, runs, "norm=bn", "budget.steps=4"))
+    return Trained(config, normlab.train(config), runs)
+
+
+def test_train_returns_the_record_and_again_that_of_the_finished_run(trained: Trained):
+    record = trained.record
     assert record.outcome.status == "finished"
     assert record.choice("norm") == "bn"
-    assert normlab.train(config) == record  # again, and at once
-    assert normlab.load_records(tmp_path, norm="bn") == [record]
-    assert normlab.load_records(tmp_path, norm="ln") == []
+    assert str(record) == f"<{record.run_id}: finished at step 4>"
+    assert normlab.train(trained.config) == record  # again, and at once
 
-    found = normlab.load_records(tmp_path)
-    frame = found.to_frame("optim.lr")
-    assert frame["test/bleu"].tolist() == [record.scores["test/bleu"].value]
+
+def test_records_are_selected_by_their_options(trained: Trained, tmp_path: Path):
+    assert normlab.load_records(trained.runs, norm="bn") == [trained.record]
+    assert normlab.load_records(trained.runs, norm="ln") == []
+    assert repr(normlab.load_records(tmp_path)) == "0 of 0 runs"
+
+
+def test_records_become_a_frame_and_curves(trained: Trained):
+    scores, records = trained.record.scores, normlab.load_records(trained.runs)
+    frame = records.to_frame("optim.lr")
+    assert frame["test/bleu"].tolist() == [scores["test/bleu"].value]
     assert (frame["norm"].item(), frame["optim.lr"].item()) == ("bn", 0.01)
-    curves = found.curves()
-    assert curves["valid/loss"].dropna().tolist()[-1] == record.scores["valid/loss"].value
-    assert found.plot()._repr_svg_().startswith("<?xml")
-    assert found.plot().save(tmp_path / "loss.svg").is_file()
+    curves = records.curves()
+    assert curves["valid/loss"].dropna().tolist()[-1] == scores["valid/loss"].value
+
+
+def test_records_are_drawn_and_a_figure_that_they_lack_is_named(trained: Trained, tmp_path: Path):
+    records = normlab.load_records(trained.runs)
+    assert records.plot()._repr_svg_().startswith("<?xml")
+    assert records.plot().save(tmp_path / "loss.svg").is_file()
     for wrong in ("los", "tid_by_layer"):
         with pytest.raises(ValueError, match=r"no figure 'los': there are|no run has the values"):
-            found.plot(wrong)
-    assert "| bn | - |" in found._repr_markdown_()
-    columns, row, number = str(found).splitlines()
+            records.plot(wrong)
+
+
+def test_records_print_as_a_table_of_at_most_ten_runs(trained: Trained):
+    records = normlab.load_records(trained.runs)
+    assert "| bn | - |" in records._repr_markdown_()
+    columns, row, number = str(records).splitlines()
     named = "task  *norm  *placement  *seed  *status  *test/bleu  *test/chrf"
     assert re.fullmatch(named, columns)
     assert row.split()[:5] == ["translation", "bn", "pre", "1", "finished"]
     assert number == "1 of 1 runs"
-    many = str(Records([*zip(found.folders, found, strict=True)] * 37)).splitlines()
+    many = str(Records([*zip(records.folders, records, strict=True)] * 37)).splitlines()
     assert len(many) == 12 and many[-1] == "10 of 37 runs"
-    assert repr(normlab.load_records(tmp_path / "none")) == "0 of 0 runs"
-    assert str(record) == f"<{record.run_id}: finished at step 4>"
 
-    (folder,) = (path.parent for path in tmp_path.rglob("record.json"))
-    text = (folder / "record.json").read_text(encoding="utf-8")
-    assert json.loads(text)["format"] == "normlab.record/3"
-    run = normlab.load_run(folder)
-    assert run.record == record
-    assert isinstance(run.task, Translation)
-    assert isinstance(run.model, Seq2Seq)
+
+def test_a_run_is_loaded_with_its_task_and_model(trained: Trained):
+    (file,) = trained.runs.rglob("record.json")
+    assert json.loads(file.read_text(encoding="utf-8"))["format"] == "normlab.record/3"
+    run = normlab.load_run(file.parent)
+    assert run.record == trained.record
+    assert isinstance(run.task, Translation) and isinstance(run.model, Seq2Seq)
     (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
     assert isinstance(line, str)
-    assert sum(p.numel() for p in run.model.parameters()) == record.params
-    asked = normlab.inspect(folder, only=["padding"])
-    assert [*asked] == ["padding"] and str(asked) == f"padding: {asked['padding']}"
-    assert normlab.inspect(config, "padding")["padding"].values
-    assert len(list(tmp_path.rglob("inspect.json"))) == 0
+    assert sum(p.numel() for p in run.model.parameters()) == run.record.params
+
+
+def test_inspect_answers_for_a_run_or_a_config_and_writes_nothing(trained: Trained):
+    (file,) = trained.runs.rglob("record.json")
+    report = normlab.inspect(file.parent, only=["padding"])
+    assert [*report] == ["padding"] and str(report) == f"padding: {report['padding']}"
+    assert normlab.inspect(trained.config, "padding")["padding"].values
+    assert not [*trained.runs.rglob("inspect.json")]
 
 
 def test_a_wrong_subject_question_or_norm_is_a_clear_error():
