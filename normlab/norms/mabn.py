@@ -20,13 +20,13 @@ _CLIP = 5.0  # the correction of MABN and Unified Norm is between 1/5 and 5
 class WindowEntry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
-    `slot` is true at its row in the windows, `stored` is the mean square that goes there, and
-    `square` the mean square to divide by. If `full`, moments come from the windows, and the warm-up
-    has ended. `outlier` marks the batches that the windows leave out; None for no filtering.
+    `next_row` is true at its row in the windows, `stored` is the mean square that goes there, and
+    `square` the mean square to divide by. If `is_full`, moments come from the windows, and the
+    warm-up has ended. `outlier` marks the batches that the windows leave out; None for none.
     """
 
-    slot: Bool[Tensor, "K 1"]
-    full: Bool[Tensor, ""]
+    next_row: Bool[Tensor, "K 1"]
+    is_full: Bool[Tensor, ""]
     outlier: Bool[Tensor, "G 1"] | None
     stored: Rows
     square: Rows
@@ -59,8 +59,8 @@ class MovingAverageBatchNorm(GradientNorm):
     center_weights: bool = False
     squares: Tensor = field(init=False)
     gradient_moments: Tensor = field(init=False)
-    slot: Bool[Tensor, "K 1"] = field(init=False)  # the row for the next batch
-    full: Bool[Tensor, ""] = field(init=False)
+    next_row: Bool[Tensor, "K 1"] = field(init=False)  # the row for the next batch
+    is_full: Bool[Tensor, ""] = field(init=False)
     last: WindowEntry = field(init=False)  # the entry of the latest batch
 
     def __post_init__(self) -> None:
@@ -68,8 +68,12 @@ class MovingAverageBatchNorm(GradientNorm):
         self.ramps += (Ramp("correction", self.correction_share, self.correction_steps),)
         self.register_buffer("squares", torch.zeros(self.window, self.dim))
         self.register_buffer("gradient_moments", torch.zeros(self.window, self.dim))
-        self.register_buffer("slot", Window(self.squares).slot(self.updates), persistent=False)
-        self.register_buffer("full", Window(self.squares).full(self.updates), persistent=False)
+        self.register_buffer(
+            "next_row", Window(self.squares).next_row(self.updates), persistent=False
+        )
+        self.register_buffer(
+            "is_full", Window(self.squares).is_full(self.updates), persistent=False
+        )
 
     def last_steps(self, total: int | None) -> dict[str, int]:
         warmup, correction = super().last_steps(total).values()
@@ -82,7 +86,7 @@ class MovingAverageBatchNorm(GradientNorm):
             r = self.correction(entry).view_as(zero).to(x)
         z = self.formula(x, zero, entry.square.view_as(zero).to(x))
         if torch.is_grad_enabled():
-            fixed, share = self.multiple(entry)
+            fixed, share = self.projection_coefficients(entry)
             z = self.project(z, fixed=spread(fixed, zero).to(x), share=spread(share, zero).to(x))
         return self.corrected(z, r)
 
@@ -92,15 +96,15 @@ class MovingAverageBatchNorm(GradientNorm):
 
     def entry(self, newest: Rows) -> WindowEntry:
         """Return the entry of the next batch, given its mean square."""
-        slot, full = self.slot, self.full
+        next_row, is_full = self.next_row, self.is_full
         if during(self, "warmup"):
-            full = torch.zeros_like(full)
-        windows = Window(self.squares).with_newest(newest, slot)
-        square = torch.where(full, self.average(windows).to(newest), newest)
+            is_full = torch.zeros_like(is_full)
+        windows = Window(self.squares).with_newest(newest, next_row)
+        square = torch.where(is_full, self.average(windows).to(newest), newest)
         if (outlier := self.outliers(windows)) is None:
-            return WindowEntry(slot, full, None, newest, square)
+            return WindowEntry(next_row, is_full, None, newest, square)
         stored = torch.where(outlier, self.running_square, newest)
-        return WindowEntry(slot, full, outlier, stored, torch.where(outlier, newest, square))
+        return WindowEntry(next_row, is_full, outlier, stored, torch.where(outlier, newest, square))
 
     def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
         """Return the mean square of each window."""
@@ -119,33 +123,33 @@ class MovingAverageBatchNorm(GradientNorm):
         return r if entry.outlier is None else torch.where(entry.outlier, 1.0, r)
 
     def update(self, moments: Moments, first: int = 0) -> None:
-        self.last = entry = self.entry(self.entering(moments.count, moments.var))
+        self.last = entry = self.entry(self.or_running(moments.count, moments.var))
         self.updates.add_(1)
-        turn(self)
-        self.squares.copy_(torch.where(entry.slot, entry.stored, self.squares))
-        self.running_square.lerp_(self.entering(moments.count, entry.square), self.momentum)
+        advance_window(self)
+        self.squares.copy_(torch.where(entry.next_row, entry.stored, self.squares))
+        self.running_square.lerp_(self.or_running(moments.count, entry.square), self.momentum)
 
     def set_extra_state(self, state: Tensor) -> None:
         super().set_extra_state(state)
-        turn(self)
+        advance_window(self)
 
-    def multiple(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
+    def projection_coefficients(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
         """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
 
         The multiple is the window's mean once the window is full (in the forward pass), before that
         the batch's moment.
         """
-        return Window(self.gradient_moments).mean_of_others(entry.slot, entry.full)
+        return Window(self.gradient_moments).mean_of_others(entry.next_row, entry.is_full)
 
     def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
-        enters = self.last.slot & counts
+        enters = self.last.next_row & counts
         self.gradient_moments.copy_(torch.where(enters, moment, self.gradient_moments))
 
 
-def turn(norm: MovingAverageBatchNorm) -> None:
-    """Let `slot` mark the windows' row for the next batch."""
+def advance_window(norm: MovingAverageBatchNorm) -> None:
+    """Let `next_row` mark the windows' row for the next batch."""
     window = Window(norm.squares)
-    norm.slot, norm.full = window.slot(norm.updates), window.full(norm.updates)
+    norm.next_row, norm.is_full = window.next_row(norm.updates), window.is_full(norm.updates)
 
 
 def spread(rows: Float[Tensor, "_ C"], like: Float[Tensor, "*groups D"]) -> Tensor:

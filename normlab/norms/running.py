@@ -16,14 +16,15 @@ from normlab.distributed.process_group import world
 from normlab.errors import UserError
 from normlab.norms import fast
 from normlab.norms.base import Affine, Norm, uncompiled
-from normlab.norms.moments import Moments, Pool, Values, widen
+from normlab.norms.grouping import Pool, Values
+from normlab.norms.moments import Moments, widen
 from normlab.norms.ramp import Clock
 from normlab.norms.tokens import ALL, Tokens
 
 EvalStats = Literal["running", "batch", "recalibrated"]
 
 
-class Update:
+class PendingMoments:
     """The moments that a norm measures during an update and enters into its tables at the end.
 
     Outside a run nothing waits: moments enter at once.
@@ -155,7 +156,7 @@ class RunningNorm(BatchStatistics):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pending = Update()
+        self.pending = PendingMoments()
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64), persistent=False)
         self.last_batch: Callable[[], Moments] | None = None  # moments of the last training batch
         self.last_batch_row = 0  # the row of the tables where those moments start

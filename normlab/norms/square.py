@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import require_divisor
-from normlab.norms.moments import Axis, Moments, Values
+from normlab.norms.grouping import Values
+from normlab.norms.moments import Axis, Moments
 from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.rms import RMSNorm
 from normlab.norms.running import RunningNorm
@@ -72,7 +73,7 @@ class SquareNorm(RunningNorm):
         super().begin_step(clock)
         self.averages = not clock.step or clock.step < self.last_steps(clock.total)["warmup"]
 
-    def entering(self, count: Tensor, mean_square: Tensor) -> Float[Tensor, "1 D"]:
+    def or_running(self, count: Tensor, mean_square: Tensor) -> Float[Tensor, "1 D"]:
         """Return the batch's mean square, or the running one if the batch has no tokens."""
         return torch.where(count > 0, mean_square.to(self.running_square), self.running_square)
 
@@ -83,7 +84,7 @@ class SquareNorm(RunningNorm):
         """
         self.updates.add_(1)
         # in a square norm, `var` is the mean square
-        mean_square = self.entering(moments.count, moments.var)
+        mean_square = self.or_running(moments.count, moments.var)
         if self.averages:
             self.running_square.lerp_(mean_square, self.updates.to(mean_square).reciprocal())
         self.running_square.lerp_(mean_square, self.momentum)

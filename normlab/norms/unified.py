@@ -64,8 +64,8 @@ class UnifiedNorm(MovingAverageBatchNorm):
         allowed = self.window * self.squares.sqrt().var()
         return (windows.mean(1) - self.average(windows) > allowed).any(-1, keepdim=True)
 
-    def multiple(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
-        others, share = super().multiple(entry)
+    def projection_coefficients(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
+        others, share = super().projection_coefficients(entry)
         fixed, share = self.gradient_moment.lerp(others, self.momentum), self.momentum * share
         if (outlier := entry.outlier) is None:
             return fixed, share
@@ -75,7 +75,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
         nu, outlier = self.gradient_moment, self.last.outlier
         newest = torch.where(counts, moment, nu)
         stored = newest if outlier is None else torch.where(outlier, nu, newest)
-        others, share = super().multiple(self.last)
+        others, share = super().projection_coefficients(self.last)
         towards = torch.addcmul(others, share, stored)
         towards = towards if outlier is None else torch.where(outlier, newest, towards)
         super().enter_gradient(stored, torch.ones_like(counts))

@@ -11,28 +11,29 @@ class Window:
     def __init__(self, rows: Float[Tensor, "K D"]) -> None:
         self.rows = rows
 
-    def slot(self, updates: Int[Tensor, ""]) -> Bool[Tensor, "K 1"]:
+    def next_row(self, updates: Int[Tensor, ""]) -> Bool[Tensor, "K 1"]:
         """Return a mask that marks the next batch's row after this many updates."""
         every = torch.arange(len(self.rows), device=updates.device)
         return (every == (updates + 1) % len(self.rows))[:, None]
 
-    def full(self, updates: Int[Tensor, ""]) -> Bool[Tensor, ""]:
+    def is_full(self, updates: Int[Tensor, ""]) -> Bool[Tensor, ""]:
         """Return whether every row has a value after this many updates."""
         return updates >= len(self.rows)
 
     def with_newest(
-        self, newest: Float[Tensor, "G D"], slot: Bool[Tensor, "K 1"]
+        self, newest: Float[Tensor, "G D"], next_row: Bool[Tensor, "K 1"]
     ) -> Float[Tensor, "G K D"]:
-        """Return one copy of the window per ghost batch, with its newest value at `slot`."""
-        return torch.where(slot, newest[:, None].to(self.rows), self.rows)
+        """Return one copy of the window per ghost batch, with its newest value at `next_row`."""
+        return torch.where(next_row, newest[:, None].to(self.rows), self.rows)
 
     def mean_of_others(
-        self, slot: Bool[Tensor, "K 1"], full: Bool[Tensor, ""]
+        self, next_row: Bool[Tensor, "K 1"], is_full: Bool[Tensor, ""]
     ) -> tuple[Float[Tensor, "1 D"], Float[Tensor, "1 1"]]:
         """Return `a` and `b`: the mean of the window with a newest value v is `a + b v`.
 
-        While the window is not `full`, its mean is the newest value: `a` is 0 and `b` 1.
+        While the window is not full, its mean is the newest value: `a` is 0 and `b` 1.
         """
-        left_out = slot >= full  # the newest value's row; every row while the window is not full
+        # The newest value\'s row; every row while the window is not full.
+        left_out = next_row >= is_full
         others = self.rows.masked_fill(left_out, 0.0).mean(0, keepdim=True)
         return others, left_out.mean(0, dtype=self.rows.dtype, keepdim=True)
