@@ -209,7 +209,7 @@ def test_projections_and_gains_of_zero_are_options():
     ("overrides", "message"),
     [
         (("task=digits", "placement=post"), "placement: a residual network"),
-        (("task=digits", "norm@ffn_inner_norm=bn"), "norm@ffn_inner_norm: this model has no such"),
+        (("task=digits", "norm@ffn_inner_norm=bn"), "this model has no norm there"),
         (("task=digits", "model=tiny"), "model=resnet8, resnet20, vit"),
         (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
