@@ -73,7 +73,7 @@ function drawPadding(root) {
     const number = batch.sentences[row];
     const real = batch.real[row][at];
     const changed = number === FOX && batch.y[row][at].some((value, d) => Math.abs(value - alone.y[0][at][d]) > 1e-6);
-    const counted = real || padding.count;
+    const counted = real || (padding.count && !alone(batch.norm));
     return h("td", { class: [real ? "real" : "pad", counted ? "counted" : "", changed ? "moved" : ""].join(" ") },
       h("b", {}, real ? all.words[number][at] : "PAD"),
       real ? batch.y[row][at].map((value) => h("span", { "data-output": value }, shown(value, 1))) : "");

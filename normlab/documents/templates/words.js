@@ -73,5 +73,5 @@ function drawWords(root) {
     h("div", { class: "controls" }, h("span", {}, t("words.width")), choice(t("words.width"), widths.map((width) => [width, String(width)]), words.width, (width) => update({ width }))),
     h("label", {}, h("input", { type: "checkbox", "data-name": "projected", checked: words.projected, onchange: (event) => update({ projected: event.target.checked }) }), t("words.projected")),
     vectors, words.width > 4 ? h("p", { class: "quiet" }, t("words.more", { count: words.width - 4 })) : "", looks,
-    h("p", { class: "readout", "aria-live": "polite" }, t(words.norm === "ln" && !words.projected ? "words.artefact" : "words.read", { bound: shown(Math.sqrt(words.width - 1)), root: shown(Math.sqrt(words.width), 1) })));
+    h("p", { class: "readout", "aria-live": "polite" }, t("words.read"), words.norm === "ln" && !words.projected ? ` ${t("words.artefact", { root: shown(Math.sqrt(words.width), 1) })}` : ""));
 }
