@@ -21,8 +21,8 @@ _EXAMPLES = """examples:
   normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
 
-Without --compute, verdicts are read from results/claims.json, as the last --write saved them.
---compute also recomputes the checks of the norms, in a few
+Without --compute, verdicts are read from results/claims.json, as the last
+--write saved them. --compute also recomputes the checks of the norms, in a few
 seconds; --verify uses their saved values (results/computed.json).
 """
 _RESULTS = CONFIG_DIR.parent / "results"

@@ -43,9 +43,10 @@ _EXAMPLES = """examples:
 
 A row averages the finished seeds; `stability` says how the others ended.
 norm=bn+ln is bn in the encoder and ln in the decoder. Runs whose scores cannot
-be compared (other task, model or budget) form separate tables. Each row is compared with the
-baseline, the first row, over the seeds that both have; --notes says why a row is not compared
-(different data, code, arithmetic or steps), and how the rows differ.
+be compared (other task, model or budget) form separate tables. Each row is
+compared with the baseline, the first row, over the seeds that both have;
+--notes says why a row is not compared (different data, code, arithmetic or
+steps), and how the rows differ.
 
 --bootstrap tests whether a difference in BLEU would hold on other sentences,
 with sacreBLEU's paired bootstrap (Koehn 2004); the table's interval is about

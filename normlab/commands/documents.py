@@ -28,8 +28,8 @@ _EXAMPLES = """examples:
 Each cell has the article's words and, under them, what was measured: a mean
 with its deviation over seeds, and verdicts. [2.1] is part 1 of claim 2.
 
---run prints the plan of one table with its hours, repeats its training runs, and prints their
-results next to the article's values. It takes the settings of
+--run prints the plan of one table with its hours, repeats its training runs,
+and prints their results next to the article's values. It takes the settings of
 `normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER. The
 command alone shows published runs (results/).
 """

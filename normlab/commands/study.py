@@ -47,8 +47,8 @@ key=value is a setting of `normlab train` for all runs, STUDY:key=value for one
 study. rows= takes row names, or the numbers that `study plan` shows. Several
 studies run one after the other, seed by seed, and shared runs are executed
 once. When the time budget is spent, running runs save and stop, and the same
-command resumes. Only whole seeds are published, each when it ends. A published run never changes,
-unless you add --replace.
+command resumes. Only whole seeds are published, each when it ends. A published
+run never changes, unless you add --replace.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
@@ -64,9 +64,9 @@ _TUNE = """examples:
   normlab study tune batching --no-write          a trial that writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three
-values or more (two for scale=smoke and pilots), seeds, score and overrides; or it names another
-scale of this study, or another study, whose tuning is used. Each value
-is tried for each row at each point and judged by the validation score of the
+values or more (two for scale=smoke and pilots), seeds, score and overrides; or
+it names another scale of this study, or another study, whose tuning is used.
+Each value is tried for each row at each point and judged by the validation score of the
 last weights, averaged over seeds; a diverged trial is the worst. The choice is
 written into `rates` of the scale, every trial into results/STUDY/tuning.json; a
 row for which no value trains loses its rate. Commit the choice before the runs

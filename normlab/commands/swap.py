@@ -25,9 +25,9 @@ Each new norm is first fitted to the output of the old one. A row is one line of
 the text, cut to 128 tokens. The last tenth of the lines, at most 256, is held
 out.
 
---out needs norm=none. A model class of transformers cannot have another norm than its own, but does
-not divide if eps is 1e12 and all gains are multiplied by 1e6. This is tried before training;
-weights are saved in float32.
+--out needs norm=none. A model class of transformers cannot have another norm
+than its own, but does not divide if eps is 1e12 and all gains are multiplied
+by 1e6. This is tried before training; weights are saved in float32.
 
 --fold asks which norms are exactly redundant, without training: gains become
 part of the next products, and layer norms RMS norms, where that leaves the

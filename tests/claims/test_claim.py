@@ -131,9 +131,10 @@ def test_what_a_claim_refers_to_is_there(claim: Claim):
             assert {each.name for each in FOUND[endpoint.check]} >= set(endpoint.only)
 
 
-def test_every_check_decides_a_part():
-    primary = [each.endpoint for claim in CLAIMS for each in claim.parts]
-    checks = {each.check for each in primary if isinstance(each, Computed)}
+def test_every_check_is_an_endpoint():
+    parts = [part for claim in CLAIMS for part in claim.parts]
+    endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]
+    checks = {each.check for each in endpoints if isinstance(each, Computed)}
     assert checks == {each.name for each in questions("claim")}
 
 

@@ -22,7 +22,7 @@ def places(tmp_path, monkeypatch):
     [
         (["new", "ln"], "ln.yaml exists"),
         (["new", "layer"], "layer.py exists"),
-        (["new", "../x"], "starting with a letter"),
+        (["new", "../x"], "beginning with a letter"),
         (["new", "pass"], "no keyword of Python"),
         (["new", "x" * 41], "at most 40"),
         (["check", "lm"], "no option 'lm' of the group 'norm'"),

@@ -72,7 +72,7 @@ def test_both_ways_to_print_the_config_print_what_runs(capsys):
     assert printed[0] == printed[1] == printed[2] and "${" not in printed[0]
     assert yaml.safe_load(printed[0])["choices"]["recipe"] == "rbn"
     assert main(["train", "task=toy", "--cfg", "job", "-m"]) == 1
-    assert "leave out -m" in capsys.readouterr().err
+    assert "omit -m" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["hydra.job.chdir=false"]])

@@ -11,7 +11,7 @@ BY_POSITION = "norm=bn_position"
 REFUSED = {
     "fewer positions than a hypothesis may have": (
         (BY_POSITION, "norm.num_positions=9"),
-        r"norm\.num_positions=9 is less than the (\d+) positions .* give norm\.num_positions=\1",
+        r"norm\.num_positions=9 is less than the (\d+) positions .* set norm\.num_positions=\1",
     ),
     "at one place": (
         ("norm@decoder_norm=bn_sample", "decoder_norm.num_positions=9"),
