@@ -66,11 +66,11 @@ _TUNE = """examples:
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three
 values or more (two for scale=smoke and pilots), seeds, score and overrides; or
 it names another scale of this study, or another study, whose tuning is used.
-Each value is tried for each row at each point and judged by the validation score of the
-last weights, averaged over seeds; a diverged trial is the worst. The choice is
-written into `rates` of the scale, every trial into results/STUDY/tuning.json; a
-row for which no value trains loses its rate. Commit the choice before the runs
-that count.
+Each value is tried for each row at each point and judged by the validation
+score of the last weights, averaged over seeds; a diverged trial is the worst.
+The choice is written into `rates` of the scale, every trial into
+results/STUDY/tuning.json; a row for which no value trains loses its rate.
+Commit the choice before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish batching scale=small data_dir=FOLDER  seeds in runs/

@@ -76,14 +76,17 @@ class Parsed(BaseException):
 
 @pytest.fixture
 def only_parse(monkeypatch):
-    for name in ("parse_args", "parse_intermixed_args"):
-        original = getattr(Parser, name)
+    for parser in (argparse.ArgumentParser, Parser):
+        for name in ("parse_args", "parse_intermixed_args"):
+            original = getattr(parser, name)
 
-        def parse(self, *arguments, original=original):
-            found = original(self, *arguments)
-            raise Parsed(found)
+            def parse(self, *arguments, original=original):
+                found = original(self, *arguments)
+                if self.description == "Hydra":
+                    return found
+                raise Parsed(found)
 
-        monkeypatch.setattr(Parser, name, parse)
+            monkeypatch.setattr(parser, name, parse)
 
 
 @cache
