@@ -12,7 +12,7 @@ from normlab.studies.load import load_study
 from normlab.studies.study_runs import composed
 
 RESULTS = Path(__file__).parents[2] / "results"
-OTHERWISE = dict.fromkeys(
+OTHERWISE: dict[str, str] = dict.fromkeys(
     (
         *("bert_divergence/small", "bert_norms/small", "length_change/bert64", "lm_norms/bf16"),
         *("mini_ted/small", "multi30k_norms/small", "translation_norms/small600"),
