@@ -12,7 +12,8 @@ from normlab.studies.load import load_study
 from normlab.studies.study_runs import composed
 
 RESULTS = Path(__file__).parents[2] / "results"
-OLDER = {  # their runs are older than the keys validate.test and validate.best, which count as settings
+# Their runs are older than the settings validate.test and validate.best.
+OLDER = {
     *("bert_divergence/small", "bert_norms/small", "fast_arithmetic/small", "length_change/bert64"),
     *("lm_norms/bf16", "mini_ted/small", "multi30k_norms/small", "translation_norms/small600"),
 }
