@@ -52,15 +52,21 @@ def test_each_seed_and_all_together_are_sacrebleus(translated, capsys, text):
     said = [f"{one['score']:.2f}", f"{two['score']:.2f}", f"{two['score'] - one['score']:+.2f}"]
     assert rows["2"] == [*said, f"{two['p_value']:.4f}"]
     assert "paired bootstrap, 1000 samples of the sentences (nrefs:1|bs:1000" in out
-    assert "(t test)" in out
-    # The sign and the baseline are those of the table, whichever run is named first.
-    gap = rows["all"][2]
+    assert "(t test)" in out and "untrained baseline" not in out
+
+
+def test_sign_and_baseline_are_those_of_the_table_whichever_run_is_named_first(translated, capsys):
+    ln, bn = places(translated)
+    rows = rows_of(shown(capsys, ln, bn))
     assert main([bn, ln, "--markdown"]) == 0
-    assert f"<br>({gap[:4]}" in rows_of(capsys.readouterr().out)["bn"][1]
+    assert f"<br>({rows['all'][2][:4]}" in rows_of(capsys.readouterr().out)["bn"][1]
     out = shown(capsys, f"{bn}/seed2", f"{ln}/seed2", "--baseline", "bn")
     assert float(rows_of(out)["2"][2]) == -float(rows["2"][2])
     assert [*rows_of(out)] == ["2"] and "t test" not in out
-    assert "untrained baseline" not in out
+
+
+def test_scores_below_those_of_an_untrained_model_are_noted(translated, capsys):
+    ln, bn = places(translated)
     for folder, _ in translated.entries():
         changed(folder, floors={"bleu": 99.0})
     (note,) = (line for line in shown(capsys, ln, bn).splitlines() if "untrained baseline" in line)

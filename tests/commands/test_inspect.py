@@ -1,5 +1,8 @@
+import contextlib
+import io
 import json
 import shutil
+from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
@@ -23,25 +26,43 @@ def read(path):
 
 
 def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
-    assert main(["inspect", *config, "--only", "gradients,outlier"]) == 0
-    shown = capsys.readouterr().out
+    assert main(["inspect", *config, "--only", "gradients"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
     assert "norm=bn placement=pre model=tiny seed=1: at initialization" in shown
     sheet = read(tmp_path / "inspect.json")
-    assert sheet["format"] == FORMAT == "normlab.inspect/1"
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (None, 0)
     assert sheet["data"]["checksums"]
-    assert list(sheet["examinations"]) == ["gradients", "outlier"]
-    found = sheet["examinations"]["gradients"]
-    assert found["applies"] and found["figures"]["layers"]["encoder.0"] > 0
-    assert all(found[part] in " ".join(shown.split()) for part in ("question", "answer"))
+    answer = sheet["examinations"]["gradients"]
+    assert answer["applies"] and answer["figures"]["layers"]["encoder.0"] > 0
+    assert all(answer[part] in shown for part in ("question", "answer"))
+
+
+def test_the_sheet_is_the_same_in_a_file_and_printed_in_any_order_of_questions(
+    config, tmp_path, capsys
+):
+    assert main(["inspect", *config, "--only", "gradients,outlier"]) == 0
+    capsys.readouterr()
     written = (tmp_path / "inspect.json").read_text()
+    sheet = json.loads(written)
+    assert sheet["format"] == FORMAT == "normlab.inspect/1"
+    assert list(sheet["examinations"]) == ["gradients", "outlier"]
     assert main(["inspect", *config, "--only", "outlier,gradients", "--out", "b", "--json"]) == 0
     assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
 
-def test_a_model_gets_a_verdict_on_each_question_and_tables_on_request(config, tmp_path, capsys):
-    assert main(["inspect", *config]) == 0
-    shown = capsys.readouterr().out.splitlines()
+@pytest.fixture(scope="module")
+def untrained(corpus, tmp_path_factory):
+    """Return the lines that `inspect` prints of an untrained model, and its sheet."""
+    folder = tmp_path_factory.mktemp("untrained")
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
+        patch.chdir(folder)
+        assert main(["inspect", *tiny(corpus, folder / "runs", "norm=bn")]) == 0
+    return text.getvalue().splitlines(), read(folder / "inspect.json")["examinations"]
+
+
+def test_a_model_gets_a_verdict_on_each_question(untrained):
+    shown, asked = untrained
     assert len(shown) < 24 and max(map(len, shown)) <= 80 and "─" not in "".join(shown)
     assert shown[1] == "nothing is broken; worth a look: leak, batch_mates"
     verdicts = [line.split(":")[0].split() for line in shown[2:] if line[:1].strip()]
@@ -49,18 +70,20 @@ def test_a_model_gets_a_verdict_on_each_question_and_tables_on_request(config, t
         ["look", "leak"],
         ["look", "batch_mates"],
     ]
-    # What an untrained model cannot answer is not asked, but listed with its reason in the sheet.
-    asked = read(tmp_path / "inspect.json")["examinations"]
-    assert len(asked) == 13 and {each["verdict"] for each in asked.values()} == {
-        "look",
-        "fine",
-        "does not apply",
-    }
-    untrained = {
-        name for name, each in asked.items() if each["why_not"] == "the model is untrained"
-    }
-    assert {"layer_skip", "int8", "statistics"} <= untrained
     assert asked["leak"]["value"] > asked["leak"]["threshold"] and asked["leak"]["rows"]
+
+
+def test_what_an_untrained_model_cannot_answer_is_listed_with_its_reason(untrained):
+    _, asked = untrained
+    verdicts = {"look", "fine", "does not apply"}
+    assert len(asked) == 13 and {each["verdict"] for each in asked.values()} == verdicts
+    reasons = {name: each["why_not"] for name, each in asked.items()}
+    assert {reasons[name] for name in ("layer_skip", "int8", "statistics")} == {
+        "the model is untrained"
+    }
+
+
+def test_a_question_that_is_named_is_shown_with_its_tables(config, capsys):
     assert main(["inspect", *config, "--only", "gradients,layer_skip"]) == 0
     named = capsys.readouterr().out
     assert named.count("─\n") == 2 and "without each layer?" in named
@@ -130,28 +153,46 @@ def several(corpus, tmp_path_factory):
     return runs
 
 
-def test_several_runs_are_shown_side_by_side(several, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    only = ["--only", "statistics,saturation,gradients,int8"]
-    assert main(["inspect", str(several), *only, "--notes"]) == 0
-    shown = capsys.readouterr().out
-    content = read(tmp_path / "inspect.json")
-    sheets = content["runs"]
-    assert {str(path.parent) for path in several.rglob("record.json")} == sheets.keys()
-    assert not [*several.rglob("inspect.json")]
-    answers = {
-        (each["subject"]["config"]["choices"]["norm"], each["subject"]["seed"]): each[
-            "examinations"
-        ]
-        for each in sheets.values()
+@pytest.fixture(scope="module")
+def side_by_side(several, tmp_path_factory):
+    """Return what `inspect` prints of several runs, and its sheet."""
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
+        patch.chdir(tmp_path_factory.mktemp("sheet"))
+        only = ["--only", "statistics,saturation,gradients,int8"]
+        assert main(["inspect", str(several), *only, "--notes"]) == 0
+        return text.getvalue(), read(Path("inspect.json"))
+
+
+def answers(sheet):
+    """Return the examinations of each run of a sheet by its norm and seed."""
+    subjects = {path: each["subject"] for path, each in sheet["runs"].items()}
+    return {
+        (of["config"]["choices"]["norm"], of["seed"]): sheet["runs"][path]["examinations"]
+        for path, of in subjects.items()
     }
-    gaps = [answers["bn", seed]["statistics"]["figures"]["gap"] for seed in (1, 2)]
-    gap = content["rows"]["bn"]["train-eval gap"]
+
+
+def test_a_sheet_of_several_runs_has_each_and_none_gets_a_sheet_of_its_own(several, side_by_side):
+    _, sheet = side_by_side
+    assert {str(path.parent) for path in several.rglob("record.json")} == sheet["runs"].keys()
+    assert not [*several.rglob("inspect.json")]
+
+
+def test_a_row_is_mean_deviation_and_number_of_its_runs(side_by_side):
+    shown, sheet = side_by_side
+    runs, rows = answers(sheet), sheet["rows"]
+    gaps = [runs["bn", seed]["statistics"]["figures"]["gap"] for seed in (1, 2)]
+    gap = rows["bn"]["train-eval gap"]
     assert gap == {"mean": fmean(gaps), "sd": stdev(gaps), "n": 2}
     assert f"{gap['mean']:.3g} +- {gap['sd']:.2g}" in shown
-    rise = answers["dyt", 1]["int8"]["figures"]["rise"]["W8A8"]
-    assert content["rows"]["dyt"]["W8A8"] == {"mean": rise, "sd": None, "n": 1}
-    assert set(content["rows"]["dyt"]) - set(content["rows"]["bn"]) == {"saturated"}
+    rise = runs["dyt", 1]["int8"]["figures"]["rise"]["W8A8"]
+    assert rows["dyt"]["W8A8"] == {"mean": rise, "sd": None, "n": 1}
+
+
+def test_rows_are_shown_side_by_side_with_what_applies_to_each(side_by_side):
+    shown, sheet = side_by_side
+    assert set(sheet["rows"]["dyt"]) - set(sheet["rows"]["bn"]) == {"saturated"}
     lines = [line.split() for line in shown.splitlines()]
     assert next(line[:3] for line in lines if line[:1] == ["bn"]) == ["bn", "(2", "seeds)"]
     assert "or not applicable: gradients" in " ".join(shown.split())

@@ -52,10 +52,15 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
     assert [row[0] for row in rows] == ["batch size 8", "ln", "bn", "batch size 32", "ln", "bn"]
     assert rows[1][1] == "1.18 \u00b1 0.18" and rows[2][1] == "1.05"
     assert rows[2][3].startswith("finished 1/1, 1 not ended")
-    assert "<dt>scale" not in (runs.parent / "paper" / "report.html").read_text(), "none is chosen"
     # Seeds differ by 0 and 1: mean 0.5, deviation 0.707, half an interval 12.706 / 2.
     assert "+0.50 [-5.85, +6.85], p = 0.500" in rows[5][1]
-    page = Text((runs.parent / "paper" / "report.html").read_text())
+
+
+def test_the_page_of_a_sweep_links_the_records_and_names_no_scale(runs, capsys):
+    report(capsys, "--out", "paper")
+    text = (runs.parent / "paper" / "report.html").read_text()
+    assert "<dt>scale" not in text, "none is chosen"
+    page = Text(text)
     links = [link for link in page.links if link.endswith("record.json")]
     assert len(links) == 7 and all((runs.parent / "paper" / link).is_file() for link in links)
 

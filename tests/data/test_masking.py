@@ -58,13 +58,20 @@ def test_labels_are_the_original_tokens(lists, seed, share, whole_words):
     begins = np.random.default_rng(seed).random(ids.shape) < (0.5 if whole_words else 1)
     before = ids.copy()
     found = masked(ids, seed=seed, share=share, begins=begins)
-    there = picked(found, ids)
+    mask = picked(found, ids)
     assert (ids == before).all()
-    assert found.labels.tolist() == ids[there].tolist()
-    assert (found.ids[~there] == ids[~there]).all()
-    assert (ids[there] >= ORDINARY.start).all()
-    assert np.isin(found.ids[there], [MASK, *ORDINARY]).all()
-    assert found.chosen.sum() == there.sum() == len(found.labels)
+    assert found.labels.tolist() == ids[mask].tolist()
+    assert (found.ids[~mask] == ids[~mask]).all()
+    assert (ids[mask] >= ORDINARY.start).all()
+    assert np.isin(found.ids[mask], [MASK, *ORDINARY]).all()
+
+
+@few
+@given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1))
+def test_the_chosen_places_of_a_row_come_first_in_order_and_padding_after_them(lists, seed, share):
+    ids = padded(lists)
+    found = masked(ids, seed=seed, share=share)
+    assert found.chosen.sum() == picked(found, ids).sum() == len(found.labels)
     for places, chosen, row in zip(found.places, found.chosen, ids, strict=True):
         count = int(chosen.sum())
         assert chosen[:count].all() and not places[count:].any()

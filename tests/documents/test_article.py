@@ -196,23 +196,38 @@ def test_text_folds_between_chinese_characters_and_keeps_closing_marks():
     assert folded("a [padding.pollutes 3] b", 12) == ["a [padding.", "pollutes 3]", "b"]
 
 
-def test_the_command_lists_shows_and_names_what_it_does_not_know(capsys, monkeypatch):
+def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["documents"]) == 0
     assert "   translation  4    Machine translation" in capsys.readouterr().out
     assert main(["documents", "1", "--table", "bert", "--zh"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("BERT预训练任务（文章 1，第 4 节）\n") and "--notes" in out
-    assert main(["documents", "1", "--table", "bret"]) == 1
-    assert "article 1 has no table 'bret'; its tables: translation, bert" in capsys.readouterr().err
-    assert main(["documents", "6"]) == 1 and "numbered 1 to 5" in capsys.readouterr().err
-    assert main(["documents", "--latex"]) == 1 and "name an article" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["1", "--table", "bret"], "article 1 has no table 'bret'; its tables: translation, bert"),
+        (["6"], "numbered 1 to 5"),
+        (["--latex"], "name an article"),
+    ],
+)
+def test_what_no_article_has_is_named(capsys, words, message):
+    assert main(["documents", *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_article_without_tables_points_to_its_claims(capsys):
     assert main(["documents", "5"]) == 0 and 'claims "article 5"' in capsys.readouterr().out
     assert main(["documents", "5", "--zh"]) == 0 and "没有表格" in capsys.readouterr().out
     assert main(["documents", "5", "--latex"]) == 1, "prose is no table"
-    for form in ("--latex", "--markdown", "--html"):
-        assert main(["documents", "2", "--table", "order", form]) == 0
-        assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["--latex", "--markdown", "--html"])
+def test_each_form_says_which_claim_its_marks_name(capsys, form):
+    assert main(["documents", "2", "--table", "order", form]) == 0
+    assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
 
 
 def test_without_results_the_error_says_where_they_are(tmp_path, capsys):

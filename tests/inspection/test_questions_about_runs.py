@@ -2,7 +2,8 @@
 
 import copy
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,85 +18,138 @@ FEW = (0.0, 0.3, 0.8)
 STACKS = ("encoder", "decoder")
 
 
+def few(patch):
+    """Let the questions ask on few sentences."""
+    questions("claim")  # loads the ledger's checks, which read some of these numbers as they load
+    patch.setattr(leaks, "SETS", 3)
+    patch.setattr(padding, "SHARES", FEW)
+    patch.setattr(padding, "SENTENCES", 8)
+    patch.setattr(inference, "SENTENCES", 40)
+    patch.setattr(inference, "RECALIBRATION_BATCHES", 6)
+
+
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    questions("claim")  # loads the ledger's checks, which read some of these numbers as they load
-    monkeypatch.setattr(leaks, "SETS", 3)
-    monkeypatch.setattr(padding, "SHARES", FEW)
-    monkeypatch.setattr(padding, "SENTENCES", 8)
-    monkeypatch.setattr(inference, "SENTENCES", 40)
-    monkeypatch.setattr(inference, "RECALIBRATION_BATCHES", 6)
+    few(monkeypatch)
+
+
+@dataclass
+class Answered:
+    """A run of a norm, and what the questions about a model found in it."""
+
+    subject: Any
+    norm: str
+    placement: str
+    answers: dict
+
+    def values(self, name):
+        return self.answers[name].values
+
+    @property
+    def over_batch(self):
+        return self.norm in OVER_BATCH
+
+    @property
+    def over_time_in_eval(self):
+        """Whether tokens see later ones in evaluation, where statistics are running ones."""
+        return self.norm in OVER_TIME and not self.over_batch
 
 
 # A norm of each way to see other tokens, with rows per position and without, in both placements.
-@pytest.mark.parametrize(
-    ("norm", "placement"), [("in", "pre"), ("bn_position", "pre"), ("bn", "post")]
+@pytest.fixture(
+    scope="module", params=[("in", "pre"), ("bn_position", "pre"), ("bn", "post")], ids="-".join
 )
-def test_a_norm_shows_along_its_axes_and_no_further(tmp_path, norm, placement):
-    about = trained(tmp_path, f"norm={norm}", f"placement={placement}", "model.dropout=0")
-    found = {each.name: examined(about, each.ask) for each in questions("model")}
-    values = {name: each.values for name, each in found.items()}
-    batch, time = norm in OVER_BATCH, norm in OVER_TIME
-    time_in_eval = time and not batch
+def answered(request, tmp_path_factory):
+    norm, placement = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        few(patch)
+        folder = tmp_path_factory.mktemp(norm)
+        examination = trained(folder, f"norm={norm}", f"placement={placement}", "model.dropout=0")
+        found = {each.name: examined(examination, each.ask) for each in questions("model")}
+    return Answered(examination, norm, placement, found)
 
-    verdicts = {
-        name: found[name].verdict for name in ("batch_mates", "leak", "stepwise", "padding")
-    }
-    leaky = "look" if batch else "fine"
-    in_eval = "broken" if time_in_eval else leaky
-    assert verdicts == {
+
+def test_a_norm_that_pools_over_batch_or_time_is_worth_a_look_or_broken(answered):
+    leaky = "look" if answered.over_batch else "fine"
+    verdicts = ("batch_mates", "leak", "stepwise", "padding")
+    assert {name: answered.answers[name].verdict for name in verdicts} == {
         "batch_mates": leaky,
-        "leak": in_eval,
-        "stepwise": "broken" if time_in_eval else "fine",
+        "leak": "broken" if answered.over_time_in_eval else leaky,
+        "stepwise": "broken" if answered.over_time_in_eval else "fine",
         "padding": "fine",
     }
-    moved = values["batch_mates"]
+
+
+def test_batch_mates_move_values_in_training_behind_the_first_norm_over_the_batch(answered):
+    moved = answered.values("batch_mates")
     for what in ("values", "attention"):
         assert max(moved[what]["eval"].values()) < 1e-5
         for name, share in moved[what]["training"].items():
-            before_any_norm = placement == "post" and name.endswith(".0.self")
-            assert (share > 1e-3) == (batch and not before_any_norm)
-    assert "not at all in eval" in found["batch_mates"].answer
+            before_any_norm = answered.placement == "post" and name.endswith(".0.self")
+            assert (share > 1e-3) == (answered.over_batch and not before_any_norm)
+    assert "not at all in eval" in answered.answers["batch_mates"].answer
 
-    for mode, pools, over_time in (("training", batch, time), ("eval", False, time_in_eval)):
-        leaks = values["leak"][mode]
-        for stack in STACKS:
-            assert leaks[stack]["own"] > 0
-            assert leaks[stack]["others"] > 1e-6 if pools else leaks[stack]["others"] == 0
-        assert leaks["encoder"]["later"] > 1e-6  # it attends both ways
-        assert leaks["decoder"]["later"] > 1e-6 if over_time else leaks["decoder"]["later"] == 0
-    assert found["leak"].answer.endswith("in eval nothing leaks") != time_in_eval
 
-    assert values["padding"]["shares"] == [*FEW]
-    assert max(max(x) for by in values["padding"]["moved"].values() for x in by.values()) < 1e-5
+@pytest.mark.parametrize("mode", ["training", "eval"])
+def test_tokens_see_others_of_the_batch_and_later_ones_where_the_norm_pools_them(answered, mode):
+    leaks = answered.values("leak")[mode]
+    over_batch = answered.over_batch and mode == "training"
+    over_time = answered.norm in OVER_TIME if mode == "training" else answered.over_time_in_eval
+    for stack in STACKS:
+        assert leaks[stack]["own"] > 0
+        assert leaks[stack]["others"] > 1e-6 if over_batch else leaks[stack]["others"] == 0
+    assert leaks["encoder"]["later"] > 1e-6  # it attends both ways
+    assert leaks["decoder"]["later"] > 1e-6 if over_time else leaks["decoder"]["later"] == 0
 
-    losses = values["statistics"]["loss"]
-    if batch:
-        assert values["statistics"]["gap"] == losses["running"] - losses["batch"]
+
+def test_the_answer_says_whether_a_model_leaks_in_evaluation(answered):
+    ends = answered.answers["leak"].answer.endswith("in eval nothing leaks")
+    assert ends != answered.over_time_in_eval
+
+
+def test_padding_moves_nothing(answered):
+    padding = answered.values("padding")
+    assert padding["shares"] == [*FEW]
+    assert max(max(x) for by in padding["moved"].values() for x in by.values()) < 1e-5
+
+
+def test_running_statistics_cost_something_where_there_are_any(answered):
+    statistics = answered.values("statistics")
+    losses = statistics["loss"]
+    if answered.over_batch:
+        assert statistics["gap"] == losses["running"] - losses["batch"]
         assert len(set(losses.values())) > 2
     else:
-        assert values["statistics"]["gap"] == 0 and "running" not in losses
+        assert statistics["gap"] == 0 and "running" not in losses
 
-    steps = values["stepwise"]
-    assert steps["eval"]["same"] == (not time_in_eval) and ("batch" in steps) == batch
-    assert (steps["eval"]["difference"]["largest"] < 1e-4) == (not time_in_eval)
 
-    for statistics, each in values["outlier"]["model"].items():
+def test_steps_equal_a_whole_pass_unless_later_tokens_are_seen(answered):
+    steps, same = answered.values("stepwise"), not answered.over_time_in_eval
+    assert steps["eval"]["same"] == same and ("batch" in steps) == answered.over_batch
+    assert (steps["eval"]["difference"]["largest"] < 1e-4) == same
+
+
+def test_an_outlier_moves_others_by_statistics_of_the_batch_alone(answered):
+    outlier = answered.values("outlier")["model"]
+    for statistics, each in outlier.items():
         for stack, by in each["outlier_in"].items():
             assert by["moved"][stack]["own"] > 0
             assert (by["moved"][stack]["others"] > 0) == (statistics == "of the batch")
         # The encoder does not see the decoder; the decoder sees what the encoder made of it.
         assert each["outlier_in"]["decoder"]["moved"]["encoder"] == {"own": 0, "others": 0}
         assert each["outlier_in"]["encoder"]["moved"]["decoder"]["own"] > 0
-    assert ("of the batch" in values["outlier"]["model"]) == batch
+    assert ("of the batch" in outlier) == answered.over_batch
 
-    model = copy.deepcopy(about.model).train()  # a step of training by hand
-    batch = next(about.task.train_batches(Shard(0, 1), about.seed))
-    (about.losses(batch, model)["loss"] / len(batch.tgt_out)).backward()
+
+def test_gradients_are_those_of_a_step_by_hand(answered):
+    examination, values = answered.subject, answered.values("gradients")
+    model = copy.deepcopy(examination.model).train()
+    batch = next(examination.task.train_batches(Shard(0, 1), examination.seed))
+    (examination.losses(batch, model)["loss"] / len(batch.tgt_out)).backward()
     by_name = {name: float(p.grad.norm()) for name, p in model.named_parameters()}
-    assert values["gradients"]["norm"] == pytest.approx(math.hypot(*by_name.values()), rel=1e-4)
+    assert values["norm"] == pytest.approx(math.hypot(*by_name.values()), rel=1e-4)
     last = by_name["decoder.layers.0.feed_forward.fc2.weight"]
-    assert values["gradients"]["last_second_weight"] == pytest.approx(last, rel=1e-4)
+    assert values["last_second_weight"] == pytest.approx(last, rel=1e-4)
 
 
 def test_other_sentences_leak_through_the_encoder_and_a_norm_on_the_embedding(tmp_path):

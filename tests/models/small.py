@@ -60,8 +60,8 @@ def architecture(**changes) -> Any:
     return Seq2SeqArchitecture(**{**SIZES, **values, **changes})
 
 
-def text_architecture(layers=2) -> Any:
-    values = {"activation": "gelu", "positions": "learned", "max_positions": 12}
+def text_architecture(layers=2, **changes) -> Any:
+    values = {"activation": "gelu", "positions": "learned", "max_positions": 12, **changes}
     return TextArchitecture(**SIZES, **values, num_layers=layers, scale_embeddings=False)
 
 
@@ -80,11 +80,13 @@ def norms(norm="ln", *rules, **values):
     return Norms([("*", partial(make_norm, norm, **values)), *rules])
 
 
-def lm(norm="ln", place="pre", *, layers=2, fresh=False, values=None, **norm_values) -> Any:
+def lm(
+    norm="ln", place="pre", *, layers=2, fresh=False, values=None, sizes=None, **norm_values
+) -> Any:
     """Build a language model likewise; a `fresh` one has its first values."""
     spec = Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=True)
     parts = placement(place, **(values or {})), norms(norm, **norm_values)
-    model = text_architecture(layers).build(spec, *parts)
+    model = text_architecture(layers, **(sizes or {})).build(spec, *parts)
     initialize(model, 1)
     if not fresh:
         unsettle(model, 1)

@@ -45,12 +45,12 @@ class Outside(TorchDispatchMode):
         return call
 
 
-def outside(option, *, in_layer=False):
+def outside(option, *, in_layer=False, **sizes):
     """Return the operators outside graphs at the last step, and the number of graphs."""
     torch._dynamo.reset()
     model = make_norm(option, DIM).train()
     if in_layer:
-        (model,) = lm(option, layers=1).float().train().decoder.layers
+        (model,) = lm(option, layers=1, sizes=sizes).float().train().decoder.layers
     count = Outside()
     model.compile(backend=count.run, dynamic=True)
     norms = ModelNorms(model)
@@ -87,3 +87,12 @@ def in_layers(options):
 def test_layers_of_norms_that_remember_gradients_or_add_a_penalty_are_graphs():
     (found,) = on_ranks(1, in_layers, ["un", "rbn"])
     assert found == {"un": (0, 2), "rbn": (0, 1)}
+
+
+def gated_layers(kinds):
+    return {kind: outside("ln", in_layer=True, attention_gate=kind) for kind in kinds}
+
+
+def test_a_layer_whose_attention_is_gated_is_one_graph():
+    (found,) = on_ranks(1, gated_layers, ["none", "headwise", "elementwise"])
+    assert found["headwise"] == found["elementwise"] == found["none"] == (0, 1)

@@ -36,11 +36,15 @@ class Counted(TorchDispatchMode):
         return operator(*args, **(kwargs or {}))
 
 
-def operators(norm, *, padded):
+def operators(norm, *changes, padded):
     """Return the operators of the forward and the backward pass of model `tiny`, and its norms."""
     task = Words()
     task.label_smoothing = 0.1
-    model = build_model(to_dict(compose(["model=tiny", f"norm={norm}"])), task).to("meta").train()
+    model = (
+        build_model(to_dict(compose(["model=tiny", f"norm={norm}", *changes])), task)
+        .to("meta")
+        .train()
+    )
     norms = [module for module in model.modules() if isinstance(module, Norm)]
     ModelNorms(model).begin_step(50, 100)  # past the warm-up
     shape, real = (4, 7), 20 if padded else 28
@@ -78,3 +82,10 @@ def test_power_norm_takes_at_most_twice_the_operators_of_batch_norm():
     forward, backward, _ = operators("pn", padded=True)
     of_bn, of_bn_backward, _ = operators("bn", padded=True)
     assert forward <= 2 * of_bn and backward <= 2 * of_bn_backward
+
+
+@pytest.mark.parametrize("kind", ["headwise", "elementwise"])
+def test_a_gate_of_attention_is_one_product_a_sigmoid_and_a_multiplication(kind):
+    forward, _, _ = operators("ln", f"model.attention_gate={kind}", padded=False)
+    attentions = 2 * (1 + 2)  # one in each encoder layer, two in each decoder layer
+    assert forward - operators("ln", padded=False)[0] == 3 * attentions

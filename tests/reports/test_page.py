@@ -62,7 +62,7 @@ def test_nothing_is_loaded_from_anywhere(page):
     assert not re.search(r"@import|url\(", page.partition("</style>")[0])
 
 
-def test_curves_are_the_mean_and_the_reach_of_the_seeds_and_a_divergence_is_marked(page):
+def test_curves_are_the_mean_and_the_reach_of_the_seeds(page):
     loss = panel(page, "chart-training-step-train-loss")
     lines = {(line["row"], line["at"]): line for line in loss["series"]}
     first = lines["ln", "batch_size=8"]
@@ -72,9 +72,14 @@ def test_curves_are_the_mean_and_the_reach_of_the_seeds_and_a_divergence_is_mark
     names = {each["id"] for each in charts(page)["panels"]}
     assert {f"chart-training-step-{n}" for n in ("valid-bleu", "stability-tid-mean")} <= names
     assert not any("encoder" in name for name in names)
+
+
+def test_a_divergence_is_marked_where_its_curve_ends_and_listed_with_its_reason(page):
+    loss = panel(page, "chart-training-step-train-loss")
     (end,) = loss["ended"]
     assert (end["row"], end["seed"], end["x"]) == ("bn", 2, 45)
-    assert lines["bn", "batch_size=8"]["n"] == [2] * 4 + [1] * 6
+    counts = {(line["row"], line["at"]): line["n"] for line in loss["series"]}
+    assert counts["bn", "batch_size=8"] == [2] * 4 + [1] * 6
     read = Text(page)
     assert "diverged 1/2; spikes 0" in {row[-1] for row in read.rows("results")}
     assert "at step 45, loss is nan, first in encoder.0" in read.text

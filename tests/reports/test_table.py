@@ -314,20 +314,37 @@ def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_na
     assert r" & B \& C & validation loss \\" in latex(named)
 
 
-def test_digits_by_kind_of_score():
-    def shown(values, score=BLEU):
-        found = build(study(columns=(score,)), "smoke", runs(values, score))
-        return markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2]
+@pytest.mark.parametrize(
+    ("value", "score", "text"),
+    [
+        (31.416, BLEU, "31.42"),
+        (3.14159, "valid/loss", "3.142"),
+        (0.71549, "test/mlm_accuracy", "0.715"),
+        (1234567.0, STEPS, "1,234,567"),
+        (-1.65687e17, "stability/gradients/norm/decoder.0", "-1.66e+17"),
+    ],
+)
+def test_digits_by_kind_of_score(value, score, text):
+    assert score_text(value, score) == text
 
-    assert score_text(31.416, BLEU) == "31.42" and score_text(3.14159, "valid/loss") == "3.142"
-    assert score_text(0.71549, "test/mlm_accuracy") == "0.715"
-    assert score_text(1234567.0, STEPS) == "1,234,567"
-    assert score_text(-1.65687e17, "stability/gradients/norm/decoder.0") == "-1.66e+17"
-    assert shown({"ln": [math.nan]}) == "nan"
-    assert "p < 0.001" in shown({"ln": [1.0, 2.0], "bn": [3.0, 4.0]})
-    assert shown({"ln": [math.inf, math.inf]}, STEPS) == "not reached"
-    assert shown({"ln": [math.inf, 100.0, 200.0]}, STEPS) == "reached 2/3"
-    assert shown({"ln": [100.0, 300.0]}, STEPS) == "200 +- 141"
+
+@pytest.mark.parametrize(
+    ("values", "score", "text"),
+    [
+        ({"ln": [math.nan]}, BLEU, "nan"),
+        (
+            {"ln": [1.0, 2.0], "bn": [3.0, 4.0]},
+            BLEU,
+            "3.50 +- 0.71<br>(+2.00 [+2.00, +2.00], p < 0.001)",
+        ),
+        ({"ln": [math.inf, math.inf]}, STEPS, "not reached"),
+        ({"ln": [math.inf, 100.0, 200.0]}, STEPS, "reached 2/3"),
+        ({"ln": [100.0, 300.0]}, STEPS, "200 +- 141"),
+    ],
+)
+def test_a_cell_of_values_that_are_not_reached_or_no_number_says_so(values, score, text):
+    found = build(study(columns=(score,)), "smoke", runs(values, score))
+    assert markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2] == text
 
 
 def test_a_page_folds_routine_notes_by_what_they_are_about_not_by_their_words(tmp_path):

@@ -61,6 +61,11 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     chosen = {run.row: value(run) for run in study(tuned).planned("smoke", seeds=[1])}
     assert chosen == BEST
     assert "- at the edge of the values; values beyond it may be better: bn\n" in out
+
+
+def test_a_row_that_is_new_is_tuned_alone_and_the_others_keep_their_trials(tuned, capsys):
+    trials(tuned, by_best)
+    assert tuning(capsys)[0] == 0
     kept = json.loads((tuned.folder / "results/one/tuning.json").read_text())
     edit(tuned, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
     trials(tuned, by_best)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import normlab
+from normlab.records.record import Outcome
 from normlab.records.store import METRICS_FILE, RunStore, read_record, read_rows
 from normlab.training import divergence
 from normlab.training.divergence import Divergence, first_nonfinite_gradient, first_nonfinite_layer
@@ -46,25 +47,37 @@ class Poison:
         setattr(Trainer, "step", step)  # noqa: B010 - pyright would compare the names of self
 
 
-def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
-    name, argv = f"decoder.{LAYER}", ["train", *tiny(corpus, tmp_path / "runs", "norm=bn")]
-    ended = run(argv, tmp_path / "log", Poison(6, name).install)
-    assert ended.status == 0, ended.output
-    assert "diverged at step 6" in ended.output
-    (record,) = normlab.load_records(tmp_path / "runs")
-    assert record.outcome.status == "diverged"
-    assert record.outcome.step == 6
-    assert record.outcome.reason == "loss is nan"
-    assert record.outcome.layer == name.removesuffix(".weight")
+@pytest.fixture(scope="module")
+def poisoned(corpus: Path, tmp_path_factory):
+    """Return the folder, the command and the process of a run whose sixth step is NaN."""
+    folder = tmp_path_factory.mktemp("poisoned")
+    argv = ["train", *tiny(corpus, folder / "runs", "norm=bn")]
+    return folder, argv, run(argv, folder / "log", Poison(6, f"decoder.{LAYER}").install)
+
+
+def test_a_nan_names_step_reason_and_first_layer(poisoned):
+    folder, _, process = poisoned
+    assert process.status == 0, process.output
+    assert "diverged at step 6" in process.output
+    (record,) = normlab.load_records(folder / "runs")
+    layer = f"decoder.{LAYER}".removesuffix(".weight")
+    assert record.outcome == Outcome("diverged", 6, reason="loss is nan", layer=layer)
+
+
+def test_a_diverged_run_has_its_validation_scores_and_last_steps_but_no_test_scores(poisoned):
+    (record,) = normlab.load_records(poisoned[0] / "runs")
     assert record.budget.steps == 5  # the sixth was not taken
     assert "valid/loss" in record.scores
     assert not any(name.startswith("test/") for name in record.scores)
     assert record.last_steps["step"] == [1, 2, 3, 4, 5]
-    rows = read_rows(RunStore(tmp_path / "runs").run_dir(record.config) / METRICS_FILE)
+    rows = read_rows(RunStore(poisoned[0] / "runs").run_dir(record.config) / METRICS_FILE)
     assert record.last_steps["train/grad_norm"][1] == rows[0]["train/grad_norm"]  # of step 2
     assert record.last_steps["stability/padding/share"][0] is not None
 
-    again = run(argv, tmp_path / "log")
+
+def test_a_diverged_run_is_not_run_again(poisoned):
+    folder, argv, _ = poisoned
+    again = run(argv, folder / "log")
     assert again.status == 0
     assert "diverged at step 6" in again.output
 

@@ -179,27 +179,38 @@ def test_bf16_keeps_weights_and_statistics_in_float32(corpus: Path, tmp_path: Pa
     assert all(math.isfinite(record.scores[name].value) for name in record.scores.keys() - reached)
 
 
-def test_rows_and_record_describe_the_run(undisturbed: Path):
-    text = (undisturbed / "metrics.jsonl").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.splitlines()]
-    trained = [row for row in rows if "train/loss" in row]
+def logged(folder: Path, score: str):
+    """Return the rows of a run that have the score."""
+    text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
+    return [row for row in map(json.loads, text.splitlines()) if score in row]
+
+
+def test_rows_of_training_have_step_rate_and_padding(undisturbed: Path):
+    trained = logged(undisturbed, "train/loss")
     assert [row["step"] for row in trained] == [2, 4, 6, 8, 10, 12]
     for row in trained:
         rise, fall = row["step"] / 4, math.sqrt(4 / row["step"])
         assert row["train/lr"] == pytest.approx(0.01 * min(rise, fall))
         assert 0 < row["train/padding_share"] < 1
-    validated = [row for row in rows if "valid/loss" in row]
-    assert [row["step"] for row in validated] == [4, 8, 12]
+
+
+def test_the_record_has_the_budget_of_the_last_row_and_a_hypothesis_per_sentence(undisturbed):
     record = normlab.load_run(undisturbed).record
     assert record.budget.steps == 12
-    assert record.budget.tokens == trained[-1]["tokens"]
+    assert record.budget.tokens == logged(undisturbed, "train/loss")[-1]["tokens"]
+    assert record.scores["test/bleu"].signature
+    assert len((undisturbed / "hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 6
+
+
+def test_the_record_has_the_scores_of_the_last_and_of_the_best_validation(undisturbed: Path):
+    validated = logged(undisturbed, "valid/loss")
+    record = normlab.load_run(undisturbed).record
+    assert [row["step"] for row in validated] == [4, 8, 12]
     assert record.scores["valid/loss"].value == validated[-1]["valid/loss"]
     assert record.scores["valid/bleu"].value == validated[-1]["valid/bleu"]
     best = min(validated, key=lambda row: row["valid/loss"])
     assert record.scores["valid/best_loss/bleu"].value == best["valid/bleu"]
     assert record.weights["average"] == 12 and record.weights["best_loss"] == best["step"]
-    assert record.scores["test/bleu"].signature
-    assert len((undisturbed / "hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 6
 
 
 @pytest.mark.parametrize("limit", ["tokens=400", "epochs=1"])

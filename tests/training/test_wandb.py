@@ -48,25 +48,37 @@ def curve(rows):
     return [row["_step"] for row in rows if "train/loss" in row]
 
 
-def test_a_resumed_run_has_each_step_once_and_is_found_by_group_and_tags(
-    tmp_path, wandb_server: Server, capfd
-):
+@pytest.fixture
+def resumed(tmp_path, wandb_server: Server):
+    """Return what the server has of a run that was resumed at step 20 and ended at step 60."""
     train(tmp_path, "online", [10, 20, 30, 40])
     train(tmp_path, "online", [30, 40, 50, 60], resumed=20, ends=True)
     (run,) = wandb_server.runs.values()
-    assert curve(run.history) == [10, 20, 30, 40, 50, 60]
-    assert run.history[1]["valid/bleu"] == 20.0 and run.exit_code == 0
+    return run
+
+
+def test_a_resumed_run_has_each_step_once(resumed, capfd):
+    assert curve(resumed.history) == [10, 20, 30, 40, 50, 60]
+    assert resumed.history[1]["valid/bleu"] == 20.0 and resumed.exit_code == 0
+    assert "monotonically" not in capfd.readouterr().err
+
+
+def test_the_summary_has_the_last_and_the_extreme_scores_and_the_outcome(resumed):
+    run = resumed
     assert run.summary["valid/bleu"] == {"min": 20, "max": 60, "last": 60}
     assert run.summary["valid/loss"] == {"min": 50 / 60, "max": 2.5, "last": 50 / 60}
     assert run.summary["test/bleu"] == 23.456 and run.summary["outcome"] == "finished"
     assert run.summary["stability/spikes/count"] == 2.0
+
+
+def test_a_run_is_found_by_group_job_type_tags_and_config(resumed):
+    run = resumed
     assert run.fields["groupName"] == "bn-pre-b32" and run.fields["jobType"] == "norms"
     assert run.fields["displayName"] == f"toy-bn-pre-b32-{FINGERPRINT}-seed1"
     assert run.fields["tags"] == ["bn", "pre", "toy", "b32", "smoke"]
     wanted = {"batch_size": 32, "norm": "bn", "placement": "pre", "task": "toy", "seed": 1}
     assert wanted == {key: run.config[key] for key in wanted}
     assert run.config["nodes"]["norm"]["eps"] == 1e-5
-    assert "monotonically" not in capfd.readouterr().err
 
 
 def test_online_after_offline_the_server_gets_all(tmp_path, wandb_server: Server):
