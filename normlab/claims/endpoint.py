@@ -66,8 +66,9 @@ class Basis:
     records: tuple[str, ...] = ()
 
 
-Unit = Literal["value", "factor", "time saved", "seeds"]
-"""What a number is: a value or difference, a factor, the share of time saved, a count of seeds."""
+Unit = Literal["value", "difference", "interaction", "factor", "time saved", "seeds"]
+"""What a number is: a value, a difference, a difference of differences, a factor, the share of time
+saved, a count of seeds."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,16 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def unit(self) -> Unit:
         """What the number is that is found."""
         return "value"
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The names of the scores that it measures, without one to subtract; empty if none."""
+        return ()
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The bounds between which the number shows no difference; None if there are none."""
+        return None
 
     def question(self, assertion: str) -> str:
         """Describe the measurement in one line; `assertion` is the part's `says`."""
@@ -142,6 +153,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     @property
     def family(self) -> Place | None:
         return self.study, self.scale
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        return self.scores
 
     @property
     def sides(self) -> Sequence[Where]:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import DECIDED, ERROR, Decision, Verdict
@@ -62,6 +63,26 @@ class JudgedPart:
     @property
     def question(self) -> str:
         return self.endpoint.question(self.part.assertion)
+
+    @property
+    def finding(self) -> dict[str, Any]:
+        """The number that runs or timings gave, for the ledger's file: only what there is of it.
+
+        `shown` is the value with its interval, `sides` the values behind it, `reason` why it is
+        open, `limits` the bounds between which it shows no difference.
+        """
+        decision, endpoint = self.decision, self.endpoint
+        limits = endpoint.limits or ()
+        if not endpoint.scored and not limits:
+            return {}
+        number = {
+            "scores": endpoint.scored,
+            "shown": decision.value,
+            "sides": decision.detail,
+            "reason": self.reason,
+            "limits": [float(f"{limit:.3g}") for limit in limits],
+        }
+        return {name: value for name, value in number.items() if value}
 
     @property
     def grade(self) -> str:

@@ -109,6 +109,10 @@ class Timing(Endpoint, frozen=True):
     def unit(self) -> Unit:
         return "time saved"
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        return -self.margin, self.margin
+
     def question(self, assertion: str) -> str:
         by = f"by more than {self.margin:.0%}"
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"

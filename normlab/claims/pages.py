@@ -107,6 +107,7 @@ def _outcome(outcome: JudgedPart) -> dict[str, Any]:
         "grades": [grade_in_chinese(outcome), outcome.grade] if outcome.grade else [],
         "found": value_text(outcome),
         "unit": outcome.endpoint.unit,
+        **outcome.finding,
         "test": "" if _p(outcome) is None else tested,
         **({"trained": basis.trained} if basis.trained else {}),
         "excluded": "; ".join(basis.excluded),

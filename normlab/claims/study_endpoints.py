@@ -47,7 +47,9 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> Unit:
-        return "factor" if self.ratio else "value"
+        if self.ratio:
+            return "factor"
+        return "interaction" if self.inside else "difference"
 
     @property
     def sides(self) -> list[Where]:
@@ -94,6 +96,10 @@ class Contrast(Difference, frozen=True, kw_only=True):
         if self.margin < self.ratio:
             problem = f"expected at least {int(self.ratio)}, found {self.margin:g}"
             raise WrongField("margin", problem)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return (1 / self.margin if self.ratio else -self.margin), self.margin
 
     def question(self, assertion: str) -> str:
         better, worse = keys(self.better), keys(self.worse)
@@ -176,6 +182,10 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         return "factor"
 
     @property
+    def limits(self) -> tuple[float, float]:
+        return 1 / self.margin, self.margin
+
+    @property
     def sides(self) -> list[Where]:
         return [self.wider, self.narrower]
 
@@ -229,6 +239,10 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
     of: Side
     above: float
     margin: Annotated[float, Meta(ge=0)] = 0.0
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return self.above - self.margin, self.above + self.margin
 
     @property
     def sides(self) -> list[Where]:

@@ -15,7 +15,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from normlab.claims.evidence import CheckFinding, read_computed
-from normlab.documents.language import CHINESE, Locale, Words
+from normlab.documents.found import found
+from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
@@ -26,8 +27,6 @@ from normlab.reports.study_table import data_name
 from normlab.studies.load import load_study
 
 _STANDING = {"supports": "supported", "contradicts": "contradicted"}
-_NOTHING = 1e-6
-"""A difference of this size is rounding."""
 _INSTALLED = "the results are in a checkout of normlab: name its folder with --results"
 
 
@@ -221,9 +220,12 @@ class PartItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return f"{self.part.partition('.')[0]}.{results.part(self.part)['part']}"
 
     def value(self, results: Results, language: Locale) -> str:
-        """Return what was found, with its interval; in Chinese its numbers, or "" without any."""
+        """Return what was found in one line; in Chinese "" if runs or timings gave no number."""
         part = results.part(self.part)
-        return _in_chinese(part) if language.code == "zh" else part["found"]
+        number = found(part)
+        if number is not None:
+            return number.text(language)
+        return "" if language.code == "zh" else part["found"]
 
     def facts(self, results: Results, language: Locale) -> str:
         """Return what was found and how it was tested; "" if nothing was found."""
@@ -290,22 +292,6 @@ KINDS: dict[str, type[Item]] = {
     **{"part": PartItem, "check": CheckItem, "says": RemarkItem},
 }
 """The kinds of items, by the key that each of them has."""
-
-
-def _in_chinese(part: Mapping[str, Any]) -> str:
-    """Return the number of a part with its interval, or how many seeds train; "" without either."""
-    if "low" in part:
-        values = part["value"], part["low"], part["high"]
-        if part["unit"] == "time saved":
-            return "节省时间 {:.1%} [{:.1%}, {:.1%}]".format(*values)
-        mean, low, high = (f"{each:.3g}" if abs(each) > _NOTHING else "0" for each in values)
-        return f"{'倍数 ' if part['unit'] == 'factor' else ''}{mean} [{low}, {high}]"
-    trained = part.get("trained", ())
-    judged = part.get("unit") == "seeds"
-    if not judged and all(k == n for _, k, n in trained):  # nor why nothing was judged
-        return ""
-    listed = CHINESE.comma.join(f"{side} 为 {k}/{n}" for side, k, n in trained)
-    return f"训练成功的种子数：{listed}"
 
 
 def _spread(values: list[float], score: str, *, percent: bool) -> str:

@@ -33,6 +33,8 @@ class Locale:
     measurement: str
     between: str
     comma: str
+    margin: str
+    inside: str
     stop: str
     legend: str
     cells: str
@@ -70,6 +72,8 @@ ENGLISH = Locale(
     measurement=" Measured: {}.",
     between="; ",
     comma=", ",
+    margin="margin {limits}",
+    inside="inside the margin {limits}, so no difference that matters",
     stop=".",
     legend=(
         "[2.1] is part 1 of claim 2 (normlab claims 2), other words in brackets are computed "
@@ -110,6 +114,8 @@ CHINESE = Locale(
     measurement="实测：{}。",
     between="；",
     comma="，",
+    margin="界限 {limits}",
+    inside="在界限 {limits} 之内，算无实质差别",
     stop="。",
     legend=(
         "[2.1] 指论断 2 的第 1 部分（normlab claims 2），方括号中的单词是计算检查；"

@@ -20,7 +20,15 @@ from normlab.claims.endpoint import Endpoint, StudyEndpoint
 from normlab.claims.ledger import verdict
 from normlab.claims.other_endpoints import Computed, Published, Timing
 from normlab.documents.article import Article, ArticleCell, ArticleSection, ArticleTable, Passage
-from normlab.documents.evidence import CheckItem, Item, PartItem, Results, RowItem
+from normlab.documents.evidence import (
+    CheckItem,
+    Item,
+    PartItem,
+    Results,
+    RowItem,
+    TrainsItem,
+)
+from normlab.documents.found import SIDES, Found, found, score_name
 from normlab.documents.language import CHINESE, ENGLISH, Locale
 
 SCRIPTS = (
@@ -50,15 +58,21 @@ def page(
         "answers": answers.evidence,
         "claims": answers.claims,
         "grades": answers.grades,
+        "names": answers.names,
+        "sides": SIDES,
         "pieces": dict(pieces),
-        "words": yaml.safe_load(_text("words.yaml")),
+        "words": {
+            **yaml.safe_load(_text("words.yaml")),
+            "margin": [CHINESE.margin, ENGLISH.margin],
+            "inside": [CHINESE.inside, ENGLISH.inside],
+        },
         "verdicts": {
             name: [CHINESE.verdicts[name], ENGLISH.verdicts[name]] for name in CHINESE.verdicts
         },
     }
     values = {
         "style": _tight(_unindented(_text("style.css"))),
-        "script": _unindented("\n".join(map(_text, SCRIPTS))),
+        "script": _tight_script(_unindented("\n".join(map(_text, SCRIPTS)))),
         "data": _inlined(each_once(data)),
     }
     text = _text("page.html")
@@ -79,6 +93,27 @@ def _unindented(code: str) -> str:
 def _tight(style: str) -> str:
     """Return style without the spaces around its brackets, colons, commas and semicolons."""
     return re.sub(r"\s*([{};,])\s*|(?<=:)\s+", r"\1", style)
+
+
+def _tight_script(script: str) -> str:
+    """Return a script without the spaces around its brackets and signs.
+
+    What stands between the first and the last backtick of a line stays as it is, as does a line
+    with a slash, which may be a regular expression.
+    """
+    return "\n".join(line if "/" in line else _tight_line(line) for line in script.split("\n"))
+
+
+def _tight_line(line: str) -> str:
+    before, tick, rest = line.partition("`")
+    middle, last, after = rest.rpartition("`")
+    if tick:
+        return _tight_line(before) + tick + middle + last + _tight_line(after)
+    parts = re.split(r'("[^"]*")', line)
+    return "".join(
+        part if number % 2 else re.sub(r" ?([{}()\[\],;:?=<>|&*]+) ?", r"\1", part)
+        for number, part in enumerate(parts)
+    )
 
 
 def each_once(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,8 +170,10 @@ class EvidenceIndex:
     """What was found, each once, numbered in the order in which the articles need it.
 
     An answer has, unless it lacks it: the verdict `v`; in Chinese and English, what was judged `s`
-    and what was found `f`, a list of findings if it was computed; how we know `k`, or, if it was
-    computed, the check `check`; the number of seeds `n` and the
+    and what was found `f`, a list of findings if it was computed; of a number that runs or timings
+    gave, what it is `u` as a number of `names` (Chinese and English), its value `x`, the values
+    behind it `d`, the margin `l`, and why it is open `y`; how we know `k`, or, if
+    it was computed, the check `check`; the number of seeds `n` and the
     level of the interval `i`, the grade `g` as a number of `grades` (Chinese and English), and the
     study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`.
     """
@@ -149,6 +186,7 @@ class EvidenceIndex:
         self.evidence: list[dict[str, Any]] = []
         self.claims: dict[int, list[str]] = {}
         self.grades: list[list[str]] = []
+        self.names: list[list[str]] = []
         self._numbers: dict[Item, int] = {}
 
     @cached_property
@@ -171,14 +209,13 @@ class EvidenceIndex:
             )
             if (claim := answer.get("c")) is not None:
                 ledger = self.results.claims[claim]
-                texts = (ledger["verdict"], ledger["chinese_answer"], ledger["answer"])
-                self.claims[claim] = list(texts)
+                self.claims[claim] = [ledger["chinese_answer"], ledger["answer"]]
         return self._numbers[item]
 
-    def reference(self, item: Item) -> list[Any]:
-        """Return the number of what was found on an item and, if given, what it is about."""
-        about = [] if item.about is None else _both(item.about.text)
-        return [self.number(item), *about]
+    def reference(self, item: Item) -> int | list[Any]:
+        """Return the number of what was found on an item, or a list of it and what it is about."""
+        number = self.number(item)
+        return number if item.about is None else [number, *_both(item.about.text)]
 
     def verdict(self, items: Iterable[Item]) -> str:
         """Return the verdict on a sentence, from the parts and checks that it refers to, or "".
@@ -199,9 +236,10 @@ class EvidenceIndex:
         if isinstance(item, CheckItem):
             return self._check(item)
         texts = _both(lambda language: item.text(self.results, language).replace("+-", "\u00b1"))
-        return (
-            {"f": texts, "k": "shown", "r": item.of} if isinstance(item, RowItem) else {"s": texts}
-        )
+        if not isinstance(item, RowItem):
+            return {"s": texts}
+        named = "" if isinstance(item, TrainsItem) else self._name(score_name(item.name()))
+        return {"u": named, "f": texts, "k": "shown", "r": item.of}
 
     def _part(self, item: PartItem) -> dict[str, Any]:
         part = self.results.part(item.part)
@@ -211,13 +249,14 @@ class EvidenceIndex:
         study = f"{endpoint.study}/{endpoint.scale}" if from_runs else ""
         computed = isinstance(endpoint, Computed)
         published = isinstance(endpoint, Published)
-        zh = endpoint.chinese if published else item.value(self.results, CHINESE)
-        texts = _pair(zh, item.value(self.results, ENGLISH))
+        texts = [endpoint.chinese, item.value(self.results, ENGLISH)] if published else None
         measured = part["verdict"] != "not measured"
+        number = found(part) if measured else None
         return {
             "v": part["verdict"],
             "s": [part["chinese"], part["statement"]],
             "f": (self._findings(endpoint) if computed else texts) if measured else None,
+            **(self._number(number) if number else {}),
             "m": part["to_measure"] if kind == "missing" else "",
             "k": "" if computed and measured else kind,
             "check": endpoint.check if computed else "",
@@ -244,10 +283,21 @@ class EvidenceIndex:
         """The findings of each computed check in Chinese, with braces for their numbers."""
         return yaml.safe_load(_text("findings.yaml"))
 
+    def _number(self, number: Found) -> dict[str, Any]:
+        """Return a number of runs or timings, and the words that it needs in both languages."""
+        return {
+            "u": self._name(number.name),
+            "x": number.value,
+            "d": number.sides,
+            "l": number.limits,
+            "y": _pair(*number.reason),
+        }
+
+    def _name(self, name: tuple[str, str]) -> int:
+        return _place(self.names, list(name))
+
     def _grade(self, grade: list[str]) -> int:
-        if grade not in self.grades:
-            self.grades.append(grade)
-        return self.grades.index(grade)
+        return _place(self.grades, grade)
 
     def _check(self, item: CheckItem) -> dict[str, Any]:
         finding, name = self.results.check(item.check), item.check.partition(" ")[0]
@@ -257,6 +307,13 @@ class EvidenceIndex:
             "check": name,
             "c": self.claim_of.get(name),
         }
+
+
+def _place(texts: list[list[str]], text: list[str]) -> int:
+    """Return the place of a text in a list, to which it is appended if it is new."""
+    if text not in texts:
+        texts.append(text)
+    return texts.index(text)
 
 
 def _kind(endpoint: Endpoint, part: Mapping[str, Any]) -> str:
@@ -316,5 +373,7 @@ def _judged(items: Sequence[Item], answers: EvidenceIndex) -> dict[str, Any]:
     if not items:
         return {}
     references, verdict = list(map(answers.reference, items)), answers.verdict(items)
-    first = answers.evidence[references[0][0]].get("v", "")  # the page takes it if there is no `v`
+    first = answers.evidence[answers.number(items[0])].get(
+        "v", ""
+    )  # the page takes it if there is no `v`
     return {**({} if verdict == first else {"v": verdict}), "a": references}

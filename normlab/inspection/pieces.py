@@ -27,7 +27,7 @@ _SENTENCES = (
 
 def pieces() -> dict[str, Any]:
     """Return each piece's data by name, as plain values for JSON."""
-    every = ("bn", "ln", "rms", "in", "gn", "bn_position", "bn_sample", "seqn", "gn_sample")
+    every = ("bn", "ln", "in", "gn", "rms", "bn_position", "bn_sample", "seqn", "gn_sample")
     return {
         "tensor": {"x": DOCUMENT, "norms": pools((*every, "global", "none"), len(DOCUMENT[0][0]))},
         "words": {

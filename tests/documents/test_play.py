@@ -148,9 +148,26 @@ def test_a_part_that_was_not_measured_has_its_command_alone(data):
 def test_grades_and_counts_of_seeds_are_in_chinese(data):
     assert all(zh != en or en == "D" for zh, en in data["grades"])
     assert not any("layers" in zh or "training" in zh for zh, _ in data["grades"])
-    figures = [each["f"] for each in data["answers"] if "f" in each]
-    counted = [each for each in figures if str(each[-1]).startswith("train:")]
-    assert len(counted) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counted)
+    counted = data["names"].index(["训练成功的种子数：", "seeds that train:"])
+    assert sum(each.get("u") == counted for each in data["answers"]) > 5
+
+
+def test_a_number_says_what_it_is_and_no_difference_its_margin_in_both_languages(visit, data):
+    answers = [n for n, each in enumerate(data["answers"]) if each.get("v") == "no difference"]
+    assert len(answers) > 5
+    words = {"zh": ("在界限", "之内，算无实质差别"), "en": ("inside the margin", "no difference")}
+    for code, (first, last) in words.items():
+        page = visit(fragment=f"#{code}")
+        found = page.evaluate(
+            "answers => answers.map(each => numberOf(DATA.answers[each]))", answers
+        )
+        assert all(first in each and last in each for each in found), found
+        named = page.evaluate(
+            "DATA.answers.filter(each => each.x ?? each.d).map(each => numberOf(each))"
+        )
+        assert not any(re.match(r"\W?\d", each) for each in named)
+        foreign = r"\b[a-z]{2,} [a-z]{3,}\b(?![=.])" if code == "zh" else "[\u4e00-\u9fff]"
+        assert not [each for each in named if re.search(foreign, each)]
 
 
 def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
@@ -275,6 +292,13 @@ def test_sentences_open_by_keyboard_and_lines_differ_by_verdict(page, data):
     assert page.locator("#content .answer:visible").count() == 2
     page.keyboard.press("Space")
     assert page.locator("#content .answer:visible").count() == 1
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert page.locator("#content .answer:visible").count() == 1
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowRight")  # an open answer comes along
+    shown = page.locator("#content .answer:visible")
+    assert shown.count() == 1 and shown.get_attribute("id") != answer.get_attribute("id")
     page.locator('[data-name="contradicted"]').press("Enter")
     faded = page.locator(".passage.supported > .opener").first
     assert faded.evaluate("e => getComputedStyle(e).opacity") != "1"
@@ -296,6 +320,45 @@ def test_a_phone_shows_all_articles_in_both_languages_without_scrolling_aside(vi
             assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", colour))) < 200) == (scheme == "dark")
+
+
+def test_the_language_is_remembered_and_can_be_named_in_the_address(visit):
+    page = visit(fragment="#zh/words")
+    language = "document.documentElement.lang"
+    assert page.evaluate(language) == "zh-CN"
+    page.locator('[data-language="1"]').click()
+    assert page.evaluate("location.hash") == "#en/words"
+    page.locator('[data-language="0"]').click()
+    page.goto(page.url.partition("#")[0])
+    assert page.evaluate(language) == "zh-CN"
+
+
+def test_the_other_norms_come_after_a_press_on_more(page, data):
+    box = piece(page, "tensor")
+    buttons = box.locator(".live .choice [aria-pressed]")
+    assert buttons.evaluate_all("all => all.map(e => e.dataset.name)") == ["bn", "ln", "in", "gn"]
+    box.locator(".live .choice button").last.press("Enter")
+    assert buttons.count() == len(data["pieces"]["tensor"]["norms"])
+
+
+def test_a_cut_table_says_so_and_the_articles_own_marks_are_told_apart(visit):
+    for width, cut in ((PHONE, True), (1280, False)):
+        page = visit(width)
+        table = page.locator(".tabled", has_text="✅").last
+        table.scroll_into_view_if_needed()
+        assert table.locator(".hint").is_visible() == cut
+        assert table.locator(".goes-on").count() == cut
+        assert table.locator(".own").count() > 8
+        assert "article's own" in table.inner_text()
+
+
+def test_a_grade_says_what_its_letter_means(page):
+    for button in page.locator("#content .passage > .opener").all()[:8]:
+        button.click()
+    grade = page.locator(".grade summary").first
+    meaning = grade.get_attribute("title")
+    grade.click()
+    assert meaning and meaning in page.locator(".grade").first.inner_text()
 
 
 def test_the_command_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):

@@ -69,8 +69,9 @@ def test_every_advice_that_is_published_follows_today():
 def test_what_is_measured_has_its_number_in_chinese_too():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
     chinese = page(situations, Results(RESULTS)).split("## 中文")[1]
-    assert "实测：训练成功的种子数：" in chinese and "实测：节省时间 -20.5% [" in chinese
-    assert not re.search(r"实测：(?!节省时间|训练成功|倍数|-?\d)", chinese)
+    for found in ("训练成功的种子数：norm=", "节省的时间 -20.5% [", "BLEU 之差 2.98 ["):
+        assert f"实测：{found}" in chinese
+    assert "在界限 ±0.05 之内" in chinese and not re.search(r"实测：-?\d", chinese)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ const DATA = JSON.parse(document.getElementById("data").textContent, (key, value
   return shared && typeof value === "string" && value[0] === "=" ? shared[value.slice(1)] : value;
 });
 const MARKS = { supported: "✓", contradicted: "✗", mixed: "◐", "no difference": "=", undecided: "?", "not measured": "○" };
+const OWN = /(✅|❌|⚠️)/;
+const FIRST = 4; // the norms that are shown before a press on "more"
+let allNorms = false;
 let language = 0; // 0 Chinese, 1 English
 
 /** An element with attributes, listeners (onclick) and children. */
@@ -32,9 +35,10 @@ function t(key, values = {}) {
   return both(pair).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
 
-/** Text in which `code` stands between backticks. */
+/** Text in which `code` stands between backticks; the articles' own ticks and crosses are set apart. */
 function prose(text) {
-  return text.split("`").map((part, number) => (number % 2 ? h("code", {}, part) : part));
+  const own = (part) => part.split(OWN).map((each) => (OWN.test(each) ? h("span", { class: "own", title: t("own") }, each) : each));
+  return text.split("`").map((part, number) => (number % 2 ? h("code", {}, part) : own(part)));
 }
 
 function verdictWord(name) {
@@ -64,6 +68,34 @@ function choice(label, options, chosen, choose) {
   return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
 }
 
+/** The choice of a norm: the first four, the others after a press on "more"; below, what the chosen one pools. */
+function normChoice(norms, chosen, choose, says = both(DATA.words.norms[chosen])) {
+  const names = Object.keys(norms);
+  const folded = !allNorms && names.length > FIRST;
+  const row = choice(t("norm"), (folded ? names.slice(0, FIRST) : names).map((name) => [name, name, both(DATA.words.norms[name])]), chosen, choose);
+  const more = () => {
+    allNorms = true;
+    choose(chosen);
+  };
+  if (folded) row.append(h("button", { type: "button", "data-name": names[FIRST], onclick: more }, t("more", { count: names.length - FIRST })));
+  return [row, h("p", { class: "quiet" }, says)];
+}
+
+/** A table in a box that scrolls sideways; where it goes on, its edge fades and a line says so. */
+function scrolling(label, table) {
+  const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+  const hint = h("p", { class: "hint quiet", "aria-hidden": "true" }, t("scroll"));
+  const look = () => {
+    const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.classList.toggle("goes-on", left > 2);
+    hint.hidden = left <= 2;
+  };
+  box.addEventListener("scroll", look);
+  const observer = new ResizeObserver(look);
+  [box, table].forEach((each) => observer.observe(each));
+  return h("div", {}, box, hint);
+}
+
 /** A field for a number; `change` gets each number that is typed. */
 function field(name, value, label, change) {
   return h("input", { type: "text", inputmode: "decimal", autocomplete: "off", value: String(value), "data-name": name, "aria-label": label, oninput: (event) => {
@@ -76,7 +108,9 @@ function field(name, value, label, change) {
 function redraw(root, ...children) {
   const focused = root.contains(document.activeElement) ? document.activeElement : null;
   const kept = focused && { name: focused.dataset.name, value: focused.value, at: focused.selectionStart };
+  const scrolled = [...root.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   root.replaceChildren(...children.flat(Infinity).filter((child) => child !== ""));
+  root.querySelectorAll(".scroll").forEach((box, number) => { box.scrollLeft = scrolled[number]; });
   const control = kept?.name && root.querySelector(`[data-name="${CSS.escape(kept.name)}"]`);
   if (!control) return;
   control.focus({ preventScroll: true });

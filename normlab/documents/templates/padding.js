@@ -79,16 +79,14 @@ function drawPadding(root) {
       real ? batch.y[row][at].map((value) => h("span", { "data-output": value }, shown(value, 1))) : "");
   };
   const rows = batch.sentences.map((_, row) => h("tr", {}, Array.from({ length: batch.length }, (__, at) => token(row, at))));
-  const named = Object.keys(all.norms).map((name) => [name, name, both(DATA.words.norms[name])]);
   const cells = batch.real.flat();
   redraw(root,
-    choice(t("norm"), named, padding.norm, (norm) => update({ norm })),
-    h("p", { class: "quiet" }, both(DATA.words.norms[padding.norm])),
+    normChoice(all.norms, padding.norm, (norm) => update({ norm })),
     h("div", { class: "shelves" },
       h("div", { class: "shelf in", ...drop(true) }, h("p", {}, t("padding.in")), padding.sentences.map(chip)),
       h("div", { class: "shelf out", ...drop(false) }, h("p", {}, t("padding.out")), outside.map(chip))),
     h("label", {}, h("input", { type: "checkbox", "data-name": "count", checked: padding.count, onchange: (event) => update({ count: event.target.checked }) }), t("padding.count")),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("padding.batch") }, h("table", { class: "batch" }, h("caption", {}, t("padding.batch")), h("tbody", {}, rows))),
+    scrolling(t("padding.batch"), h("table", { class: "batch" }, h("caption", {}, t("padding.batch")), h("tbody", {}, rows))),
     h("div", { class: "readout", "aria-live": "polite" },
       h("p", {}, t("padding.cells", { pads: cells.filter((real) => !real).length, cells: cells.length })),
       h("p", { "data-moved": moved }, h("b", {}, moved < 1e-6 ? t("padding.same") : t("padding.moved", { moved: shown(moved) }))),

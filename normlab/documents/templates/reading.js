@@ -3,6 +3,7 @@
 let article = DATA.articles[0];
 let filter = ""; // a verdict whose sentences stand out, or none
 const openSentences = new Set();
+let lastShown = null; // the button of the answer that opened last
 
 /** The sentences and the cells of an article's tables. */
 function judgedIn(each) {
@@ -10,8 +11,13 @@ function judgedIn(each) {
   return passages.flatMap((passage) => (passage.table ? each.tables[passage.table].rows.flat() : [passage]));
 }
 
+/** The answer that a reference names: a number, or a list of it and what the answer is about. */
+function answerAt(reference) {
+  return DATA.answers[[reference].flat()[0]];
+}
+
 for (const judged of DATA.articles.flatMap(judgedIn)) {
-  if (judged.a) judged.v ??= DATA.answers[judged.a[0][0]].v ?? "";
+  if (judged.a) judged.v ??= answerAt(judged.a[0]).v ?? "";
 }
 
 function drawArticle() {
@@ -49,34 +55,48 @@ function opener(judged, id, panel, label, select = () => {}) {
     panel.hidden = !show;
     if (!show) return openSentences.delete(id);
     openSentences.add(id);
+    lastShown = button;
     panel.replaceChildren(...answerOf(judged));
     return select(button);
   };
   button.addEventListener("click", () => toggle(button.getAttribute("aria-expanded") !== "true"));
-  button.addEventListener("keydown", (event) => walk(event, button));
-  button.close = () => toggle(false);
+  button.show = toggle;
   if (openSentences.has(id)) toggle(true);
   return button;
 }
 
-/** Arrow keys go from sentence to sentence. */
-function walk(event, button) {
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!step) return;
+/** Arrow keys go from sentence to sentence; left and right take an open answer along. Escape closes it. */
+function walk(event) {
+  const { key, target } = event;
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[key];
+  const sideways = /t$/.test(key);
+  const panel = target.closest(".answer");
+  let button = target.closest("#content .opener");
+  if (!button && (sideways || !step)) button = panel ? document.querySelector(`[aria-expanded="true"][aria-controls="${panel.id}"]`) : target === document.body && lastShown;
+  if (!button || (!step && key !== "Escape")) return;
+  const open = button.getAttribute("aria-expanded") === "true";
+  if (!step) {
+    button.show(false);
+    return button.focus();
+  }
   const all = [...document.querySelectorAll("#content .opener")].filter((each) => !filter || each.closest(`.${style(filter)}`));
   const next = all[all.indexOf(button) + step];
   if (!next) return;
   event.preventDefault();
+  if (open && sideways) {
+    button.show(false);
+    next.show(true);
+  }
   next.focus();
   next.scrollIntoView({ block: "nearest" });
 }
 
 /** What was found: each answer with its number and how we know, the claims as a whole, commands. */
 function answerOf(judged) {
-  const answers = judged.a.map(([number]) => DATA.answers[number]);
+  const answers = judged.a.map(answerAt);
   const wholes = [...new Set(answers.map((answer) => answer.c).filter(Boolean))].map((number) => {
-    const [, zh, en] = DATA.claims[number];
-    return h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both([zh, en])));
+    return h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both(DATA.claims[number])));
   });
   const commands = [...new Set([judged.c, ...answers.flatMap(commandsOf)].filter(Boolean))];
   return [...judged.a.map(drawAnswer), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
@@ -87,27 +107,42 @@ function commandsOf({ c, check, r }) {
 }
 
 /** An answer by its number, and by what it is about, if the sentence says several things. */
-function drawAnswer([index, ...about]) {
-  const answer = DATA.answers[index];
+function drawAnswer(reference) {
+  const [answer, [, ...about]] = [answerAt(reference), [reference].flat()];
   const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), t("colon")] : [];
   const named = about.length ? [h("i", {}, both(about)), " · "] : [];
   const lines = [h("p", {}, named, verdict, answer.s ? prose(both(answer.s)) : "")];
-  const found = answer.f && (both(answer.f) || answer.f[1]);
-  const number = Array.isArray(found) ? found.join(t("then")) : found;
+  const found = answer.f && both(answer.f);
+  const number = Array.isArray(found) ? found.join(t("then")) : numberOf(answer, found);
   const label = (name) => h("span", { class: "label" }, t(name));
-  if (number) lines.push(h("p", { class: "number", lang: found === both(answer.f) ? null : "en" }, label("number"), number));
+  if (number) lines.push(h("p", { class: "number" }, label("number"), number));
   if (answer.k || answer.check) lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
   if (answer.m) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.m)));
   return h("div", { class: `found ${style(answer.v)}` }, lines);
+}
+
+/** A number of runs or timings: what it is, its value, both sides, what would be no difference, why it is open. */
+function numberOf({ v, u, x, d, l, y }, found) {
+  const inWords = (text = "") => (language ? text : Object.entries(DATA.sides).reduce((said, [en, zh]) => said.replace(new RegExp(en, "g"), zh), text));
+  const [value, sides] = [found ?? inWords(x), inWords(d)];
+  const shownValue = value && sides ? `${value}${t("brackets", { sides })}` : value || sides;
+  const limits = l ? t(v === "no difference" ? "inside" : "margin", { limits: l }) : "";
+  return [shownValue && `${u === undefined ? "" : `${both(DATA.names[u])} `}${shownValue}`, limits, y ? both(y) : ""].filter(Boolean).join(t("also")).replace("： ", "：").replace(/([ [])-(?=\d)/g, "$1−");
 }
 
 /** How we know, in words. */
 function how({ k = "computed", check, n, i, g, r }) {
   const percent = i && shown(100 * i, 1).replace(".0", "");
   const said = prose(t(`how.${k === "runs" && !i ? "counted" : k}`, { check, n: n ?? 0, i: percent }));
-  if (g !== undefined) said.push(t("how.grade", { grade: both(DATA.grades[g]) }));
+  if (g !== undefined) said.push(t("also"), grade(both(DATA.grades[g])));
   if (r) said.push(t("how.records"), h("code", {}, `results/${r}`));
   return said;
+}
+
+/** A grade; a press on it says what its letter means. */
+function grade(text) {
+  const meaning = t(`grades.${text[0]}`);
+  return h("details", { class: "grade" }, h("summary", { title: meaning }, t("how.grade", { grade: text })), ` (${meaning})`);
 }
 
 /** A command to type, with a button that copies it. */
@@ -132,7 +167,7 @@ function drawTable(table, id) {
     const select = (button) => {
       if (last && last !== button) {
         const found = [...panel.childNodes];
-        last.close();
+        last.show(false);
         panel.replaceChildren(...found);
         panel.hidden = false;
       }
@@ -144,11 +179,12 @@ function drawTable(table, id) {
   };
   const head = h("tr", {}, table.columns.map((words) => h("th", { scope: "col" }, both(words))));
   const rows = table.rows.map((row, number) => h("tr", {}, row.map((own, column) => cell(own, number, column))));
-  const below = table.below.map(drawAnswer);
+  const below = table.below.filter((each) => answerAt(each).f).map(drawAnswer);
+  const own = OWN.test(JSON.stringify(table.rows)) ? [t("own")] : [];
+  const notes = [...own, ...table.below.map(answerAt).filter((each) => !each.f).map((each) => both(each.s))].map((text) => h("p", { class: "quiet" }, prose(text)));
   return h("div", { class: "tabled" },
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": both(table.title) },
-      h("table", {}, h("caption", {}, both(table.title)), h("thead", {}, head), h("tbody", {}, rows))),
-    panel, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
+    scrolling(both(table.title), h("table", {}, h("caption", {}, both(table.title)), h("thead", {}, head), h("tbody", {}, rows))),
+    notes, panel, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
 }
 
 /** The verdicts with their counts in this article; a press lets one of them stand out. */

@@ -1,4 +1,7 @@
-// The language, the theme, and which article is shown.
+// The language, the theme, and which article is shown. A browser keeps the first two, if it may.
+
+const CODES = ["zh", "en"];
+const keep = (name, value) => { try { localStorage.setItem(`normlab ${name}`, value); } catch { /* not allowed for this page */ } };
 
 function drawWordsOfPage() {
   document.documentElement.lang = language ? "en" : "zh-CN";
@@ -17,13 +20,23 @@ function drawPage() {
 }
 
 function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  return document.documentElement.dataset.theme === "dark";
 }
 
-/** Show what the address names: an article (#3), a live piece (#words), or a sentence (#s1-2-3). */
+/** The language of the address (#zh, #en, #en/3), or -1, and the name after it. */
+function address() {
+  const [first, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
+  const code = CODES.indexOf(first);
+  return [code, code < 0 ? first : rest.join("/")];
+}
+
+/** Show what the address names: a language, and an article (#3), a live piece (#words), or a sentence (#s1-2-3). */
 function follow() {
-  const name = decodeURIComponent(location.hash.slice(1));
+  const [code, name] = address();
+  if (code >= 0 && code !== language) {
+    language = code;
+    drawPage();
+  }
   const holds = (each) => each.sections.some((section) => section.body.some((passage) => passage.piece === name));
   const found = DATA.articles.find((each) => String(each.id) === name || name.startsWith(`s${each.id}-`)) ?? DATA.articles.find(holds);
   if (found && found !== article) {
@@ -40,13 +53,23 @@ function follow() {
 
 document.querySelectorAll("[data-language]").forEach((button) => button.addEventListener("click", () => {
   language = Number(button.dataset.language);
+  keep("language", CODES[language]);
+  const name = address()[1];
+  history.replaceState(null, "", `#${CODES[language]}${name && "/"}${name}`);
   drawPage();
 }));
 document.getElementById("theme").addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  keep("theme", document.documentElement.dataset.theme);
   drawWordsOfPage();
 });
 addEventListener("hashchange", follow);
-language = navigator.language.startsWith("zh") ? 0 : 1;
+addEventListener("keydown", walk);
+scheme.addEventListener("change", () => {
+  dress();
+  drawWordsOfPage();
+});
+language = CODES.indexOf(kept("language"));
+if (language < 0) language = navigator.language.startsWith("zh") ? 0 : 1;
 drawPage();
 follow();

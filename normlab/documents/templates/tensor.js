@@ -54,10 +54,8 @@ function drawTensor(root) {
   };
   const grids = x.map((tokens, b) => h("table", { class: "grid" }, h("caption", {}, t("tensor.sample", { number: b + 1 })),
     h("tbody", {}, tokens.map((features, p) => h("tr", {}, h("th", { scope: "row" }, t("tensor.token", { number: p + 1 })), features.map((_, d) => cellOf([b, p, d])))))));
-  const names = Object.keys(norms).map((name) => [name, name, both(DATA.words.norms[name])]);
   const outputs = h("label", {}, h("input", { type: "checkbox", "data-name": "outputs", checked: tensor.outputs, onchange: (event) => update({ outputs: event.target.checked }) }), t("tensor.outputs"));
-  redraw(root, choice(t("norm"), names, tensor.norm, (norm) => update({ norm })),
-    h("p", { class: "quiet" }, both(DATA.words.norms[tensor.norm])),
+  redraw(root, normChoice(norms, tensor.norm, (name) => update({ norm: name })),
     h("div", { class: "grids" }, grids), outputs, readTensor(x, y, norm));
 }
 
