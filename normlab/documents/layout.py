@@ -6,7 +6,7 @@ full.
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -16,12 +16,18 @@ from normlab.documents.article import Article, ArticleTable
 from normlab.documents.evidence import Results
 from normlab.documents.language import Locale
 from normlab.records.labels import in_markdown, in_prose, one_line
-from normlab.reports.latex import escaped
+from normlab.reports.latex import PAGE, escaped, long_table, tabular
 from normlab.reports.table import pipes
 
 _GAP = 2
 _NAME = 18  # columns for the rows' names, at most
 _ROWS_SMALL = 6  # a LaTeX table with more rows is in smaller letters, to fit on a page
+_NAME_PART = 0.18
+"""The part of a LaTeX line that the rows' names have."""
+_LINE = 88
+"""Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
+_LEADING = {"en": 9.5, "zh": 12.4}
+"""Points from one line of footnotesize to the next; ctex puts Chinese lines further apart."""
 _NARROW = 10  # the fewest columns for a cell
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
 _OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
@@ -181,32 +187,58 @@ def markdown(table: ShownTable) -> str:
 
 
 def latex(table: ShownTable) -> str:
-    r"""Return a table in LaTeX; a comment names the packages that the document needs."""
-    language, columns = table.language, len(table.head) - 1
+    r"""Return a table in LaTeX; a comment names the packages that the document needs.
+
+    A table that is taller than a page is a `longtable`, which breaks between pages.
+    """
+    columns = len(table.head) - 1
     width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns
     ragged = r">{\raggedright\arraybackslash}"
     column = rf"{ragged}p{{{width:.3f}\linewidth}}"
-    package = "array, booktabs, ctex" if language.code == "zh" else "array, booktabs"
-    out = [
-        rf"% needs \usepackage{{{package}}}",
-        r"\begin{table}",
-        rf"\centering\{'footnotesize' if len(table.rows) > _ROWS_SMALL else 'small'}",
-        rf"\caption{{{escaped(table.caption)}}}",
-        rf"\begin{{tabular}}{{@{{}}{ragged}p{{0.18\linewidth}}{column * columns}@{{}}}}",
-        r"\toprule",
-        " & ".join(map(_in_latex, table.head)) + r" \\",
-        r"\midrule",
-    ]
+    form = rf"@{{}}{ragged}p{{{_NAME_PART}\linewidth}}{column * columns}@{{}}"
+    head = " & ".join(map(_in_latex, table.head)) + r" \\"
+    body: list[str] = []
     for number, row in enumerate(table.rows):
-        out += [r"\addlinespace"] if number else []
-        out.append(" & ".join(map(_in_latex, [row.name, *row.article])) + r" \\")
+        body += [r"\addlinespace"] if number else []
+        body.append(" & ".join(map(_in_latex, [row.name, *row.article])) + r" \\")
         measured = [r" \newline ".join(map(_italic, cell)) for cell in row.measured]
-        out.append(" & ".join(["", *measured]) + r" \\")
-    out += [r"\bottomrule", r"\end{tabular}"]
-    below = (*table.below, table.language.cells)
-    out += [rf"\par\smallskip {_in_latex(words)}" for words in below]
-    out += [r"\end{table}", *(f"% {one_line(note)}" for note in table.notes)]
-    return "\n".join(out) + "\n"
+        body.append(" & ".join(["", *measured]) + r" \\")
+    top = [rf"\caption{{{escaped(table.caption)}}}"]
+    below = [_in_latex(words) for words in (*table.below, table.language.cells)]
+    tall = _height(table, width) > PAGE
+    packages = "array, booktabs"
+    packages += ", ctex" if table.language.code == "zh" else ""
+    packages += ", longtable" if tall else ""
+    out = [rf"% needs \usepackage{{{packages}}}"]
+    if tall:
+        out += [r"{\footnotesize", *long_table(form, head, body, top=top)]
+        out += [*(rf"\noindent {words}\par" for words in below), "}"]
+    else:
+        size = "footnotesize" if len(table.rows) > _ROWS_SMALL else "small"
+        out += [r"\begin{table}", rf"\centering\{size}", *top, *tabular(form, head, body)]
+        out += [*(rf"\par\smallskip {words}" for words in below), r"\end{table}"]
+    return "\n".join([*out, *(f"% {one_line(note)}" for note in table.notes)]) + "\n"
+
+
+def _height(table: ShownTable, width: float) -> float:
+    """Estimate the height of a table in footnotesize in points, with columns of `width` lines."""
+
+    def lines(cells: Iterable[tuple[Sequence[str], float]]) -> int:
+        return max(
+            sum(len(folded(text, int(part * _LINE))) for text in texts) for texts, part in cells
+        )
+
+    halves = [
+        half
+        for row in table.rows
+        for half in (
+            [([row.name], _NAME_PART), *(([cell], width) for cell in row.article)],
+            [(cell, width) for cell in row.measured],
+        )
+    ]
+    below = [([words], 1.0) for words in (*table.below, table.language.cells)]
+    count = sum(map(lines, halves)) + sum(lines([each]) for each in below)
+    return (count + len(table.rows) / 2) * _LEADING[table.language.code]
 
 
 def _italic(text: str) -> str:

@@ -1,12 +1,15 @@
 r"""A table in LaTeX for a paper: booktabs, readable names, the table's bold entries, a label.
 
 The paper needs `\usepackage{booktabs}`. A grid of one axis and one score has a column for each
-value of the axis; other grids have a group of rows for each point.
+value of the axis; other grids have a group of rows for each point. A table that is wider than a
+page gets smaller letters and, if that is not enough, is divided into several below each other; one
+that is taller than a page is a `longtable`, which breaks between pages.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from normlab.records.labels import one_line
 from normlab.reports.headings import heading
@@ -21,6 +24,43 @@ _SPECIAL = str.maketrans(
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": "$<$", ">": "$>$", "|": "$|$"}
 )
+_ROOM = 345.0
+"""Points: the width of text in LaTeX's article class, the narrowest of its usual pages."""
+PAGE = 500.0
+"""Points: the height of text on such a page, without the caption."""
+_NARROW = frozenset(" .,:;()[]|'!ijlt")
+
+
+class _Letters(NamedTuple):
+    """A size of letters: its LaTeX, and in points a digit, the leading and the gap of columns."""
+
+    latex: tuple[str, ...]
+    digit: float
+    leading: float
+    gap: float
+
+
+_SIZES = (
+    _Letters((), 5.0, 12.0, 12.0),
+    _Letters((r"\footnotesize\setlength{\tabcolsep}{3pt}",), 4.25, 9.5, 6.0),
+)
+_SCRIPT = 4.1
+"""The width of a digit of an interval."""
+_BOLD = 1.15
+"""How much wider bold digits are."""
+_SHORTEST = 15
+"""The characters that a line of a heading may always have."""
+
+
+class _Line(NamedTuple):
+    """A line of a table: the row's name, and a cell for each column.
+
+    A `title` is a line across all columns instead, above the rows of a point.
+    """
+
+    name: str
+    cells: tuple[str, ...] = ()
+    title: bool = False
 
 
 def escaped(text: str) -> str:
@@ -43,16 +83,20 @@ def latex(
     axis_names = [axis.name for axis in axes if axis.name not in name]
     label = "-".join([name, *axis_names, *counted])
     label = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
-    out = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_caption(table, baseline, marks, pivoted)}}}",
-        rf"\label{{tab:{label}}}",
-        *body,
-        r"\end{table}",
-        *(f"% {one_line(' '.join(note.split()))}" for note in table.notes),
-    ]
+    top = [rf"\caption{{{_caption(table, baseline, marks, pivoted)}}}", rf"\label{{tab:{label}}}"]
+    notes = (*table.notes, *_left_out(table, marks))
+    out = [*_on_pages(top, *body), *(f"% {one_line(' '.join(note.split()))}" for note in notes)]
     return "\n".join(out) + "\n"
+
+
+def _left_out(table: ScoreTable, marks: Marks) -> Iterator[str]:
+    """Yield what the table has no column for: the intervals behind stars, the article's values."""
+    for row, entries, last in table.lines:
+        gaps = [f"{table.heading(each.score)} {each.gap}" for each in entries if each.gap]
+        if marks == "stars" and gaps:
+            yield f"{row.label}: {'; '.join(gaps)}"
+        if last[1:] not in ([], ["-"]):
+            yield f"{table.apart}, {row.label}: {last[1]}"
 
 
 def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> str:
@@ -68,7 +112,7 @@ def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> s
         sentences.append(seeds if counts == [1] else rf"Mean $\pm$ standard deviation over {seeds}")
     if any(entry.best for entry in entries):
         sentences.append("Bold: better than every other row at its point (Holm)")
-    if marks and any(entry.gap for entry in entries):
+    if any(entry.p is not None if marks == "stars" else entry.gap for entry in entries if marks):
         than = f"difference from {escaped(baseline)}, paired by seed"
         stars = r"$^{*}p<0.05$, $^{**}p<0.01$, $^{***}p<0.001$"
         sentences.append(
@@ -77,53 +121,143 @@ def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> s
     return ". ".join(sentences)
 
 
-def _tabular(form: str, head: Sequence[str], lines: Sequence[str]) -> list[str]:
-    top = [rf"\begin{{tabular}}{{{form}}}", r"\toprule", " & ".join(head) + r" \\", r"\midrule"]
-    return [*top, *lines, r"\bottomrule", r"\end{tabular}"]
+def _on_pages(top: Sequence[str], head: Sequence[str], lines: Sequence[_Line]) -> list[str]:
+    """Return a table that fits on pages: as it is, in smaller letters, divided, or breaking.
+
+    `top` are its caption and label; `head` has the name of the first column, then those of the
+    others, as plain text.
+    """
+    size = next((size for size in _SIZES if len(_blocks(head, lines, size)) == 1), _SIZES[-1])
+    tables = [_part(head, lines, block, size) for block in _blocks(head, lines, size)]
+    if size.leading * sum(len(body) + 3 for *_, body in tables) > PAGE:
+        first, *others = tables
+        long = [
+            *long_table(*first, top=top),
+            *(line for each in others for line in long_table(*each)),
+        ]
+        return [r"% needs \usepackage{longtable}", "{", *size.latex, *long, "}"]
+    out = [r"\begin{table}", r"\centering", *top, *size.latex]
+    for number, each in enumerate(tables):
+        out += [r"\par\medskip"] if number else []
+        out += tabular(*each)
+    return [*out, r"\end{table}"]
 
 
-def _pivot(table: ScoreTable, marks: Marks) -> list[str]:
-    """Return one line per row and one column per value of the only axis."""
+def tabular(form: str, head: str, body: Sequence[str]) -> list[str]:
+    """Return a `tabular` from its column types, the line of its head, and its other lines."""
+    top = [rf"\begin{{tabular}}{{{form}}}", r"\toprule", head, r"\midrule"]
+    return [*top, *body, r"\bottomrule", r"\end{tabular}"]
+
+
+def long_table(form: str, head: str, body: Sequence[str], *, top: Sequence[str] = ()) -> list[str]:
+    """Return a `longtable`, whose head is repeated on each page; `top` is above the first."""
+    repeated = [r"\toprule", head, r"\midrule"]
+    out = [rf"\begin{{longtable}}{{{form}}}"]
+    out += [*top, r"\\", *repeated, r"\endfirsthead"] if top else []
+    out += [*repeated, r"\endhead", r"\bottomrule", r"\endfoot"]
+    return [*out, *body, r"\end{longtable}"]
+
+
+def _part(
+    head: Sequence[str], lines: Sequence[_Line], block: range, size: _Letters
+) -> tuple[str, str, list[str]]:
+    """Return a block of columns: its column types, its head, and its lines with any text."""
+    headings = [escaped(head[0]), *(_stacked(head[n + 1], lines, n, size.digit) for n in block)]
+    body: list[str] = []
+    for number, line in enumerate(lines):
+        cells = [line.cells[n] for n in block if line.cells]
+        if line.title:
+            body += [r"\addlinespace"] if number else []
+            body.append(rf"\multicolumn{{{len(headings)}}}{{l}}{{\textit{{{line.name}}}}} \\")
+        elif any(cells):
+            body.append(" & ".join([line.name, *cells]) + r" \\")
+    return f"l{'r' * len(block)}", " & ".join(headings) + r" \\", body
+
+
+def _blocks(head: Sequence[str], lines: Sequence[_Line], size: _Letters) -> list[range]:
+    """Return the columns in groups that fit on a page below each other, at least one in each."""
+    names = [escaped(head[0]), *(line.name for line in lines if not line.title)]
+    room = _ROOM - size.gap - max(_width(text, size.digit) for text in names)
+    blocks, start, used = list[range](), 0, 0.0
+    for place, words in enumerate(head[1:]):
+        parts = [escaped(each) for each in _parts(words, lines, place, size.digit)]
+        width = max(
+            _widest(lines, place, size.digit), *(_width(each, size.digit) for each in parts)
+        )
+        if place > start and used + width + size.gap > room:
+            blocks.append(range(start, place))
+            start, used = place, 0.0
+        used += width + size.gap
+    return [*blocks, range(start, len(head) - 1)]
+
+
+def _stacked(words: str, lines: Sequence[_Line], place: int, digit: float) -> str:
+    """Return a column's heading, in several lines if it is wider than the column's cells."""
+    parts = [escaped(part) for part in _parts(words, lines, place, digit)]
+    stack = r"\\".join(parts)
+    return rf"\shortstack[r]{{{stack}}}" if len(parts) > 1 else stack
+
+
+def _parts(words: str, lines: Sequence[_Line], place: int, digit: float) -> list[str]:
+    """Return a heading in parts that are no wider than the column's cells, where possible."""
+    width = max(_SHORTEST, int(_widest(lines, place, digit) / digit))
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _widest(lines: Sequence[_Line], place: int, digit: float) -> float:
+    """Return the width of the widest cell of a column."""
+    return max((_width(line.cells[place], digit) for line in lines if line.cells), default=0.0)
+
+
+def _width(text: str, digit: float) -> float:
+    """Estimate the width in points of a piece of LaTeX, from the width of a digit."""
+    if r"\scriptsize" in text:
+        digit = _SCRIPT
+    stars = text.count("*")
+    plain = re.sub(r"\\[a-zA-Z]+ ?|[\\{}$^*]", "", text.replace(r"\pm", "+"))
+    narrow = sum(letter in _NARROW for letter in plain)
+    wide = plain.count("+") + text.count("$-$")
+    digits = len(plain) - 0.36 * narrow + 0.56 * wide + stars
+    return digits * digit * (_BOLD if r"\textbf" in text else 1)
+
+
+def _pivot(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
+    """Return the head, one line per row and one column per value of the only axis."""
     (axis,), (column,) = axes_of(table), table.columns
     places = {
         (row.name, values_at(row.point, table.axes)[axis.key]): row.entries[column]
         for row in table.rows
     }
-    lines: list[str] = []
+    lines: list[_Line] = []
     for name in dict.fromkeys(row.name for row in table.rows):
         entries = [places.get((name, value)) for value in axis.values]
         lines += _row(name, entries, marks)
-    head = [escaped(axis.name), *(escaped(value) for value in axis.values)]
-    return _tabular(f"l{'r' * len(axis.values)}", head, lines)
+    return [axis.name, *axis.values], lines
 
 
-def _grouped(table: ScoreTable, marks: Marks) -> list[str]:
-    """Return one line per row, in groups by point, and one column per score."""
+def _grouped(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
+    """Return the head and one line per row, in groups by point, and one column per score."""
     ended = any(not _whole(row) for row in table.rows)
-    more = [*(["stability"] if ended else []), *filter(None, [table.apart])]
-    head = ["", *(escaped(table.heading(name)) for name in table.columns), *map(escaped, more)]
-    lines: list[str] = []
+    lines: list[_Line] = []
     before = ""
-    for row, entries, last in table.lines:
+    for row, entries, _ in table.lines:
         if row.point != before:
-            lines += [r"\addlinespace"] if lines else []
-            lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(row.at)}}}}} \\")
+            lines.append(_Line(escaped(row.at), title=True))
         before = row.point
-        texts = [*(last[:1] if ended else []), *last[1:]]
-        lines += _row(row.name, entries, marks, texts)
-    return _tabular(f"l{'r' * len(table.columns)}{'l' * len(more)}", head, lines)
+        lines += _row(row.name, entries, marks, [escaped(row.outcome)] if ended else [])
+    return ["", *map(table.heading, table.columns), *(["runs"] if ended else [])], lines
 
 
 def _row(
     name: str, entries: Sequence[Entry | None], marks: Marks, texts: Sequence[str] = ()
-) -> list[str]:
+) -> list[_Line]:
     """Return the line of a row and, with intervals, a second line with its differences."""
     cells = ["--" if entry is None else _cell(entry, marks) for entry in entries]
-    lines = [" & ".join([escaped(name), *cells, *map(escaped, texts)]) + r" \\"]
+    lines = [_Line(escaped(name), (*cells, *texts))]
     gaps = ["" if entry is None else entry.gap for entry in entries]
     if marks == "intervals" and any(gaps):
         small = [rf"{{\scriptsize {_signs(escaped(gap))}}}" if gap else "" for gap in gaps]
-        lines.append(" & ".join(["", *small, *("" for _ in texts)]) + r" \\")
+        lines.append(_Line("", (*small, *("" for _ in texts))))
     return lines
 
 

@@ -210,7 +210,7 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     table = build(study, scale, runs)
     return {
         folder / "table.md": markdown(table),
-        folder / "table.tex": latex(table, baseline=study.baseline, marks="intervals"),
+        folder / "table.tex": latex(table, baseline=study.baseline, marks="stars"),
         folder / "table.csv": comma_separated(table),
         folder / PAGE: study_page(study, scale, table, runs, folder),
     }

@@ -187,7 +187,16 @@ def test_each_format_escapes_the_articles_words(tmp_path, results):
 def test_latex_has_no_pictures_and_a_line_for_each_half_of_a_row(results):
     made = latex(shown(ARTICLES[1], "summary", results, ENGLISH))
     assert not re.search("[\u2600-\u27bf]", made) and r"$\surd$ fit for varying lengths" in made
-    assert made.count(r" \\") == 1 + 2 * len(ARTICLES[1].tables["summary"].rows)
+    heads = made.count(r"aspect & ")
+    assert made.count(r" \\") == heads + 2 * len(ARTICLES[1].tables["summary"].rows)
+
+
+def test_only_a_table_taller_than_a_page_breaks_between_pages(results):
+    tall, short = (
+        latex(shown(ARTICLES[2], name, results, CHINESE)) for name in ("points", "order")
+    )
+    assert r"\begin{longtable}" in tall and r"\begin{table}" not in tall
+    assert r"\begin{table}" in short and "longtable" not in short
 
 
 def test_text_folds_between_chinese_characters_and_keeps_closing_marks():
