@@ -271,11 +271,13 @@ class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def note(self, results: Results, language: Locale) -> str:
         finding = results.check(self.check)
-        statement = f"{finding.question}: {finding.finding}"
-        if language.code == "zh":
-            statement = self.in_chinese(results)
         verdict = language.verdicts[self.verdict(results)]
-        return f"[{self.check}] {language.about.format(verdict, statement)}{language.stop}"
+        if language.code == "zh":  # what was found; the verdict is on the cell's words
+            said = f"{verdict}{language.stop}{self.in_chinese(results)}{language.stop}"
+        else:
+            asked = language.about.format(verdict, finding.question) + language.stop
+            said = asked + language.measurement.format(finding.finding)
+        return f"[{self.check}] {said}"
 
 
 class RemarkItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -99,7 +99,7 @@ class Found(NamedTuple):
         named = f"{self.name[not zh]} {value or sides}" if value or sides else ""
         margin = language.inside if self.inside else language.margin
         limits = margin.format(limits=self.limits) if self.limits else ""
-        named = named.replace("： ", "：")
+        named = re.sub("(?<=[：）]) ", "", named)
         return language.between.join(filter(None, (named, limits, self.reason[not zh])))
 
 

@@ -275,7 +275,10 @@ class EvidenceIndex:
         chosen = [(finding, text) for finding, text in findings if endpoint.chooses(finding)]
         return [
             [text.format(**finding.numbers) for finding, text in chosen],
-            [f"{finding.question}: {finding.finding}" for finding, _ in chosen],
+            [
+                f"{finding.question}? {finding.finding}" if len(chosen) > 1 else finding.finding
+                for finding, _ in chosen
+            ],
         ]
 
     @cached_property
@@ -303,7 +306,8 @@ class EvidenceIndex:
         finding, name = self.results.check(item.check), item.check.partition(" ")[0]
         return {
             "v": item.verdict(self.results),
-            "s": [item.in_chinese(self.results), f"{finding.question}: {finding.finding}"],
+            "s": ["", finding.question],
+            "f": [[item.in_chinese(self.results)], [finding.finding]],
             "check": name,
             "c": self.claim_of.get(name),
         }

@@ -167,7 +167,7 @@ def test_evidence_that_does_not_exist_is_an_error_that_names_it(tmp_path, result
 def test_numbers_of_a_check_that_its_chinese_asks_for_must_exist(tmp_path, results):
     made = article(tmp_path, "[{check: modes.mismatch 1, zh: '变化 {few:.1%}'}]")
     (note,) = shown(made, "one", results, CHINESE).notes
-    assert re.fullmatch(r"\[modes\.mismatch 1\] 成立：变化 \d+\.\d%。", note)
+    assert re.fullmatch(r"\[modes\.mismatch 1\] 成立。变化 \d+\.\d%。", note)
     made = article(tmp_path, "[{check: modes.mismatch 1, zh: '变化 {moved:.1%}'}]")
     with pytest.raises(UserError, match="the finding's numbers are few, many"):
         shown(made, "one", results, CHINESE)

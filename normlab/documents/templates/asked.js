@@ -39,11 +39,11 @@ function question(name, fill) {
   const buttons = options().map((text, number) => {
     const state = !answered ? "" : number === right() ? "right" : number === guess ? "wrong" : "other";
     const mark = { right: "✓ ", wrong: "✗ " }[state] ?? "";
-    return h("button", { type: "button", class: state, disabled: answered, onclick: () => answer(number) }, mark, text);
+    return h("button", { class: state, disabled: answered, onclick: () => answer(number) }, mark, text);
   });
   const box = h("div", { class: "question" }, h("p", {}, h("b", {}, t("question")), prose(t(`${name}.question`))), h("div", { class: "options" }, buttons));
   if (!answered) {
-    box.append(h("p", {}, h("button", { type: "button", class: "skip-question", onclick: () => answer(-1) }, t("no_guess"))));
+    box.append(h("p", {}, h("button", { class: "skip-question", onclick: () => answer(-1) }, t("no_guess"))));
   } else {
     const said = guess === -1 ? "" : t(guess === right() ? "right" : "wrong");
     box.append(h("p", { class: "why", tabindex: "-1" }, said && h("b", {}, said), prose(why())));
@@ -58,6 +58,6 @@ function drawPieceList() {
     const mark = guess === undefined || guess === -1 ? "" : guess === PIECES[name].right() ? " ✓" : " ✗";
     return h("li", {}, h("a", { href: `#${name}` }, t(`${name}.title`)), mark);
   });
-  document.getElementById("pieces").replaceChildren(h("p", {}, t("pieces")), h("ul", {}, items));
-  document.getElementById("pieces").setAttribute("aria-label", t("pieces"));
+  byId("pieces").replaceChildren(h("p", {}, t("pieces")), h("ul", {}, items));
+  byId("pieces").setAttribute("aria-label", t("pieces"));
 }

@@ -11,9 +11,12 @@ const FIRST = 4; // the norms that are shown before a press on "more"
 let allNorms = false;
 let language = 0; // 0 Chinese, 1 English
 
+const byId = (id) => document.getElementById(id);
+
 /** An element with attributes, listeners (onclick) and children. */
 function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
+  if (tag === "button") element.type = "button"; // submits nothing
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value === true) element.setAttribute(name, "");
@@ -62,7 +65,7 @@ function plain(value) {
 /** A row of buttons of which one is pressed. */
 function choice(label, options, chosen, choose) {
   const buttons = options.map(([name, text, title]) => h("button", {
-    type: "button", "aria-pressed": String(name === chosen), "data-name": name, title,
+    "aria-pressed": String(name === chosen), "data-name": name, title,
     onclick: () => choose(name),
   }, text));
   return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
@@ -77,12 +80,13 @@ function normChoice(norms, chosen, choose, says = both(DATA.words.norms[chosen])
     allNorms = true;
     choose(chosen);
   };
-  if (folded) row.append(h("button", { type: "button", "data-name": names[FIRST], onclick: more }, t("more", { count: names.length - FIRST })));
+  if (folded) row.append(h("button", { "data-name": names[FIRST], onclick: more }, t("more", { count: names.length - FIRST })));
   return [row, h("p", { class: "quiet" }, says)];
 }
 
 /** A table in a box that scrolls sideways; where it goes on, its edge fades and a line says so. */
-function scrolling(label, table) {
+function scrolling(label, style, ...rows) {
+  const table = h("table", { class: style }, h("caption", {}, label), rows);
   const box = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
   const hint = h("p", { class: "hint quiet", "aria-hidden": "true" }, t("scroll"));
   const look = () => {

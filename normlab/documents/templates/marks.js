@@ -33,10 +33,10 @@ function drawMarks(root) {
     return h("td", { class: `heat ${heat < 0 ? "cold" : ""}`, style: `--heat:${(60 * Math.abs(heat)).toFixed(0)}%` }, edit(pupil, subject),
       h("b", { class: moved ? "moved" : "", "data-output": value }, `→ ${value > 0 && marks.norm !== "none" ? "+" : ""}${shown(value)}${moved ? " ↺" : ""}`));
   })));
-  const button = (name, to) => h("button", { type: "button", "data-name": name, onclick: to }, t(`marks.${name}`));
+  const button = (name, to) => h("button", { "data-name": name, onclick: to }, t(`marks.${name}`));
   redraw(root,
     normChoice(norms, marks.norm, (norm) => update({ norm, before: null }), t(`marks.compares.${marks.norm}`)),
-    scrolling(t("marks.table"), h("table", { class: "numbers" }, h("caption", {}, t("marks.table")), h("thead", {}, h("tr", {}, h("td"), subjects.map((subject) => h("th", { scope: "col" }, subject)))), h("tbody", {}, rows))),
+    scrolling(t("marks.table"), "numbers", h("thead", {}, h("tr", {}, h("td"), subjects.map((subject) => h("th", { scope: "col" }, subject)))), h("tbody", {}, rows)),
     h("div", { class: "controls" },
       button("half", () => change((mark, pupil) => (pupil ? mark : mark / 2))),
       button("others", () => change((mark, pupil) => (pupil ? mark + 20 : mark))),

@@ -58,7 +58,7 @@ function drawPadding(root) {
     const inside = padding.sentences.includes(number);
     const fox = number === FOX;
     return h("button", {
-      type: "button", class: "chip", draggable: fox ? "false" : "true", disabled: fox, "data-name": `sentence ${number}`, "aria-pressed": String(inside),
+      class: "chip", draggable: fox ? "false" : "true", disabled: fox, "data-name": `sentence ${number}`, "aria-pressed": String(inside),
       title: t(fox ? "padding.stays" : inside ? "padding.take_out" : "padding.put_in"),
       onclick: () => put(number, !inside),
       ondragstart: (event) => event.dataTransfer.setData("text/plain", String(number)),
@@ -86,7 +86,7 @@ function drawPadding(root) {
       h("div", { class: "shelf in", ...drop(true) }, h("p", {}, t("padding.in")), padding.sentences.map(chip)),
       h("div", { class: "shelf out", ...drop(false) }, h("p", {}, t("padding.out")), outside.map(chip))),
     h("label", {}, h("input", { type: "checkbox", "data-name": "count", checked: padding.count, onchange: (event) => update({ count: event.target.checked }) }), t("padding.count")),
-    scrolling(t("padding.batch"), h("table", { class: "batch" }, h("caption", {}, t("padding.batch")), h("tbody", {}, rows))),
+    scrolling(t("padding.batch"), "batch", h("tbody", {}, rows)),
     h("div", { class: "readout", "aria-live": "polite" },
       h("p", {}, t("padding.cells", { pads: cells.filter((real) => !real).length, cells: cells.length })),
       h("p", { "data-moved": moved }, h("b", {}, moved < 1e-6 ? t("padding.same") : t("padding.moved", { moved: shown(moved) }))),

@@ -25,7 +25,7 @@ function drawArticle() {
     h("h3", {}, prose(both(section.title))),
     section.body.map((passage, place) => drawPassage(passage, `s${article.id}-${number + 1}-${place + 1}`)),
   ));
-  document.getElementById("content").replaceChildren(h("h2", {}, both(article.title)), ...sections);
+  byId("content").replaceChildren(h("h2", {}, both(article.title)), ...sections);
   document.body.dataset.filter = filter;
 }
 
@@ -48,7 +48,7 @@ function style(verdict) {
 function opener(judged, id, panel, label, select = () => {}) {
   const mark = MARKS[judged.v] ?? "i";
   const word = judged.v ? verdictWord(judged.v) : t("remark");
-  const button = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-controls": panel.id, title: word },
+  const button = h("button", { class: "opener", "aria-expanded": "false", "aria-controls": panel.id, title: word },
     h("span", { class: "mark", "aria-hidden": "true" }, mark), label, h("span", { class: "sr" }, ` (${word})`));
   const toggle = (show) => {
     button.setAttribute("aria-expanded", String(show));
@@ -109,9 +109,10 @@ function commandsOf({ c, check, r }) {
 /** An answer by its number, and by what it is about, if the sentence says several things. */
 function drawAnswer(reference) {
   const [answer, [, ...about]] = [answerAt(reference), [reference].flat()];
-  const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), t("colon")] : [];
+  const said = answer.s ? both(answer.s) : "";
+  const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), said && t("colon")] : [];
   const named = about.length ? [h("i", {}, both(about)), " · "] : [];
-  const lines = [h("p", {}, named, verdict, answer.s ? prose(both(answer.s)) : "")];
+  const lines = [h("p", {}, named, verdict, prose(said))];
   const found = answer.f && both(answer.f);
   const number = Array.isArray(found) ? found.join(t("then")) : numberOf(answer, found);
   const label = (name) => h("span", { class: "label" }, t(name));
@@ -127,7 +128,7 @@ function numberOf({ v, u, x, d, l, y }, found) {
   const [value, sides] = [found ?? inWords(x), inWords(d)];
   const shownValue = value && sides ? `${value}${t("brackets", { sides })}` : value || sides;
   const limits = l ? t(v === "no difference" ? "inside" : "margin", { limits: l }) : "";
-  return [shownValue && `${u === undefined ? "" : `${both(DATA.names[u])} `}${shownValue}`, limits, y ? both(y) : ""].filter(Boolean).join(t("also")).replace("： ", "：").replace(/([ [])-(?=\d)/g, "$1−");
+  return [shownValue && `${u === undefined ? "" : `${both(DATA.names[u])} `}${shownValue}`, limits, y ? both(y) : ""].filter(Boolean).join(t("also")).replace(/([：）]) /, "$1").replace(/([ [])-(?=\d)/g, "$1−");
 }
 
 /** How we know, in words. */
@@ -148,7 +149,7 @@ function grade(text) {
 /** A command to type, with a button that copies it. */
 function command(text) {
   const code = h("code", {}, text);
-  const button = h("button", { type: "button", class: "copy", onclick: async () => {
+  const button = h("button", { class: "copy", onclick: async () => {
     try {
       await navigator.clipboard.writeText(text);
       button.textContent = t("copied");
@@ -179,11 +180,12 @@ function drawTable(table, id) {
   };
   const head = h("tr", {}, table.columns.map((words) => h("th", { scope: "col" }, both(words))));
   const rows = table.rows.map((row, number) => h("tr", {}, row.map((own, column) => cell(own, number, column))));
-  const below = table.below.filter((each) => answerAt(each).f).map(drawAnswer);
+  const remark = (each) => !answerAt(each).f && !answerAt(each).v;
+  const below = table.below.filter((each) => !remark(each)).map(drawAnswer);
   const own = OWN.test(JSON.stringify(table.rows)) ? [t("own")] : [];
-  const notes = [...own, ...table.below.map(answerAt).filter((each) => !each.f).map((each) => both(each.s))].map((text) => h("p", { class: "quiet" }, prose(text)));
+  const notes = [...own, ...table.below.filter(remark).map((each) => both(answerAt(each).s))].map((text) => h("p", { class: "quiet" }, prose(text)));
   return h("div", { class: "tabled" },
-    scrolling(both(table.title), h("table", {}, h("caption", {}, both(table.title)), h("thead", {}, head), h("tbody", {}, rows))),
+    scrolling(both(table.title), null, h("thead", {}, head), h("tbody", {}, rows)),
     notes, panel, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
 }
 
@@ -192,20 +194,20 @@ function drawLegend() {
   const judged = judgedIn(article);
   const button = (name) => {
     const count = judged.filter((each) => each.v === name).length;
-    return h("button", { type: "button", class: style(name), "data-name": name, "aria-pressed": String(filter === name), onclick: () => {
+    return h("button", { class: style(name), "data-name": name, "aria-pressed": String(filter === name), onclick: () => {
       filter = filter === name ? "" : name;
       document.body.dataset.filter = filter;
       drawLegend();
     } }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[name]), h("span", { class: "said" }, verdictWord(name)), ` ${count}`);
   };
   const names = ["supported", "mixed", "contradicted", "undecided", "not measured"];
-  redraw(document.getElementById("legend"), names.map(button));
-  document.getElementById("legend").setAttribute("aria-label", t("legend"));
+  redraw(byId("legend"), names.map(button));
+  byId("legend").setAttribute("aria-label", t("legend"));
 }
 
 function drawArticleList() {
   const links = DATA.articles.map((each) => h("a", { href: `#${each.id}`, "aria-current": each === article ? "page" : null, title: both(each.title) }, t("article", { number: each.id })));
-  const nav = document.getElementById("articles");
+  const nav = byId("articles");
   nav.replaceChildren(...links);
   nav.setAttribute("aria-label", t("articles"));
 }

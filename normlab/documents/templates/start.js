@@ -8,7 +8,7 @@ function drawWordsOfPage() {
   document.title = `normlab: ${t("title")}`;
   document.querySelectorAll("[data-words]").forEach((element) => element.replaceChildren(...prose(t(element.dataset.words))));
   document.querySelectorAll("[data-language]").forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.language) === language)));
-  document.getElementById("theme").textContent = t(isDark() ? "light" : "dark");
+  byId("theme").textContent = t(isDark() ? "light" : "dark");
 }
 
 function drawPage() {
@@ -45,7 +45,7 @@ function follow() {
     drawArticleList();
     drawArticle();
   }
-  const target = document.getElementById(String(found?.id) === name ? "content" : name || "top");
+  const target = byId(String(found?.id) === name ? "content" : name || "top");
   if (!target) return;
   target.scrollIntoView();
   (target.querySelector("button") ?? target).focus({ preventScroll: true });
@@ -58,7 +58,7 @@ document.querySelectorAll("[data-language]").forEach((button) => button.addEvent
   history.replaceState(null, "", `#${CODES[language]}${name && "/"}${name}`);
   drawPage();
 }));
-document.getElementById("theme").addEventListener("click", () => {
+byId("theme").addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
   keep("theme", document.documentElement.dataset.theme);
   drawWordsOfPage();

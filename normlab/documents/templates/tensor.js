@@ -46,7 +46,7 @@ function drawTensor(root) {
     const chosen = String(cell) === String(tensor.cell);
     const select = () => { if (String(cell) !== String(tensor.cell)) update({ cell }); };
     return h("td", {}, h("button", {
-      type: "button", "data-cell": cell, "data-name": `cell ${cell}`, "data-value": y[b][p][d], tabindex: chosen ? "0" : "-1",
+      "data-cell": cell, "data-name": `cell ${cell}`, "data-value": y[b][p][d], tabindex: chosen ? "0" : "-1",
       class: [chosen ? "chosen" : "", pool.has(String(cell)) ? "pooled" : ""].join(" "),
       "aria-label": t("tensor.cell", { b: b + 1, p: p + 1, d: d + 1, value: plain(x[b][p][d]) }) + (pool.has(String(cell)) ? t("tensor.pooled") : ""),
       onmouseenter: select, onfocus: select, onclick: select, onkeydown: (event) => move(event, cell),

@@ -57,15 +57,15 @@ function drawWords(root) {
     drawWords(root);
   };
   const edit = field("value", words.value, t("words.edit"), (value) => update({ value }));
-  const vectors = scrolling(t("words.vectors"), h("table", { class: "numbers" }, h("caption", {}, t("words.vectors")),
+  const vectors = scrolling(t("words.vectors"), "numbers",
     h("tbody", {}, x.map((features, row) => h("tr", {}, h("th", { scope: "row" }, NAMES[row]),
-      features.slice(0, 4).map((each, d) => h("td", {}, row === 0 && d === 2 ? edit : plain(each), h("br"), h("b", { "data-output": y[row][d] }, `→ ${shown(y[row][d])}`))))))));
+      features.slice(0, 4).map((each, d) => h("td", {}, row === 0 && d === 2 ? edit : plain(each), h("br"), h("b", { "data-output": y[row][d] }, `→ ${shown(y[row][d])}`)))))));
   const rows = weights.map((row, from) => h("tr", {}, h("th", { scope: "row" }, t("words.from", { word: NAMES[from] })),
     row.map((weight, to) => h("td", { class: "heat", style: `--heat:${(100 * weight).toFixed(0)}%`, "data-logit": logits[from][to], "data-weight": weight },
       h("b", {}, shown(weight, 3)), h("small", {}, t("words.logit", { value: shown(logits[from][to], 1) })))),
     h("td", { "data-slope": slopes[from] }, h("b", {}, shown(slopes[from], 3)), slopes[from] < 0.01 ? h("small", { class: "dead" }, t("words.dead")) : "")));
-  const looks = scrolling(t("words.attention"), h("table", { class: "numbers" }, h("caption", {}, t("words.attention")),
-    h("thead", {}, h("tr", {}, h("td"), NAMES.map((word) => h("th", { scope: "col" }, word)), h("th", { scope: "col" }, t("words.slope")))), h("tbody", {}, rows)));
+  const looks = scrolling(t("words.attention"), "numbers",
+    h("thead", {}, h("tr", {}, h("td"), NAMES.map((word) => h("th", { scope: "col" }, word)), h("th", { scope: "col" }, t("words.slope")))), h("tbody", {}, rows));
   redraw(root,
     normChoice(norms, words.norm, (norm) => update({ norm })),
     h("div", { class: "controls" }, h("span", {}, t("words.width")), choice(t("words.width"), widths.map((width) => [width, String(width)]), words.width, (width) => update({ width }))),
