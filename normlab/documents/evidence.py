@@ -243,14 +243,51 @@ class PartItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return f"[{self.place(results)}] {stated}"
 
 
-class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A finding of a computed check, such as `modes.mismatch 1`; `zh` states it in Chinese.
+class ByStanding(Struct, frozen=True, forbid_unknown_fields=True):
+    """A finding in Chinese if it supports its claim, or if it contradicts it."""
 
-    `zh` may quote the finding's numbers: `变化 {moved:.1%}`.
+    supports: str = ""
+    contradicts: str = ""
+
+
+Translation = str | ByStanding
+"""A finding in Chinese: a text that quotes its numbers, or one that is true at one standing only.
+
+`变化 {moved:.1%}`, or `{supports: 结果不变}`.
+"""
+
+
+def in_chinese(translation: Translation, finding: CheckFinding, place: str) -> str:
+    """Return a finding in Chinese.
+
+    Raises a UserError that begins with `place` if the text quotes a number that does not exist, or
+    if there is no text for what was found.
     """
+    text = translation
+    if isinstance(text, ByStanding):
+        text = text.supports if finding.standing == "supports" else text.contradicts
+        if not text:
+            raise UserError(
+                f"{place}: the check now {finding.standing} its claim ({finding.finding}): say so "
+                f"in Chinese with {finding.standing}:"
+            )
+    elif "{" not in text:
+        raise UserError(
+            f"{place}: {text!r} quotes no number, so it would stay if the finding changed: quote "
+            f"one, or write {{{finding.standing}: {text}}}"
+        )
+    try:
+        return text.format(**finding.numbers)
+    except (LookupError, ValueError):
+        names = ", ".join(finding.numbers) or "none"
+        raise UserError(f"{place}: {text!r}: the finding's numbers are {names}") from None
+
+
+class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A finding of a computed check, such as `modes.mismatch 1`; `zh` states it in Chinese."""
 
     check: str
-    zh: str
+    zh: Translation
 
     def verdict(self, results: Results) -> str:
         return _STANDING[results.check(self.check).standing]
@@ -259,15 +296,8 @@ class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return f"{language.verdicts[self.verdict(results)]} [{self.check}]"
 
     def in_chinese(self, results: Results) -> str:
-        """Return the finding in Chinese; UserError if it quotes a number that does not exist."""
-        numbers = results.check(self.check).numbers
-        try:
-            return self.zh.format(**numbers)
-        except (LookupError, ValueError):
-            names = ", ".join(numbers) or "none"
-            raise UserError(
-                f"check {self.check}: zh: {self.zh!r}: the finding's numbers are {names}"
-            ) from None
+        """Return the finding in Chinese; UserError if `zh` does not say what was found."""
+        return in_chinese(self.zh, results.check(self.check), f"check {self.check}: zh")
 
     def note(self, results: Results, language: Locale) -> str:
         finding = results.check(self.check)

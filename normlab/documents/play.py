@@ -27,6 +27,8 @@ from normlab.documents.evidence import (
     Results,
     RowItem,
     TrainsItem,
+    Translation,
+    in_chinese,
 )
 from normlab.documents.found import SIDES, Found, found, score_name
 from normlab.documents.language import CHINESE, ENGLISH, Locale
@@ -274,7 +276,7 @@ class EvidenceIndex:
         )
         chosen = [(finding, text) for finding, text in findings if endpoint.chooses(finding)]
         return [
-            [text.format(**finding.numbers) for finding, text in chosen],
+            [in_chinese(text, finding, endpoint.check) for finding, text in chosen],
             [
                 f"{finding.question}? {finding.finding}" if len(chosen) > 1 else finding.finding
                 for finding, _ in chosen
@@ -282,9 +284,10 @@ class EvidenceIndex:
         ]
 
     @cached_property
-    def _chinese(self) -> dict[str, list[str]]:
-        """The findings of each computed check in Chinese, with braces for their numbers."""
-        return yaml.safe_load(_text("findings.yaml"))
+    def _chinese(self) -> dict[str, tuple[Translation, ...]]:
+        """The findings of each computed check in Chinese."""
+        texts = yaml.safe_load(_text("findings.yaml"))
+        return msgspec.convert(texts, dict[str, tuple[Translation, ...]])
 
     def _number(self, number: Found) -> dict[str, Any]:
         """Return a number of runs or timings, and the words that it needs in both languages."""

@@ -173,6 +173,23 @@ def test_numbers_of_a_check_that_its_chinese_asks_for_must_exist(tmp_path, resul
         shown(made, "one", results, CHINESE)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("输出不同", "write {supports: 输出不同}"),
+        ("{contradicts: 输出相同}", "now supports its claim"),
+    ],
+)
+def test_a_chinese_finding_may_not_stay_if_the_check_finds_the_opposite(
+    tmp_path, results, text, message
+):
+    made = article(tmp_path, "[{check: modes.mismatch 1, zh: {supports: 输出不同}}]")
+    assert shown(made, "one", results, CHINESE).notes == ["[modes.mismatch 1] 成立：输出不同。"]
+    made = article(tmp_path, f"[{{check: modes.mismatch 1, zh: {text}}}]")
+    with pytest.raises(UserError, match=message):
+        shown(made, "one", results, CHINESE)
+
+
 def test_each_format_escapes_the_articles_words(tmp_path, results):
     table = shown(article(tmp_path, "[{says: {zh: '5 % _ <i>'}}]"), "one", results, CHINESE)
     made = latex(table)

@@ -160,7 +160,7 @@ def test_padding_at_position_3_touches_no_real_token():
     found, holds = numbers("padding.position_3")
     assert found["moved"] == pytest.approx(np.sqrt(np.mean(column[0] ** 2)))
     assert holds == [True, False]
-    assert "only C, at position 2" in said("padding.position_3")
+    assert "padding changes C at position 2, by" in said("padding.position_3")
 
 
 def test_zeros_do_not_stay_zeros():
@@ -260,7 +260,12 @@ def test_rms_keeps_the_mean_of_a_token_as_torchs_own_does():
     y = nn.functional.rms_norm(x, [256], eps=1e-6)
     found, holds = numbers("shape.rms")
     assert holds == [True, False]
-    wanted = {"mean": y.mean(-1).mean(), "var": y.var(-1, correction=0).mean(), "square": 1.0}
+    wanted = {
+        "mean": y.mean(-1).mean(),
+        "var": y.var(-1, correction=0).mean(),
+        "square": 1.0,
+        "by_ln": 0.0,
+    }
     assert found == pytest.approx({k: float(v) for k, v in wanted.items()}, abs=1e-3)
 
 

@@ -47,20 +47,20 @@ def positions() -> list[CheckFinding]:
         error = str(raised).splitlines()[0]
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
     same_position = bool(y.mean(0).abs().max() < 1e-6)  # else it also pools over positions
-    axes = "batch" if same_position else "batch, position"
+    axes = "the batch" if same_position else "batch and positions"
     example, table, papers = (
         len(_first_group(name).values) for name in ("bn_sample", "bn_position", "bn")
     )
     means = [_first_group(name).mean for name in ("bn_sample", "bn_position")]
     ran = f"raises: {error}" if error else "it runs"
     pooled = (
-        f"the example pools {example} values of all features (mean {means[0]:g}), the table's BN "
-        f"{table} of one (mean {means[1]:g})"
+        f"the example pools {example} values (mean {means[0]:g}), the table's BN {table} "
+        f"(mean {means[1]:g})"
     )
     code = f"article 1's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
     as_its_table = "its worked example pools what its table says: one feature over the batch"
     as_papers = "batch norm as in the papers pools the same position of different samples"
-    every = f"it pools {papers} values, {axes}: every position"
+    every = f"it pools {papers} values, over {axes}"
     return [
         finding(code, ran, holds=not error),
         finding(as_its_table, pooled, holds=example == table),

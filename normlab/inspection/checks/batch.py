@@ -59,13 +59,14 @@ def alone() -> list[CheckFinding]:
         refuses, kind = True, type(rows).__name__
         refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
     alone = "a sentence alone has a different output than in a batch"
-    one_row = ": one row of statistics serves all positions"
+    rows = dict(bn.named_buffers())["running_mean"].numel() // WIDTH
+    one_row = f", from {rows} row{'s' if rows != 1 else ''} of statistics"
     beyond = "bn: positions beyond the longest of training are treated differently"
     own_reading = "bn_position, the articles' own reading: it has no statistics for such positions"
     return [
         change_finding(f"bn with running statistics: {alone}", single),
         change_finding(f"bn with the batch's own statistics: {alone}", single_by_batch),
-        change_finding(beyond, far, because=one_row),
+        change_finding(beyond, far, because=one_row, rows=float(rows)),
         finding(own_reading, refusal, holds=refuses),
     ]
 

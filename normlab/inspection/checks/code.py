@@ -31,7 +31,10 @@ def article_1() -> list[CheckFinding]:
     permuted = x.permute(0, 2, 1)
     error = error_of(nn.BatchNorm1d(LENGTH), permuted)
     cure = error_of(nn.BatchNorm1d(HIDDEN), permuted)
-    cured = f"BatchNorm1d(hidden_dim) runs and gives {shape_of(nn.BatchNorm1d(HIDDEN)(permuted))}"
+    answer = (
+        cure
+        or f"BatchNorm1d(hidden_dim) runs and gives {shape_of(nn.BatchNorm1d(HIDDEN)(permuted))}"
+    )
     return [
         finding(
             "LayerNorm(hidden_dim)(x) keeps the shape [2, 3, 4]",
@@ -45,7 +48,7 @@ def article_1() -> list[CheckFinding]:
             else "it runs",
             holds=not error,
         ),
-        finding("the fix is BatchNorm1d(hidden_dim)", cure or cured, holds=not cure),
+        finding("the fix is BatchNorm1d(hidden_dim)", answer, holds=not cure),
     ]
 
 
@@ -66,7 +69,7 @@ def article_3() -> list[CheckFinding]:
         ),
         finding(
             "its batch norm normalizes each channel over the batch",
-            "each channel has a mean of 0 over the samples and all their pixels together",
+            f"the means of channels over samples and pixels are within {off:.2f} of 0",
             holds=off < 1e-4,
         ),
     ]

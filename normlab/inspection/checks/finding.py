@@ -47,11 +47,13 @@ def changes(share: float) -> bool:
 
 
 def change_finding(
-    statement: str, share: float, *, expected: bool = True, because: str = ""
+    statement: str, share: float, *, expected: bool = True, because: str = "", **numbers: float
 ) -> CheckFinding:
     """Return evidence on whether an output changes, given its relative change, `share`."""
     answer = f"changes by {percent(share)}" if changes(share) else "identical"
-    return finding(statement, answer + because, holds=changes(share) == expected, moved=share)
+    return finding(
+        statement, answer + because, holds=changes(share) == expected, moved=share, **numbers
+    )
 
 
 def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:

@@ -40,12 +40,14 @@ def subjects() -> list[CheckFinding]:
     return [
         finding(
             "bn standardizes each subject over the class",
-            f"{first} {in_words(bn[0])}; each subject has a mean of 0 over the class",
+            f"{first} {in_words(bn[0])}; over the class, subjects have means of "
+            f"{in_words(bn.mean(0))}",
             holds=float(bn.mean(0).abs().max()) < zero < float(bn.mean(1).abs().max()),
         ),
         finding(
             "ln standardizes each pupil's own subjects",
-            f"{first} {in_words(ln[0])}; each pupil has a mean of 0 over the subjects",
+            f"{first} {in_words(ln[0])}; over their subjects, pupils have means of "
+            f"{in_words(ln.mean(1))}",
             holds=float(ln.mean(1).abs().max()) < zero < float(ln.mean(0).abs().max()),
         ),
         change_finding("bn: better marks of others change a pupil's result", changed["bn"]),
@@ -67,13 +69,14 @@ def coach() -> list[CheckFinding]:
     return [
         finding(
             "ln gives the same result for a state that is too excited and one that is too low",
-            f"ten times as large or as small, the result is the same to {off:.1%}",
+            f"ten times as large or as small, the result changes by {off:.1%}",
             holds=off < 0.01,
             off=off,
         ),
         finding(
             "bn lines up the class by height",
-            f"heights of 152, 171, 160 and 190 become {in_words(lined)}, in the same order",
+            f"heights of 152, 171, 160 and 190 become {in_words(lined)}, in "
+            f"{'the same' if same else 'another'} order",
             holds=same,
         ),
     ]

@@ -31,12 +31,12 @@ def variance_of_the_mean() -> list[CheckFinding]:
     falls = f"as N^{slope:.2f}, {ratio:.3g} times"
     by_batch = f"N is the batch size, for sentences of {length} tokens too"
     too_large = (
-        f"sigma^2 / 32 is {per_sentence:.3g} times too large for 32 sentences of independent "
-        "tokens: N counts tokens"
+        f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "
+        "variance"
     )
     by_token = f"N counts tokens even if a sentence's tokens correlate by {correlation}"
     too_small = (
-        f"sigma^2 / {tokens} is {design:.2f} times too small: {tokens} tokens equal "
+        f"the variance is {design:.2f} times sigma^2 / {tokens}: {tokens} tokens equal "
         f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "
         f"{expected:g} expected)"
     )
