@@ -12,7 +12,7 @@ from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import print_error, print_lines, print_prose
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
-from normlab.config.overrides import TRACKERS, did_you_mean
+from normlab.config.overrides import TRACKERS, choice_of, did_you_mean
 from normlab.config.ranges import RANGES, range_of
 from normlab.config.schema import SHORT
 from normlab.errors import UserError
@@ -93,8 +93,8 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             copy = f"to change one, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; then"
             notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
             return Listing([group, "what it is"], rows, notes)
-    near = did_you_mean(kind, kinds)
-    raise UserError(f"no group or list {kind!r:.60}; choose from {', '.join(kinds)}.{near}")
+    choice = choice_of(kinds, "normlab list", did_you_mean(kind, kinds))
+    raise UserError(f"no group or list {kind!r:.60}{choice}")
 
 
 def _norms() -> Listing:

@@ -36,6 +36,7 @@ _TEXTS = (
 # What Hydra reads as a number or a truth value, or cannot read.
 _NO_TEXT = re.compile(r"[-+]?[0-9._]+(e[-+]?[0-9_]+)?|true|false|nan|inf|~/.*", re.IGNORECASE)
 _MOST = 3  # suggestions at most
+_MOST_LISTED = 12  # options that an error lists at most
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -315,10 +316,19 @@ def no_option(group: str, option: str) -> str:
     known, word = option_names(group), option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
     near = _suggestion([synonym]) if synonym in known else did_you_mean(option, known)
-    suggestion = (
-        f"no option {option!r:.60} of the group {group!r}; choose from {', '.join(known) or 'none'}"
-    )
-    return f"{suggestion}.{near}{of_your_own()}"
+    choice = choice_of(known, f"normlab list {group}", near)
+    return f"no option {option!r:.60} of the group {group!r}{choice}.{of_your_own()}"
+
+
+def choice_of(known: Sequence[str], listing: str, near: str) -> str:
+    """Return what there is instead of an unknown word: similar ones (`near`), then all.
+
+    If there are many, it is the command `listing` that shows them.
+    """
+    if len(known) > _MOST_LISTED:
+        return f"{'.' if near else ';'}{near} `{listing}` shows all"
+    names = ", ".join(known) or "none"
+    return f".{near} Choose from {names}" if near else f"; choose from {names}"
 
 
 def error_line(error: Exception, arguments: Sequence[str] = ()) -> str:

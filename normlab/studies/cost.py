@@ -1,7 +1,7 @@
 """What the remaining runs of a study cost: runs, updates, minutes and hours, by row and point.
 
 Times come from finished runs on the same kind of device as the runs to be made; if there are none,
-they come from another kind and are marked.
+they come from another kind, or from the study's file, and are marked.
 """
 
 from collections import Counter
@@ -17,25 +17,33 @@ from normlab.records.record import RunRecord
 from normlab.studies.queue import Job
 from normlab.studies.study_runs import StudyRun
 
-COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
+COLUMNS = ("#", "row", "point", "runs", "to go", "length", "min/run", "hours")
 OTHER_DEVICE = "*"
+ESTIMATE = "~"
+_MILLION = 1_000_000
 
 
 class TimedRuns(NamedTuple):
     """Finished runs of one kind of device, from which times are estimated.
 
     `whose` is "own" or "published"; `other` is set if their device is of a different kind than the
-    runs to be made will use.
+    runs to be made will use. Without runs, the study's file has the `minutes` of a run.
     """
 
     records: Sequence[RunRecord]
     whose: str = ""
     other: bool = False
+    minutes: float = 0.0
 
     @property
-    def seconds(self) -> float | None:
+    def seconds(self) -> float:
         times = [record.budget.wall_seconds for record in self.records]
-        return median(times) if times else None
+        return median(times) if times else 60 * self.minutes
+
+    @property
+    def mark(self) -> str:
+        """Return the mark of a time that is not from runs on this kind of device."""
+        return ESTIMATE if not self.records else OTHER_DEVICE if self.other else ""
 
     @property
     def machines(self) -> list[str]:
@@ -44,11 +52,13 @@ class TimedRuns(NamedTuple):
         return [f"{self.whose} on {device}" for device in devices]
 
 
-def timed(device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord]) -> TimedRuns:
+def timed(
+    device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord], *, minutes: float
+) -> TimedRuns:
     """Return the finished runs that best predict how long a run takes on a device, `cpu` or `cuda`.
 
     Runs on this kind of device come first, your own before published ones; if there are none, the
-    runs on the kind of device that most other runs used.
+    runs on the kind of device that most other runs used. `minutes` are those of the study's file.
     """
     sources = {"own": ours, "published": published}
     for whose, records in sources.items():
@@ -60,7 +70,7 @@ def timed(device: str, ours: Sequence[RunRecord], published: Sequence[RunRecord]
             ((kind, _),) = kinds.most_common(1)
             others = [each for each in records if each.environment.get("device_type") == kind]
             return TimedRuns(others, whose, other=True)
-    return TimedRuns(())
+    return TimedRuns((), minutes=minutes)
 
 
 def cost_table(
@@ -69,7 +79,8 @@ def cost_table(
     """Return the table rows (`COLUMNS`), one per study row and point, and notes on data and time.
 
     A run's expected duration is the median over finished runs of its row and point (`timed`), of
-    the job or published in `results`. `left` are the runs still to be made.
+    the job or published in `results`; without any, it is the estimate in the study's file. `left`
+    are the runs still to be made.
     """
     size = job.study.scale(job.scale)
     published = _published(job, results)
@@ -81,16 +92,13 @@ def cost_table(
     for (row, point), runs in groups.items():
         ended = [record for run in runs if (record := run.record()) is not None and record.finished]
         device = settled_device(runs[0].config["device"])
-        known = timed(device, ended, published.get((row, point), ()))
+        known = timed(device, ended, published.get((row, point), ()), minutes=size.minutes)
         to_go = sum(run in left for run in runs)
         costs.append((known, to_go))
-        minutes = hours = "?"
-        if (seconds := known.seconds) is not None:
-            mark = OTHER_DEVICE if known.other else ""
-            minutes, hours = f"{seconds / 60:.1f}{mark}", f"{seconds * to_go / 3600:.2f}{mark}"
-        steps = runs[0].config["budget"]["steps"]
-        counts = [str(len(runs)), str(to_go), f"{steps:,}" if steps else "?"]
-        lines.append([str(size.rows.index(row) + 1), row, point, *counts, minutes, hours])
+        counts = [str(len(runs)), str(to_go), _length(runs[0].config["budget"])]
+        times = [_time(known.seconds / 60, 1), _time(known.seconds * to_go / 3600, 2)]
+        marked = [f"{known.mark}{time}" for time in times]
+        lines.append([str(size.rows.index(row) + 1), row, point, *counts, *marked])
     lines.sort(key=lambda line: int(line[0]))
     pilot = ["a pilot: these runs never count as evidence"] if size.pilot else []
     return lines, [*pilot, *_time_notes(costs, at_a_time), f"data: {size.data}"]
@@ -105,21 +113,34 @@ def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunReco
     return records
 
 
+def _time(value: float, decimals: int) -> str:
+    """Format minutes or hours; from 100 on without decimals."""
+    return f"{value:.{decimals if value < 100 else 0}f}"
+
+
+def _length(budget: Mapping[str, float | int | None]) -> str:
+    """Return how long a run trains: `800 updates`, `600,000 tokens`, `1M updates`."""
+    names = {"steps": "updates", "tokens": "tokens", "epochs": "epochs", "minutes": "minutes"}
+    limits = [(limit, names[key]) for key in names if (limit := budget[key])]
+    return " or ".join(
+        f"{limit / _MILLION:g}M {name}" if limit >= _MILLION else f"{limit:,} {name}"
+        for limit, name in limits
+    )
+
+
 def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[str]:
     """Return notes on the total time, and on the runs from which it is estimated."""
-    notes: list[str] = []
-    machines = Counter(name for known, _ in costs for name in known.machines)
-    if machines:
-        total = sum((known.seconds or 0.0) * to_go for known, to_go in costs)
-        at_once = f", {duration(total / at_a_time)} with {at_a_time} at once"
-        time = f"time: {duration(total)} one run after the other"
-        notes.append(time + (at_once if at_a_time > 1 else ""))
-        runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())
-        notes.append(f"min/run: the median of finished runs ({runs_on})")
+    total = sum(known.seconds * to_go for known, to_go in costs)
+    at_once = f", {duration(total / at_a_time)} with {at_a_time} at once"
+    notes = [f"time: {duration(total)} one run after the other{at_once if at_a_time > 1 else ''}"]
+    if any(not known.records for known, _ in costs):
+        notes.append(f"{ESTIMATE}: an estimate from the study's file; no such run has finished")
     if any(known.other for known, _ in costs):
         others = dict.fromkeys(name for known, _ in costs if known.other for name in known.machines)
         source = f"the time of another kind of device ({'; '.join(others)})"
         notes.append(f"{OTHER_DEVICE}: {source}; no run has finished on this kind")
-    if any(to_go and not known.records for known, to_go in costs):
-        notes.append("?: unknown until a run of the row has finished")
+    machines = Counter(name for known, _ in costs for name in known.machines)
+    if machines:
+        runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())
+        notes.append(f"min/run: the median of finished runs ({runs_on})")
     return notes

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from msgspec import structs
 
 from normlab.config.conversion import convert, wrong_value
 from normlab.config.folders import of_your_own
+from normlab.config.overrides import choice_of, did_you_mean
 from normlab.config.registry import options, read_yaml
 from normlab.errors import UserError
 from normlab.studies.study import (
@@ -36,9 +36,8 @@ def load_study(name: str, configs: Path | None = None) -> Study:
     """
     known = {option.name: option for option in options("study", configs)}
     if name not in known:
-        near = get_close_matches(name.lower(), known)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise UserError(f"no study {name!r}; choose from {', '.join(known)}.{hint}{of_your_own()}")
+        choice = choice_of([*known], "normlab list studies", did_you_mean(name, [*known]))
+        raise UserError(f"no study {name!r}{choice}.{of_your_own()}")
     path = known[name].path
     content = _typed(read_yaml(path))
     if isinstance(content, dict):

@@ -81,8 +81,6 @@ def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs,
     assert names[0] == "bn, batch size 32" and len(names) == 4
     with pytest.raises(ValueError, match=r"--baseline gn: no such row; available: bn; ln"):
         main(["runs", "--baseline", "gn"])
-    with pytest.raises(ValueError, match=r"--columns test/blue: .* Did you mean test/bleu"):
-        main(["runs", "--columns", "test/blue"])
     with pytest.raises(ValueError, match=r"no run that can be read below report"):
         main(["report"])
 

@@ -15,7 +15,12 @@ from tests.training.sink_runs import record
     [
         ("nrom=bn", "Did you mean norm"),
         ("optim.lrr=0.1", "Did you mean optim.lr?"),
-        ("norm=bm", "Did you mean bn"),
+        ("step=5", "steps?"),
+        ("experimnt=gpt_bn", "Did you mean experiment?"),
+        ("norm=bm", "'bm' of the group 'norm'. Did you mean bn"),
+        ("norm=bm", "`normlab list norm` shows all"),
+        ("norm=qqq", "no option 'qqq' of the group 'norm'; `normlab list norm` shows all"),
+        ("optim=qqq", "no option 'qqq' of the group 'optim'; choose from adam, muon,"),
         ("norm=layer", "Did you mean ln?"),
         ("task=bert", "Did you mean mlm?"),
         ("model.read=rows", "model.read does not exist; normlab train --cfg job shows all keys."),

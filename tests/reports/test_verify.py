@@ -174,7 +174,7 @@ def test_stale_tables_are_named_and_made_again(results, capsys):
         ),
         (
             lambda padding: padding.rename(padding.with_name("gone")),
-            "no study 'gone'; choose from",
+            "no study 'gone'; `normlab list studies` shows all",
         ),
     ],
 )

@@ -194,9 +194,10 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
 
 
 def test_an_unknown_study_or_scale_names_those_there_are(written):
-    with pytest.raises(ValueError, match=r"no study 'nope'; choose from .*translation_norms"):
-        load_study("nope")
-    with pytest.raises(ValueError, match=r"Did you mean .*bert_norms"):
+    said = (
+        r"no study 'BERT_norm'\. Did you mean bert_norms or .*\? `normlab list studies` shows all"
+    )
+    with pytest.raises(ValueError, match=said):
         load_study("BERT_norm")
     with pytest.raises(ValueError, match="study good has no scale=paper; choose from smoke, small"):
         written().planned("paper")

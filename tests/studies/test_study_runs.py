@@ -73,10 +73,12 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     code, lines, _ = printed(capsys, "plan")
     assert code == 0 and place.lines("calls") == []
     assert cells(lines) == [
-        [n, row, "2", "2", "3,000", "?", "?"] for n, row in (("1", "ln"), ("2", "bn"))
+        [n, row, "2", "2", "3,000 updates", "~0.5", "~0.02"]
+        for n, row in (("1", "ln"), ("2", "bn"))
     ]
-    assert lines[-1].split("; ") == [
-        "?: unknown until a run of the row has finished",
+    assert lines[-1].split("; ")[1:] == [
+        "~: an estimate from the study's file",
+        "no such run has finished",
         "data: the built-in corpus",
         "claims: 1",
         "`normlab claims N` shows what decides them",
@@ -84,7 +86,7 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     plan(place, bleu(3.0), seeds=(1, 2, 3))
     printed(capsys, "run", "--publish", "published")
     _, lines, _ = printed(capsys, "plan", "seeds=2-3")
-    assert [row[3:] for row in cells(lines)] == [["1", "3,000", "0.4", "0.01"]] * 2
+    assert [row[3:] for row in cells(lines)] == [["1", "3,000 updates", "0.4", "0.01"]] * 2
     assert "min/run: the median of finished runs (2 own on CPU)" in lines[-1]
     _, lines, _ = printed(capsys, "plan", "seeds=3", "--processes", "2")
     assert "time: 50 s one run after the other, 25 s with 2 at once" in lines[-1]
@@ -99,14 +101,16 @@ def test_a_plan_takes_no_time_from_another_kind_of_device_without_a_mark():
 
     gpu = [finished(60.0, "H100", "cuda") for _ in range(4)]
     cpu = [finished(720.0, "EPYC", "cpu") for _ in range(2)]
-    both = timed("cpu", (), [*gpu, *cpu])
+    both = timed("cpu", (), [*gpu, *cpu], minutes=5.0)
     assert (both.seconds, both.other) == (720.0, False)
     assert both.machines == ["published on EPYC"] * 2
-    assert timed("cpu", gpu, cpu).seconds == 720.0, "published ones of this kind before own others"
-    assert timed("cuda", [*gpu, *cpu], ()).seconds == 60.0
-    only = timed("cpu", (), gpu)
+    assert timed("cpu", gpu, cpu, minutes=5.0).seconds == 720.0, (
+        "published ones of this kind before own others"
+    )
+    assert timed("cuda", [*gpu, *cpu], (), minutes=5.0).seconds == 60.0
+    only = timed("cpu", (), gpu, minutes=5.0)
     assert (only.seconds, only.other) == (60.0, True)
-    assert timed("cpu", (), ()).seconds is None
+    assert timed("cpu", (), (), minutes=5.0).seconds == 300
 
 
 def test_a_time_of_another_kind_of_device_is_marked_in_a_plan(place, capsys, monkeypatch):
@@ -115,7 +119,7 @@ def test_a_time_of_another_kind_of_device_is_marked_in_a_plan(place, capsys, mon
     here = cost.settled_device("auto")
     monkeypatch.setattr(cost, "settled_device", lambda device: {"cpu": "cuda"}.get(here, "cpu"))
     _, lines, _ = printed(capsys, "plan", "seeds=1-2")
-    assert [row[4:] for row in cells(lines)] == [["3,000", "0.4*", "0.01*"]] * 2
+    assert [row[4:] for row in cells(lines)] == [["3,000 updates", "*0.4", "*0.01"]] * 2
     marked = "*: the time of another kind of device (own on CPU); no run has finished on this kind"
     assert marked in lines[-1]
 
@@ -131,7 +135,7 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["nope"], "no study 'nope'; choose from one, two"),
+        (["nope"], "no study 'nope'"),
         (["one", "scale=huge"], "study one has no scale=huge; choose from smoke"),
         (["one", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
         (["one", "rows=gn"], "rows: 'gn' is not a row of scale=smoke; choose from 1 ln; 2 bn"),
