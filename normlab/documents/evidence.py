@@ -20,6 +20,7 @@ from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
+from normlab.metrics.significance import Interval
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment, Summary
 from normlab.reports.comparison import Comparison, Rules
@@ -193,12 +194,18 @@ class GapItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def name(self) -> str:
         return self.gap
 
+    def interval(self, results: Results) -> Interval:
+        """Return the mean difference with its interval; UserError if the rows form no pairs."""
+        base = results.experiment(self.of, self.to, self.at)
+        interval = Comparison.of(self.seeds_of(results), base, Rules()).interval(self.gap)
+        if interval is None:
+            raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
+        return interval
+
     def text(self, results: Results, language: Locale) -> str:
         experiment = self.seeds_of(results)
         base = results.experiment(self.of, self.to, self.at)
-        interval = Comparison.of(experiment, base, Rules()).interval(self.gap)
-        if interval is None:
-            raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
+        interval = self.interval(results)
         less = interval.mean < 0
         low, high = (-interval.high, -interval.low) if less else (interval.low, interval.high)
         mean, low, high = (score_text(x, self.gap) for x in (abs(interval.mean), low, high))

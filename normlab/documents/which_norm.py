@@ -1,29 +1,44 @@
-"""Which norm when: advice for a situation, withdrawn when a verdict that it rests on changes.
+"""Which norm when: advice for a situation, withdrawn when what it rests on changes.
 
 `page` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
 
 when: {zh: ..., en: ...}     the situation
-advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict
+advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict, and
+                             each number is `within` its bounds; `{0:.1f}` is the first one's size
 rests_on: {2.worse: supported, ...}
 also: [2.unstable, ...]      other parts that a reader should know, with whatever verdict they have
-numbers: [{gap: ...}, ...]   what records show and no part has a verdict on, as in configs/document/
+numbers: [{gap: ..., within: [0, null]}, ...]    differences in the records that no part has a
+                             verdict on, as in configs/document/, and the bounds of their means
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from normlab.config.conversion import convert
 from normlab.config.registry import read_yaml
-from normlab.documents.article import items_of
-from normlab.documents.evidence import PartItem, Results
+from normlab.documents.evidence import GapItem, PartItem, Results
 from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
 from normlab.documents.layout import filled
 from normlab.errors import UserError
 from normlab.records.labels import in_markdown
+
+_ENDS = (-math.inf, math.inf)
+
+
+class Number(NamedTuple):
+    """A difference in the records, and the bounds between which the advice needs its mean."""
+
+    gap: GapItem
+    low: float
+    high: float
+
+    def changed(self, results: Results) -> bool:
+        return not self.low <= self.gap.interval(results).mean <= self.high
 
 
 class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,13 +50,19 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     also: tuple[str, ...] = ()
     numbers: tuple[Any, ...] = ()
 
-    def changed(self, results: Results) -> list[str]:
-        """Return the parts whose verdicts are no longer those that the advice needs."""
-        return [
+    def changed(self, results: Results) -> list[str | Number]:
+        """Return the parts and numbers that are no longer what the advice needs."""
+        parts = [
             name
             for name, verdict in self.rests_on.items()
             if results.part(name)["verdict"] != verdict
         ]
+        return [*parts, *(number for number in self.numbers if number.changed(results))]
+
+    def advised(self, results: Results, language: Locale) -> str:
+        """Return the advice with the sizes of its numbers."""
+        sizes = [abs(number.gap.interval(results).mean) for number in self.numbers]
+        return self.advice.text(language).format(*sizes)
 
 
 class _Choices(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,10 +82,28 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
                 raise UserError(f"{key}.{name}: {verdict!r} is no verdict; there are {known}")
     return tuple(
         msgspec.structs.replace(
-            each, numbers=items_of(each.numbers, path, f"situations[{number}].numbers")
+            each, numbers=_numbers(each.numbers, path, f"situations[{number}].numbers")
         )
         for number, each in enumerate(situations)
     )
+
+
+def _numbers(nodes: Sequence[Any], path: Path, key: str) -> tuple[Number, ...]:
+    """Convert a situation's numbers; a UserError names the key of one without its bounds."""
+    numbers: list[Number] = []
+    for place, node in enumerate(nodes):
+        bounds = node.get("within") if isinstance(node, dict) else None
+        if not (isinstance(bounds, list) and len(bounds) == 2):
+            raise UserError(
+                f"{path}: {key}[{place}].within: needs the bounds of the mean difference, such as "
+                "[0, null] for at least 0"
+            )
+        low, high = (
+            end if bound is None else bound for bound, end in zip(bounds, _ENDS, strict=True)
+        )
+        rest = {name: value for name, value in node.items() if name != "within"}
+        numbers.append(Number(convert(rest, GapItem, path, f"{key}[{place}]"), low, high))
+    return tuple(numbers)
 
 
 def page(situations: Sequence[Situation], results: Results) -> str:
@@ -90,12 +129,18 @@ class _Shown(Struct, frozen=True):
 def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
     return _Shown(
         in_markdown(situation.when.text(language)),
-        in_markdown(situation.advice.text(language)),
-        [_line(name, results, language) for name in situation.changed(results)],
+        in_markdown(situation.advised(results, language)),
+        [_said(each, results, language) for each in situation.changed(results)],
         [_line(name, results, language) for name in situation.rests_on],
         [_line(name, results, language) for name in situation.also],
-        [in_markdown(item.short(results, language)) for item in situation.numbers],
+        [_said(number, results, language) for number in situation.numbers],
     )
+
+
+def _said(each: str | Number, results: Results, language: Locale) -> str:
+    if isinstance(each, Number):
+        return in_markdown(each.gap.short(results, language))
+    return _line(each, results, language)
 
 
 def _line(name: str, results: Results, language: Locale) -> str:

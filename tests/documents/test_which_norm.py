@@ -2,10 +2,12 @@
 
 import re
 
+import msgspec
 import pytest
 
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.evidence import Results
+from normlab.documents.language import CHINESE, Words
 from normlab.documents.which_norm import load_situations, page
 from normlab.errors import UserError
 
@@ -17,7 +19,8 @@ situations:
     rests_on: {2.worse: supported}
     also: [2.figure]
     numbers:
-      - {gap: test/accuracy, of: vit_norms/small, row: bn, to: ln, about: {zh: 准, en: accuracy}}
+      - {gap: test/accuracy, of: vit_norms/small, row: bn, to: ln, within: [-1, 0],
+         about: {zh: 准, en: accuracy}}
 """
 
 
@@ -56,8 +59,33 @@ def test_what_records_show_without_a_verdict_is_between_the_verdicts(situations)
 @pytest.mark.parametrize("verdict", ["undecided", "contradicted", "no difference"])
 def test_advice_is_withdrawn_if_a_verdict_changes_that_it_rests_on(situations, verdict):
     english, chinese = page(situations, ledger(verdict)).split("## 中文")
-    assert "| Translation | No advice: verdicts have changed since it was written. |" in english
+    assert (
+        "| Translation | No advice: what it rests on has changed since it was written. |" in english
+    )
     assert "Layer norm." not in english and "用层归一化" not in chinese
+
+
+def test_advice_is_withdrawn_if_a_number_leaves_its_bounds(tmp_path):
+    path = tmp_path / "which_norm.yaml"
+    path.write_text(SITUATION.replace("[-1, 0]", "[0, null]"), "utf-8")
+    english = page(load_situations(path), ledger("supported")).split("## 中文")[0]
+    assert "| Translation | No advice: what it rests on has changed since it was" in english
+    assert "Layer norm." not in english and "\n- accuracy: 0." in english
+
+
+def test_numbers_in_an_advice_are_of_the_records_or_settings_of_what_it_rests_on(situations):
+    path = CONFIG_DIR / "which_norm.yaml"
+    results = Results(RESULTS)
+    for each in load_situations(path):
+        parts = [results.part(name) for name in (*each.rests_on, *each.also)]
+        rests_on = " ".join([part["question"] + part["statement"] for part in parts])
+        rests_on += " ".join(f"{number.gap.row} {number.gap.at}" for number in each.numbers)
+        for text in (each.advice.zh, each.advice.en):
+            typed = re.findall(r"\d[\d.]*\d|\d", re.sub(r"\{.*?\}", "", text))
+            assert set(typed) <= set(re.findall(r"\d[\d.]*\d|\d", rests_on)), text
+    said = msgspec.structs.replace(situations[0], advice=Words(zh="低 {0:.3f}", en="{0:.3f} lower"))
+    gap = said.numbers[0].gap.interval(results).mean
+    assert said.advised(results, CHINESE) == f"低 {-gap:.3f}" and gap < 0
 
 
 def test_every_advice_that_is_published_follows_today():
@@ -80,7 +108,8 @@ def test_what_is_measured_has_its_number_in_chinese_too():
         ("{2.worse: supported}", "{}", r"situations\[0\].rests_on: is empty; name a part"),
         ("supported", "holds", r"rests_on.2.worse: 'holds' is no verdict; there are supported, "),
         ("also:", "and:", "and"),
-        ("gap:", "hole:", r"situations\[0\].numbers\[0\]: needs one of score, "),
+        ("gap:", "hole:", "hole"),
+        ("within: [-1, 0]", "data: true", r"situations\[0\].numbers\[0\].within: needs the bounds"),
     ],
 )
 def test_an_invalid_file_is_named_with_its_key(tmp_path, old, new, message):
