@@ -169,10 +169,13 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
     return [column.least for column in columns]
 
 
-def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+def folded(
+    text: str, width: int, *, first: str = "", rest: str = "", cut: bool = False
+) -> list[str]:
     """Fold text at spaces, with the prefix `first` on the first line and `rest` on the others.
 
-    A word that is too long stays whole, so that a command, key or path can be copied.
+    A word that is too long stays whole, so that a command, key or path can be copied; with `cut`,
+    as for the output of a model, it is cut.
     """
     if cell_len(first + text) <= width:
         return [first + text]
@@ -181,7 +184,7 @@ def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[st
         width,
         initial_indent=first,
         subsequent_indent=rest,
-        break_long_words=False,
+        break_long_words=cut,
         break_on_hyphens=False,
     )
 

@@ -188,7 +188,7 @@ def show_sentences(samples: SideBySide) -> None:
                 name = ""
             head = f"  {name}{' ' * (wide - cell_len(name))}  {chrf:>5}  "
             translation = one_line(each.text).strip() or "(nothing)"
-            print("\n".join(folded(translation, room, first=head, rest=" " * len(head))))
+            print("\n".join(folded(translation, room, first=head, rest=" " * len(head), cut=True)))
         print()
     shown = f"{len(samples.sentences)} of the {samples.total:,} sentences of {samples.data}"
     print_prose(f"{shown}, drawn at random; the number after a translation is its chrF")

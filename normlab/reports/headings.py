@@ -59,6 +59,11 @@ def setting(key: str) -> str:
     return _SETTINGS.get(key, key)
 
 
+def named(key: str, numbers: str) -> str:
+    """Return numbers with the name of their setting: `batch size 8 to 32`, `60 and 300 steps`."""
+    return f"{numbers} {_COUNTED[key]}" if key in _COUNTED else f"{setting(key)} {numbers}"
+
+
 def point_name(point: str) -> str:
     """Return a point of a grid, such as `batch_size=8 placement=pre`, in words."""
     parts = _KEY.split(point)[1:]

@@ -19,6 +19,7 @@ from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.reports.comparison import Comparison, Rules
+from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
 
 if TYPE_CHECKING:
@@ -92,9 +93,9 @@ def side_by_side(runs: Iterable[Run], data_dir: Path | None, *, count: int) -> S
         ]
         for run, lines in whole:
             chrf = corpus_chrf([lines[n]], [references[n]]).value
-            versions.append(
-                SentenceVersion(f"{run.key.name} seed {run.key.seed}", lines[n], chrf, run.key)
-            )
+            setting = ", ".join(filter(None, [run.key.row, point_name(run.key.point)]))
+            name = f"{setting} seed {run.key.seed}"
+            versions.append(SentenceVersion(name, lines[n], chrf, run.key))
         sentences[n + 1] = versions
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, left_out)

@@ -58,12 +58,12 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
     assert out.count("  ln seed 1  ") == 2 and out.count("  bn seed 2  ") == 2
 
 
-def test_a_long_name_of_a_row_is_on_a_line_of_its_own(capsys, monkeypatch):
+def test_a_long_name_is_on_a_line_of_its_own_and_a_long_word_is_cut(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     name = "bn+ln post, learning rate 0.0005, 3,000 steps seed 1"
     texts = [
         SentenceVersion("source", "ein Hund " * 20),
-        SentenceVersion(name, "a dog " * 30, 12.5),
+        SentenceVersion(name, "a dog " * 30 + "dog" * 60, 12.5),
     ]
     show_sentences(SideBySide("toy", 1, {1: texts}, []))
     lines = capsys.readouterr().out.splitlines()

@@ -64,6 +64,12 @@ def test_one_seed_gives_the_bare_difference_and_is_called_one_seed():
     )
 
 
+def test_a_setting_that_is_counted_is_named_after_its_number():
+    levels = {("ln", "60"): 30.0, ("bn", "60"): 28.0, ("ln", "300"): 30.0, ("bn", "300"): 28.0}
+    said = sweep(levels, "budget.steps").answer
+    assert said == "At 60 and 300 steps bn is 1.9 BLEU below ln; three seeds."
+
+
 def test_nothing_is_said_of_norms_by_runs_that_did_not_learn():
     answer = sweep(SIZES, floor=31.0).answer
     assert answer.startswith("Nothing is clearly better than the untrained baseline in BLEU, so")
