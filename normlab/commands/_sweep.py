@@ -98,7 +98,9 @@ class HydraRuns:
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
             return 0
         if self._cells:
-            cells = _in_groups(self._cells, self._configs)
+            names = short_names([cell.overrides for cell in self._cells])
+            named = [c._replace(name=name) for c, name in zip(self._cells, names, strict=True)]
+            cells = _in_groups(named, self._configs)
             return _run_grid(cells, self._ended, self._processes, self.again)
         notes = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("[0-9]*"))]
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -138,9 +140,7 @@ def _run_grid(cells: list[RunToStart], before: set[Path], processes: int | None,
     from normlab.commands.compare import main as compare
     from normlab.studies.show import run_all_shown
 
-    names = short_names([cell.overrides for cell in cells])
-    renamed = (cell._replace(name=name) for cell, name in zip(cells, names, strict=True))
-    cells = each_run_once(renamed)
+    cells = each_run_once(cells)
     left = [cell for cell in cells if cell.folder not in before]
     if len(left) < len(cells):
         print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")

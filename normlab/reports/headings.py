@@ -61,7 +61,10 @@ def setting(key: str) -> str:
 
 def named(key: str, numbers: str) -> str:
     """Return numbers with the name of their setting: `batch size 8 to 32`, `60 and 300 steps`."""
-    return f"{numbers} {_COUNTED[key]}" if key in _COUNTED else f"{setting(key)} {numbers}"
+    words = _COUNTED.get(key)
+    if words is None:
+        return f"{setting(key)} {numbers}"
+    return f"{numbers} {words.removesuffix('s') if numbers == '1' else words}"
 
 
 def point_name(point: str) -> str:
