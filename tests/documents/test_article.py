@@ -184,7 +184,7 @@ def test_a_chinese_finding_may_not_stay_if_the_check_finds_the_opposite(
     tmp_path, results, text, message
 ):
     made = article(tmp_path, "[{check: modes.mismatch 1, zh: {supports: 输出不同}}]")
-    assert shown(made, "one", results, CHINESE).notes == ["[modes.mismatch 1] 成立：输出不同。"]
+    assert shown(made, "one", results, CHINESE).notes == ["[modes.mismatch 1] 成立。输出不同。"]
     made = article(tmp_path, f"[{{check: modes.mismatch 1, zh: {text}}}]")
     with pytest.raises(UserError, match=message):
         shown(made, "one", results, CHINESE)

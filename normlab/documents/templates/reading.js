@@ -26,7 +26,12 @@ function drawArticle() {
     section.body.map((passage, place) => drawPassage(passage, `s${article.id}-${number + 1}-${place + 1}`)),
   ));
   byId("content").replaceChildren(h("h2", {}, both(article.title)), ...sections);
-  document.body.dataset.filter = filter;
+  fade();
+}
+
+/** Let the sentences of the chosen verdict stand out. */
+function fade() {
+  document.querySelectorAll("#content .opener").forEach((each) => each.classList.toggle("faded", filter !== "" && !each.parentNode.matches(`.${style(filter)}`)));
 }
 
 function drawPassage(passage, id) {
@@ -111,7 +116,7 @@ function drawAnswer(reference) {
   const [answer, [, ...about]] = [answerAt(reference), [reference].flat()];
   const said = answer.s ? both(answer.s) : "";
   const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), said && t("colon")] : [];
-  const named = about.length ? [h("i", {}, both(about)), " · "] : [];
+  const named = about.length ? [h("i", {}, both(about)), answer.v ? " · " : ""] : [];
   const lines = [h("p", {}, named, verdict, prose(said))];
   const found = answer.f && both(answer.f);
   const number = Array.isArray(found) ? found.join(t("then")) : numberOf(answer, found);
@@ -135,8 +140,9 @@ function numberOf({ v, u, x, d, l, y }, found) {
 function how({ k = "computed", check, n, i, g, r }) {
   const percent = i && shown(100 * i, 1).replace(".0", "");
   const said = prose(t(`how.${k === "runs" && !i ? "counted" : k}`, { check, n: n ?? 0, i: percent }));
-  if (g !== undefined) said.push(t("also"), grade(both(DATA.grades[g])));
   if (r) said.push(t("how.records"), h("code", {}, `results/${r}`));
+  // Last, as nothing stands after it on its line.
+  if (g !== undefined) said.push(t("also"), grade(both(DATA.grades[g])));
   return said;
 }
 
@@ -173,7 +179,7 @@ function drawTable(table, id) {
         panel.hidden = false;
       }
       last = button;
-      panel.prepend(h("p", { class: "cell" }, both(table.rows[row][0].t), t("colon"), both(own.t)));
+      panel.prepend(h("p", { class: "cell" }, prose(both(table.rows[row][0].t) + t("colon") + both(own.t))));
     };
     const button = opener(own, `${id}-${row}-${column}`, panel, h("span", { class: "said" }, prose(both(own.t))), select);
     return h("td", { class: style(own.v) }, button);
@@ -196,7 +202,7 @@ function drawLegend() {
     const count = judged.filter((each) => each.v === name).length;
     return h("button", { class: style(name), "data-name": name, "aria-pressed": String(filter === name), onclick: () => {
       filter = filter === name ? "" : name;
-      document.body.dataset.filter = filter;
+      fade();
       drawLegend();
     } }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[name]), h("span", { class: "said" }, verdictWord(name)), ` ${count}`);
   };
