@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from normlab.openmp import wait_passively
 
 if TYPE_CHECKING:
-    from normlab.any_model.fold import fold_norms as fold_norms
-    from normlab.any_model.swap import swap as swap
+    from normlab.any_model.surgery.fold import fold_norms as fold_norms
+    from normlab.any_model.surgery.swap import swap as swap
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
@@ -27,12 +27,12 @@ _HOMES = {
     "Tokens": "norms.tokens",
     "compose": "config.compose",
     "explain": "commands.explain",
-    "fold_norms": "any_model.fold",
+    "fold_norms": "any_model.surgery.fold",
     "inspect": "inspection",
     "load_records": "notebook",
     "load_run": "training.loaded",
     "make_norm": "norms.make",
-    "swap": "any_model.swap",
+    "swap": "any_model.surgery.swap",
     "train": "training",
 }
 

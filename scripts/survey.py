@@ -35,9 +35,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import normlab
-from normlab.any_model.finding import Finding, questions
-from normlab.any_model.tiny import one_line
+from normlab.any_model.loading.tiny import one_line
+from normlab.any_model.questions.registry import questions
 from normlab.errors import UserError
+from normlab.findings.finding import Finding
 from normlab.records.files import atomic_write
 
 ROOT = Path(__file__).resolve().parents[1]

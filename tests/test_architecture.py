@@ -16,7 +16,7 @@ PACKAGE = ROOT / "normlab"
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
     ("errors", "formats", "openmp"),
-    ("config", "progress", "dropout"),
+    ("config", "progress", "dropout", "findings"),
     ("distributed",),
     ("norms", "records"),
     ("placements", "metrics", "data"),

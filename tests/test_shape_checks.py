@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from normlab.any_model.movement import movement
+from normlab.findings.relative_change import movement
 from normlab.formats import duration
 from normlab.norms.layer import LayerNorm
 

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(
     """Add one test per question and model."""
     models = config.getoption(OPTION)
     if models:
-        from normlab.any_model.finding import questions
+        from normlab.any_model.questions.registry import questions
 
         for place in models:
             report = _Report(place)
@@ -47,7 +47,7 @@ class _Report:
         If the model cannot be loaded, the first question fails, and the others are skipped.
         """
         if self._findings is None:
-            from normlab.any_model.load import loaded
+            from normlab.any_model.loading.load import loaded
             from normlab.any_model.report import inspect
 
             self._findings = {}
@@ -66,7 +66,7 @@ class QuestionItem(pytest.Item):
         self._report_of_model = report
 
     def runtest(self) -> None:
-        from normlab.any_model.summary import FAILING
+        from normlab.findings.summary import FAILING
 
         finding = self._report_of_model.finding(self.name.rpartition("::")[2])
         if finding.why_not:

@@ -15,16 +15,18 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from normlab.any_model.calls import Runner
-from normlab.any_model.examination import Examination
-from normlab.any_model.example import Forward, ModelFailed
-from normlab.any_model.finding import Check, Finding, questions
-from normlab.any_model.float64 import WIDE
-from normlab.any_model.from_batch import Axes, example_of, first_batches
-from normlab.any_model.norms import FoundNorm
-from normlab.any_model.restore import State, unchanged
-from normlab.any_model.summary import FAILING, by_harm, counts, summary
+from normlab.any_model.batches.example import Forward, ModelFailed
+from normlab.any_model.batches.from_batch import Axes, example_of, first_batches
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.registry import questions
+from normlab.any_model.tracing.calls import Runner
+from normlab.any_model.tracing.float64 import WIDE
+from normlab.any_model.tracing.found_norms import FoundNorm
+from normlab.any_model.tracing.restore import State, unchanged
 from normlab.errors import UserError
+from normlab.findings.finding import Finding
+from normlab.findings.question import Question
+from normlab.findings.summary import FAILING, by_harm, counts, summary
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.record import plain
@@ -190,7 +192,7 @@ def _examination(
     raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
 
 
-def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Check]:
+def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Question]:
     """Return the questions to ask, `forward` first; UserError for an unknown name."""
     names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
     return [*questions("forward"), *questions(*names, slow=checks == "all")]
@@ -201,7 +203,7 @@ def _not_restored(refused: Sequence[str]) -> Finding:
     return Finding(text, verdict="failed", name="restore")
 
 
-def _answers(about: Examination, questions: Sequence[Check]) -> Iterator[tuple[str, Finding]]:
+def _answers(about: Examination, questions: Sequence[Question]) -> Iterator[tuple[str, Finding]]:
     """Ask the questions in order; if the forward pass is broken, the others do not apply."""
     runs = Finding("")
     for each in dict.fromkeys(questions):

@@ -32,8 +32,9 @@ from normlab.reports.notes import Note
 from normlab.reports.table import averaged
 
 if TYPE_CHECKING:
+    from normlab.findings.finding import Finding
+    from normlab.findings.question import Question
     from normlab.inspection.model import Subject
-    from normlab.inspection.question import Answer, Question
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
@@ -72,7 +73,7 @@ def main(argv: list[str]) -> int:
 
     with at_work("preparing"):
         from normlab.inspection.model import subject_of_config, subject_of_run
-        from normlab.inspection.question import questions
+        from normlab.inspection.questions import questions
 
         chosen = questions("model", names=arguments.only)
         runs, changes = _runs(arguments.subject, arguments.where)
@@ -129,7 +130,7 @@ def _parser() -> Parser:
 
 def _fails(content: dict[str, Any]) -> bool:
     """Return whether a sheet, or one of the sheets of several runs, has a failing verdict."""
-    from normlab.any_model.summary import FAILING
+    from normlab.findings.summary import FAILING
 
     sheets = content["runs"].values() if "runs" in content else [content]
     return any(
@@ -171,7 +172,7 @@ def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace)
     """Ask the questions about one model, print the answers (not as JSON); return the sheet."""
     from normlab.inspection.model import answer, sheet
 
-    findings: dict[str, Answer] = {}
+    findings: dict[str, Finding] = {}
     for number, each in enumerate(chosen):
         with at_work(f"{each.name}, {number + 1} of {len(chosen)}"):
             findings[each.name] = answer(each, subject, by_name=bool(arguments.only))
@@ -186,9 +187,9 @@ def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace)
     return sheet(subject, findings)
 
 
-def _print_summary(subject: "Subject", findings: "Mapping[str, Answer]") -> None:
+def _print_summary(subject: "Subject", findings: "Mapping[str, Finding]") -> None:
     """Print what was examined, the conclusion, and the verdict on each question."""
-    from normlab.any_model.summary import conclusion, summary
+    from normlab.findings.summary import conclusion, summary
 
     choices = subject.config["choices"]
     choices_text = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
@@ -237,9 +238,9 @@ def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str
     """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
     _check_foreign(parser, arguments, conventions)
     with at_work("loading the model"):
-        from normlab.any_model.load import load_hf, load_names
+        from normlab.any_model.loading.load import load_hf, load_names
         from normlab.any_model.report import inspect
-        from normlab.any_model.summary import FAILING
+        from normlab.findings.summary import FAILING
 
         if arguments.hf:
             trust = arguments.trust_remote_code

@@ -50,7 +50,7 @@ _ACTIONS = {
     "check": "test norms against the norm contract; exit status 1 if one violates it",
     "card": "make a norm's report card from fixed questions and short runs",
 }
-_STATUS = {True: "ok", False: "violated", None: "does not apply"}
+_STATUS = {"fine": "ok", "broken": "violated", "does not apply": "does not apply"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # part of run names
 _WORDS = {"null", "true", "false", "nan", "inf", "yes", "no", "on", "off", *keyword.kwlist}
 
@@ -180,8 +180,8 @@ def check(argv: list[str]) -> int:
         kind = type(subject.new())
         print(f"norm {name}: {kind.__module__}.{kind.__name__}")
         for question, finding in examine(subject):
-            violated = violated or finding.holds is False
-            status = f"{_STATUS[finding.holds]:<16}"
+            violated = violated or finding.verdict == "broken"
+            status = f"{_STATUS[finding.verdict]:<16}"
             print_prose(f"  {question:<13}{status}{finding.why_not or finding.answer}", hang=29)
     return int(violated)
 
@@ -191,7 +191,7 @@ def card(argv: list[str]) -> int:
     arguments = _card_parser().parse_intermixed_args(argv)
     from normlab.inspection.card import answers, examined
     from normlab.inspection.card import card as assemble
-    from normlab.inspection.question import questions
+    from normlab.inspection.questions import questions
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.reports.manifest import write_files
     from normlab.training.runtime import Runtime

@@ -92,8 +92,8 @@ def _parser() -> Parser:
 
 def _fold(arguments: Namespace) -> int:
     with at_work("folding the norms"):
-        from normlab.any_model.fold import fold_norms
-        from normlab.any_model.load import load_hf
+        from normlab.any_model.loading.load import load_hf
+        from normlab.any_model.surgery.fold import fold_norms
 
         loaded = load_hf(arguments.hf, trust=arguments.trust_remote_code)
         folded = fold_norms(loaded.model, loaded.batches, untie=arguments.untie)
@@ -103,9 +103,9 @@ def _fold(arguments: Namespace) -> int:
 
 def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
     with at_work("loading the model"):
-        from normlab.any_model.adapt import LanguageModel, adapt, save
-        from normlab.any_model.load import read_lines
-        from normlab.any_model.swap import check_name, swap
+        from normlab.any_model.loading.load import read_lines
+        from normlab.any_model.surgery.adapt import LanguageModel, adapt, save
+        from normlab.any_model.surgery.swap import check_name, swap
 
         check_name(norm)
         if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:

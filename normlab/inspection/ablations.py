@@ -15,22 +15,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.any_model.finding import AnswerTable
 from normlab.distributed.process_group import Shard
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
 from normlab.inspection.inference import BATCH, by_length, loss
 from normlab.inspection.model import Subject
-from normlab.inspection.question import Answer, question
 from normlab.models.seq2seq import Layer
 from normlab.probes.sites import sites
 from normlab.tasks.base import spread
 
 COST = 0.03  # nats per token; BERT base and OPT lose less with W8A8
 EXAMPLES, CALIBRATION = 64, 16  # held-out examples, and training batches
-_NO_LAYERS = Answer.none("the model has no Transformer layers")
+_NO_LAYERS = Finding.none("the model has no Transformer layers")
 
 
 @question("layer_skip", of="model", trained=True)
-def layer_skip(subject: Subject) -> Answer:
+def layer_skip(subject: Subject) -> Finding:
     """How much does the loss rise without each layer?
 
         rise  loss(layer replaced by the identity on the residual stream) - loss
@@ -52,7 +52,7 @@ def layer_skip(subject: Subject) -> Answer:
 
 
 @question("int8", of="model", trained=True)
-def int8(subject: Subject) -> Answer:
+def int8(subject: Subject) -> Finding:
     """How much does the loss rise with 8-bit weights and activations?
 
         q(x)  step * clip(round(x / step), -127, 127),  step = max |x| / 127
@@ -90,11 +90,11 @@ def held_out_loss(subject: Subject) -> Callable[[], float]:
 
 def _rises(
     answer: str, whole: float, losses: Mapping[str, float], what: str, board: Mapping[str, float]
-) -> Answer:
+) -> Finding:
     rows = [(name, value, value - whole) for name, value in losses.items()]
     values = {"loss": whole, "rise": {name: rise for name, _, rise in rows}}
     table = AnswerTable((what, "loss", "rise"), rows)
-    return Answer(f"{answer}, at a loss of {whole:.4g}", values, table, board=board)
+    return Finding(f"{answer}, at a loss of {whole:.4g}", values, table, board=board)
 
 
 def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:

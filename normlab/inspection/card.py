@@ -8,16 +8,17 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from normlab.any_model.finding import AnswerTable
 from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import check_given_once
 from normlab.config.registry import options
 from normlab.errors import UserError
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import Question, question
 from normlab.inspection.bare_norm import normal, on_table, trained
 from normlab.inspection.depth import first_update, gradients
 from normlab.inspection.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspection.model import Subject, subject_of, subject_of_run
-from normlab.inspection.question import Answer, Question, question
+from normlab.inspection.questions import entry
 from normlab.norms.running import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
@@ -189,8 +190,8 @@ def answers(
         elif (trained := model()) is not None:
             answer = each.ask(trained)
         else:
-            answer = Answer.none("the translation run diverged, so there is no trained model")
-        yield each.name, plain(answer.plain(each))
+            answer = Finding.none("the translation run diverged, so there is no trained model")
+        yield each.name, plain(entry(each, answer))
 
 
 def trained_record(config: "DictConfig") -> RunRecord:
@@ -231,7 +232,7 @@ def card(
 
 
 @question("pools", of="card")
-def pools(examined: Examined) -> Answer:
+def pools(examined: Examined) -> Finding:
     """What does the norm pool over, and what does a token's output depend on?"""
     config = to_dict(examined.config("translation"))
     name = config["choices"]["norm"]
@@ -243,7 +244,7 @@ def pools(examined: Examined) -> Answer:
     axes = axes_in_words(norm.pools)
     dependences = {"in training": training, "in evaluation": evaluation}
     memory = "; keeps statistics between batches" if isinstance(norm, RunningNorm) else ""
-    return Answer(
+    return Finding(
         f"pools over {axes}{memory}; in training an output depends on {training}",
         {
             "pools": in_order(norm.pools),
@@ -256,7 +257,7 @@ def pools(examined: Examined) -> Answer:
 
 
 @question("cost", of="card")
-def cost(examined: Examined) -> Answer:
+def cost(examined: Examined) -> Finding:
     """How long does a training step take compared with ln?
 
     The two models take turns in one process on one thread, so any other load on the machine slows
@@ -273,7 +274,7 @@ def cost(examined: Examined) -> Answer:
             turns[side].append(1000 * span.busy / _TIMED_STEPS)
     ratio = median(duration / first for first, duration in zip(*turns, strict=True))
     step = [median(turns[0]), median(turns[1]), ratio]
-    return Answer(
+    return Finding(
         f"a step of training takes {ratio:.2f} times as long as with {REFERENCE}",
         {"rounds": rounds, "steps": _TIMED_STEPS * rounds, "step": step},
         AnswerTable((f"{REFERENCE}, ms", "this norm, ms", "ratio"), [step]),
@@ -282,7 +283,7 @@ def cost(examined: Examined) -> Answer:
 
 
 @question("depth", of="card")
-def depth(examined: Examined) -> Answer:
+def depth(examined: Examined) -> Finding:
     """How do the gradient and the first update vary with depth in a deep, narrow model?"""
     layers = examined.sizes.depth
     deep = ("model.dim=64", "model.ffn_dim=128", f"model.depth={layers}")
@@ -292,7 +293,7 @@ def depth(examined: Examined) -> Answer:
     gradient = {name: each for name, each in values["layers"].items() if name in moved}
     last = [*moved.values()][-1]
     grows = " and ".join(f"x {value:.2g} over the {stack}" for stack, value in growth.items())
-    return Answer(
+    return Finding(
         f"{layers}+{layers} layers: the gradient grows {grows}; one update changes the last "
         f"layer's output by {last:.0%}",
         {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved},

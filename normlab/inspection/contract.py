@@ -14,6 +14,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from normlab.findings.finding import Finding
+from normlab.findings.question import question
 from normlab.inspection.bare_norm import (
     AXES,
     STEPS,
@@ -29,7 +31,7 @@ from normlab.inspection.bare_norm import (
     with_padding,
 )
 from normlab.inspection.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
-from normlab.inspection.question import Answer, question, questions
+from normlab.inspection.questions import questions
 from normlab.norms.agreement import agrees
 from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST
@@ -54,20 +56,20 @@ def require(holds: object, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
-def examine(norm: BareNorm) -> Iterator[tuple[str, Answer]]:
-    """Yield each contract question's name and answer; any exception is a violation."""
+def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
+    """Yield each contract question's name and finding: `broken` after Broken or another error."""
     file = inspect.getfile(type(norm.new()))
     for each in questions("norm"):
         try:
             result = each.ask(norm)
-            answer = result if isinstance(result, Answer) else Answer(result, holds=True)
+            answer = result if isinstance(result, Finding) else Finding(result)
         except Broken as broken:
-            answer = Answer(str(broken), holds=False)
+            answer = Finding(str(broken), verdict="broken")
         except Exception as error:
             calls = traceback.extract_tb(error.__traceback__)
             lines = [f" ({Path(file).name}:{e.lineno})" for e in calls if e.filename == file]
             message = str(error).strip().partition("\n")[0] + "".join(lines[-1:])
-            answer = Answer(f"raises {type(error).__name__}: {message}", holds=False)
+            answer = Finding(f"raises {type(error).__name__}: {message}", verdict="broken")
         yield each.name, answer
 
 
@@ -203,7 +205,7 @@ def gradient(norm: BareNorm) -> str:
 
 
 @question("formula", of="norm")
-def formula(norm: BareNorm) -> str | Answer:
+def formula(norm: BareNorm) -> str | Finding:
     """Is the norm's `formula` used both in training and in eval?
 
     With momentum 1 the running statistics are the batch's, so eval repeats the training output. If
@@ -212,7 +214,7 @@ def formula(norm: BareNorm) -> str | Answer:
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
-        return Answer.none("it has no `formula`")
+        return Finding.none("it has no `formula`")
     x = norm.values(4, 6)
     plain = _in_both_modes(norm, x)
     if issubclass(kind, RunningNorm) and kind.same_in_training:
@@ -311,11 +313,11 @@ def saved(norm: BareNorm) -> str:
 
 
 @question("running", of="norm")
-def running(norm: BareNorm) -> str | Answer:
+def running(norm: BareNorm) -> str | Finding:
     """Can running statistics be bypassed, recalibrated and restored?"""
     bare = norm.trained()
     if not isinstance(bare, RunningNorm):
-        return Answer.none("it keeps no running statistics")
+        return Finding.none("it keeps no running statistics")
     model, before = nn.Sequential(bare), _state(bare)
     x, valid = norm.tokens(STEPS + 2)
     with normalized_by(model, "batch"):

@@ -5,11 +5,11 @@ from collections.abc import Collection
 
 import torch
 
-from normlab.any_model.finding import AnswerTable
-from normlab.any_model.movement import movement, over
 from normlab.data.batching import Batches
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import movement, over
 from normlab.inspection.model import Subject, look
-from normlab.inspection.question import Answer, question
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.batch import Batch
@@ -21,7 +21,7 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 
 
 @question("gradients", of="model")
-def gradients(subject: Subject) -> Answer:
+def gradients(subject: Subject) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
     It is the gradient of training's loss per token, on one batch of training text:
@@ -60,7 +60,7 @@ def gradients(subject: Subject) -> Answer:
         f"x {v:.2g} from first to last layer of the {n}" for n, v in growth.items()
     )
     worst = max((max(v, over(1.0, v)) for v in growth.values()), default=0.0)
-    return Answer(
+    return Finding(
         f"{grows}; {values['norm']:.3g} in total",
         values,
         AnswerTable(("layer", "gradient norm"), [*layers.items()]),

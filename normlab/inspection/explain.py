@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.any_model.finding import NO_TABLE, AnswerTable
 from normlab.config.registry import Option
+from normlab.findings.finding import NO_TABLE, AnswerTable
 from normlab.inspection.bare_norm import (
     AXES,
     HALF_WAY,

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from normlab.any_model.finding import AnswerTable
-from normlab.any_model.movement import percent
 from normlab.config.registry import instantiate, option_settings
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import percent
 from normlab.inspection.model import Subject
-from normlab.inspection.question import Answer, question
 from normlab.probes.base import Probe
 
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
@@ -29,7 +29,7 @@ class ProbeAnswer(NamedTuple):
     too_large: float | None = None
 
 
-def probed(answer: Callable[[Places], ProbeAnswer]) -> Callable[[Subject], Answer]:
+def probed(answer: Callable[[Places], ProbeAnswer]) -> Callable[[Subject], Finding]:
     """Register a question that `answer` answers from the metrics of the probe of the same name.
 
     The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
@@ -40,26 +40,26 @@ def probed(answer: Callable[[Places], ProbeAnswer]) -> Callable[[Subject], Answe
     @question(name, of="model", trained=True)
     @wraps(answer)
     @torch.no_grad()
-    def ask(subject: Subject) -> Answer:
+    def ask(subject: Subject) -> Finding:
         probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
         model = copy.deepcopy(subject.model)  # the probe's hooks are never removed
         probe.attach(model)
         if probe.why_not:
-            return Answer.none(probe.why_not)
+            return Finding.none(probe.why_not)
         batch = subject.batch("valid", held_out(subject))
         probe.before_forward(0)
         subject.losses(batch, model)
         places = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
         if not places:
-            return Answer.none(f"{batch.tokens} held-out tokens are too few for this model")
+            return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
         names = list(dict.fromkeys(metric for of in places.values() for metric in of))
         rows = [(place, *map(of.get, names)) for place, of in places.items()]
         values = {"tokens": batch.tokens, "places": places}
         text, board, too_large = answer(places)
         table = AnswerTable(("place", *names), rows)
         if too_large is None:
-            return Answer(text, values, table, board=board, value=next(iter(board.values()), None))
-        return Answer(text, values, table, board=board, verdict="look", value=too_large)
+            return Finding(text, values, table, board=board, value=next(iter(board.values()), None))
+        return Finding(text, values, table, board=board, verdict="look", value=too_large)
 
     return ask
 

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normlab.any_model.finding import AnswerTable
-from normlab.any_model.movement import over
 from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import Shard
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import over
 from normlab.inspection.model import Subject, taking
-from normlab.inspection.question import Answer, question
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
 from normlab.tasks.batch import Batch
@@ -33,7 +33,7 @@ _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over 
 
 
 @question("statistics", of="model", trained=True)
-def statistics(subject: Subject) -> Answer:
+def statistics(subject: Subject) -> Finding:
     """How much loss do running statistics cost compared with each batch's own statistics?
 
     This compares the loss per target token of the same weights on the same held-out text, with
@@ -60,7 +60,7 @@ def statistics(subject: Subject) -> Answer:
         answer = f"nothing: no norm keeps running statistics; the loss is {batch_loss:.4g}"
         losses = {"training": batch_loss, "eval": batch_loss}
         values = {"sentences": len(held_out), "loss": losses, "gap": 0.0}
-        return Answer(answer, values, board={"train-eval gap": 0.0})
+        return Finding(answer, values, board={"train-eval gap": 0.0})
     losses = _losses_by_statistics(subject, batches, held_out)
     batch_loss, least = losses["batch"], losses["recalibrated"]
     gap = losses["running"] - batch_loss
@@ -80,7 +80,7 @@ def statistics(subject: Subject) -> Answer:
         answer += f"; recalibration closes {closed:.0%} of it"
     rows = [(name, value, value - batch_loss) for name, value in losses.items()]
     stale = over(losses["running"] - least, abs(least))
-    return Answer(
+    return Finding(
         answer,
         values,
         AnswerTable(("statistics", "loss", "above batch"), rows),
@@ -138,7 +138,7 @@ def _feed(subject: Subject) -> None:
 
 
 @question("stepwise", of="model")
-def stepwise(subject: Subject) -> Answer:
+def stepwise(subject: Subject) -> Finding:
     """Does decoding token by token compute the same as processing whole sentences?
 
     Each held-out sentence is its own batch. The model is given the true tokens: once all positions
@@ -163,7 +163,7 @@ def stepwise(subject: Subject) -> Answer:
         with taking(subject.model, mode):
             metrics = _compare(subject, np.sort(picked).tolist())
         if metrics is None:
-            return Answer.none("the task does not generate text")
+            return Finding.none("the task does not generate text")
         values[name], loss, apart = metrics, metrics["loss"], metrics["difference"]
         rows.append((statistics, *loss.values(), *apart.values(), metrics["changed"]))
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
@@ -177,7 +177,7 @@ def stepwise(subject: Subject) -> Answer:
             f"{apart['mean']:.3g} nats per token different, {metrics['changed']:.0%} of the next "
             f"tokens differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
         )
-    return Answer(
+    return Finding(
         answer,
         values,
         table,

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.any_model.finding import AnswerTable
-from normlab.any_model.movement import over, percent
-from normlab.any_model.summary import Verdict
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import over, percent
+from normlab.findings.summary import Verdict
 from normlab.inspection.model import (
     MODES,
     ROUNDING,
@@ -24,7 +25,6 @@ from normlab.inspection.model import (
     taking,
     watched,
 )
-from normlab.inspection.question import Answer, question
 from normlab.models.base import stacks
 
 SETS = 16
@@ -36,7 +36,7 @@ _WORDS = {"later": "later positions", "others": "other sentences"}
 
 @question("batch_mates", of="model")
 @torch.no_grad()
-def batch_mates(subject: Subject) -> Answer:
+def batch_mates(subject: Subject) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
 
     One training sentence is batched with sixteen different sets of 31 others. Over these sets s, at
@@ -51,7 +51,7 @@ def batch_mates(subject: Subject) -> Answer:
     """
     number = subject.number("train")
     if number < 3:
-        return Answer.none(f"{number} training sentences are too few to vary the batch mates")
+        return Finding.none(f"{number} training sentences are too few to vary the batch mates")
     generator = subject.generator("batch_mates")
     sentence, *others = generator.permutation(number).tolist()
     mates = min(MATES, number // 2)
@@ -74,7 +74,7 @@ def batch_mates(subject: Subject) -> Answer:
     ]
     lengths = subject.task.lengths("train")[sentence].tolist()
     figures = {"sentence": sentence, "lengths": lengths, "mates": mates, "sets": SETS}
-    return Answer(
+    return Finding(
         f"other sentences change a sentence's values {', '.join(answers)}",
         {**figures, "values": values, "attention": attention},
         AnswerTable(("of the sentence", *MODES), rows),
@@ -143,7 +143,7 @@ def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
 
 
 @question("leak", of="model")
-def leak(subject: Subject) -> Answer:
+def leak(subject: Subject) -> Finding:
     """Does the first position depend on later positions, or on other sentences of the batch?
 
     Let y_0 be a stack's output at position 0 of the first of eight sentences, and v a random
@@ -164,7 +164,7 @@ def leak(subject: Subject) -> Answer:
     """
     number = subject.number("train")
     if number < 2:
-        return Answer.none("there is no other sentence to depend on")
+        return Finding.none("there is no other sentence to depend on")
     generator = subject.generator("leak")
     picked = generator.permutation(number)[:SENTENCES].tolist()
     model = copy.deepcopy(subject.model).double().requires_grad_(False)
@@ -192,7 +192,7 @@ def leak(subject: Subject) -> Answer:
     ]
     columns = ("stack", "statistics", "by later positions", "by other sentences")
     values = {"sentences": len(picked), "attends_both_ways": ways, **by_mode}
-    return Answer(
+    return Finding(
         "; ".join(answers),
         values,
         AnswerTable(columns, sorted(rows, key=lambda row: row[0])),

@@ -2,8 +2,8 @@
 
 import torch
 
-from normlab.any_model.finding import AnswerTable
 from normlab.config.registry import Option
+from normlab.findings.finding import AnswerTable
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.marks import MARKS, PUPILS, SUBJECTS
 from normlab.inspection.explain import Section

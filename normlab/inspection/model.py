@@ -16,10 +16,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.any_model.movement import over, percent, rms
 from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
-from normlab.inspection.question import Answer, Answers, Question, questions
+from normlab.findings.finding import Finding, Findings
+from normlab.findings.question import Question
+from normlab.findings.relative_change import over, percent, rms
+from normlab.inspection.questions import entry, questions
 from normlab.models.attention import AttentionCore, visible_keys
 from normlab.models.base import stacks
 from normlab.norms.running import normalized_by, running_norms
@@ -108,7 +110,7 @@ def subject_of_run(folder: Path, changes: list[str]) -> Subject:
 @torch_settings_kept()
 def inspect(
     subject: Path | str | Sequence[str] | Mapping[str, Any] | nn.Module, only: Sequence[str] = ()
-) -> Answers:
+) -> Findings:
     """Return what `normlab inspect` finds out about a model, by question; it writes no file.
 
     `subject` is a run's folder, or the config or list of settings of a model to examine at
@@ -128,20 +130,20 @@ def inspect(
     else:
         config = subject if isinstance(subject, Mapping) else compose(subject)
         examined = subject_of(to_dict(config))
-    return Answers({each.name: answer(each, examined, by_name=bool(only)) for each in chosen})
+    return Findings({each.name: answer(each, examined, by_name=bool(only)) for each in chosen})
 
 
-def answer(question: Question, subject: Subject, *, by_name: bool) -> Answer:
+def answer(question: Question, subject: Subject, *, by_name: bool) -> Finding:
     """Return the answer to a question.
 
     A model at initialization gets questions about trained models only if they are asked `by_name`.
     """
     if question.trained and not subject.step and not by_name:
-        return Answer.none("the model is untrained")
+        return Finding.none("the model is untrained")
     return question.ask(subject)
 
 
-def sheet(subject: Subject, answers: Mapping[str, Answer]) -> dict[str, Any]:
+def sheet(subject: Subject, answers: Mapping[str, Finding]) -> dict[str, Any]:
     """Return the content of `inspect.json` as plain values."""
     by_name = {each.name: each for each in questions("model")}
     return plain(
@@ -158,7 +160,7 @@ def sheet(subject: Subject, answers: Mapping[str, Answer]) -> dict[str, Any]:
             "data": subject.task.describe(),
             "examinations": {
                 name: {
-                    **each.plain(by_name[name]),
+                    **entry(by_name[name], each),
                     "verdict": each.verdict,
                     "value": each.value,
                     "threshold": each.threshold,

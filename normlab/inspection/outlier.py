@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.any_model.finding import AnswerTable, Cell
-from normlab.any_model.movement import movement
+from normlab.findings.finding import AnswerTable, Cell, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import movement
 from normlab.inspection.model import Pass, Subject, look
-from normlab.inspection.question import Answer, question
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
@@ -27,7 +27,7 @@ _COLUMNS = (
 
 @question("outlier", of="model")
 @torch.no_grad()
-def outlier(subject: Subject) -> Answer:
+def outlier(subject: Subject) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
     999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
@@ -55,7 +55,7 @@ def outlier(subject: Subject) -> Answer:
     for statistics, mode in modes.items():
         before = look(subject, batch, mode)
         if not before.attentions:
-            return Answer.none("the model has no attention, and so no softmax over tokens")
+            return Finding.none("the model has no attention, and so no softmax over tokens")
         passes = {
             stack: look(subject, batch, mode, enter=partial(_add, stack, place))
             for stack in before.outputs("stack")
@@ -65,7 +65,7 @@ def outlier(subject: Subject) -> Answer:
     most = max([0.0, *(effect.saturated for effect in effects.values())])
     rows = [row for name, effect in effects.items() for row in effect.rows(name)]
     values = {statistics: effect.values() for statistics, effect in effects.items()}
-    return Answer(
+    return Finding(
         "; ".join(f"{_WITH[name]}, {effect.in_words()}" for name, effect in effects.items()),
         {"model": values},
         AnswerTable(_COLUMNS, rows),

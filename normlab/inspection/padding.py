@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
-from normlab.any_model.finding import AnswerTable
-from normlab.any_model.movement import movement
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import movement
 from normlab.inspection.model import MODES, ROUNDING, Subject, by_how_much, look
-from normlab.inspection.question import Answer, question
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
 
@@ -21,7 +21,7 @@ SENTENCES = 32
 
 @question("padding", of="model")
 @torch.no_grad()
-def padding(subject: Subject) -> Answer:
+def padding(subject: Subject) -> Finding:
     """Does padding change the output of real tokens?
 
     Sentences of the same length, which need no padding, are padded so that padding makes up
@@ -33,14 +33,14 @@ def padding(subject: Subject) -> Answer:
     This is measured with batch statistics, as in training, and in eval mode.
     """
     if not subject.task.padded:
-        return Answer.none("its batches have no padding")
+        return Finding.none("its batches have no padding")
     room, lengths = positions(subject.model), subject.task.lengths("train")
     generator = subject.generator("padding")
     picked = same_lengths(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)
     longest, mean_lengths = int(lengths[picked].max()), lengths[picked].mean(0).tolist()
     shares = [share for share in SHARES if math.ceil(longest / (1 - share)) <= room]
     if len(shares) < 2:
-        return Answer.none(
+        return Finding.none(
             f"sentences of {longest} tokens leave no room for padding in {room} positions"
         )
     moved: dict[str, dict[str, list[float]]] = {}
@@ -58,7 +58,7 @@ def padding(subject: Subject) -> Answer:
     most = max(training, in_eval)
     # If the norm is set to count padding, this is worth a look, otherwise it is a fault.
     counted = any(norm.padding == "include" for norm in running_norms(subject.model))
-    return Answer(
+    return Finding(
         f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "
         f"(training statistics), {by_how_much(in_eval)} in eval",
         {"sentences": len(picked), "lengths": mean_lengths, "shares": shares, "moved": moved},

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.any_model.finding import AnswerTable
 from normlab.config.compose import to_dict
 from normlab.config.folders import own_line
 from normlab.errors import UserError
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
 from normlab.inspection.card import Examined, trained_record
-from normlab.inspection.question import Answer, question
 from normlab.records.record import plain
 from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
 from normlab.training.build import build_model, build_task
@@ -22,7 +22,7 @@ TRAINS = "trains"
 
 
 @question("translation", of="card")
-def translation(examined: Examined) -> Answer:
+def translation(examined: Examined) -> Finding:
     """How well does a model learn to translate in a short run (task=toy)?
 
     Published cards used an earlier built-in corpus; new cards use the current one.
@@ -31,19 +31,19 @@ def translation(examined: Examined) -> Answer:
 
 
 @question("language_model", of="card")
-def language_model(examined: Examined) -> Answer:
+def language_model(examined: Examined) -> Finding:
     """How well does a causal language model learn in a short run (task=lm)?"""
     return short_runs(examined, "language_model", {"test/loss": "lm loss"})
 
 
 @question("bert", of="card")
-def bert(examined: Examined) -> Answer:
+def bert(examined: Examined) -> Finding:
     """How well does BERT learn in a short run (task=mlm)?"""
     return short_runs(examined, "bert", {"test/mlm_loss": "bert loss"})
 
 
 @question("pictures", of="card")
-def pictures(examined: Examined) -> Answer:
+def pictures(examined: Examined) -> Finding:
     """How well does a residual network learn to classify images in a short run (task=digits)?
 
     The norm follows each convolution of a small network, which has no placement option, none of the
@@ -54,16 +54,16 @@ def pictures(examined: Examined) -> Answer:
     try:
         task.losses(build_model(config, task), task.batch("train", range(8)))
     except UserError as error:
-        return Answer.none(f"on images: {error}")
+        return Finding.none(f"on images: {error}")
     except Exception as error:  # a norm's own code may raise anything
         first = str(error).partition("\n")[0]
         at = f" ({line})" if (line := own_line(error)) else ""
-        return Answer.none(f"on images the norm raises {type(error).__name__}: {first}{at}")
+        return Finding.none(f"on images the norm raises {type(error).__name__}: {first}{at}")
     titles = {"test/loss": "digits loss", "test/accuracy": "digits acc"}
     return short_runs(examined, "pictures", titles)
 
 
-def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Answer:
+def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Finding:
     """Train the short runs of a task, one per seed.
 
     `titles` maps the names of scores to their columns on the board.
@@ -91,13 +91,13 @@ def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Answ
         steps = ", ".join(f"seed {seed} at step {step}" for seed, step in lost.items())
         answer = f"diverged in {len(lost)} of {len(seeds)} runs: {steps}"
         board = dict.fromkeys(titles.values(), f"diverged {len(lost)}/{len(seeds)}")
-        return Answer(answer, plain(values), board=board)
+        return Finding(answer, plain(values), board=board)
     mean = {name: fmean(by_seed.values()) for name, by_seed in scores.items()}
     floors = {k: f" (untrained baseline {v:.4g})" for k, v in values["floors"].items()}
     scored = ", ".join(f"{name} {value:.4g}{floors.get(name, '')}" for name, value in mean.items())
     answer = f"{scored} after {values['steps']} updates; seeds: {', '.join(seeds)}"
     board = {title: mean[name] for name, title in titles.items()}
-    return Answer(answer, plain(values), board=board)
+    return Finding(answer, plain(values), board=board)
 
 
 def _metrics(config: "DictConfig") -> Any:
@@ -112,7 +112,7 @@ class RateTrial(NamedTuple):
 
 
 @question("rate", of="card")
-def rate(examined: Examined) -> Answer:
+def rate(examined: Examined) -> Finding:
     """What is the largest learning rate that trains?
 
     Short runs use a constant rate after a short warm-up, starting at 0.001. The rate is doubled
@@ -133,10 +133,10 @@ def rate(examined: Examined) -> Answer:
     table = AnswerTable(("learning rate", "training loss", "how it ended"), rows)
     if not largest:
         answer = f"none of {min(tried):g} to {max(tried):g} trains in {steps} updates"
-        return Answer(answer, values, table, board={"largest lr": "none"})
+        return Finding(answer, values, table, board={"largest lr": "none"})
     bound = ", the largest rate tried" if is_open else f"; {2 * largest:g} does not"
     answer = f"{largest:g}{bound} ({steps} updates, training loss below that of word frequencies)"
-    return Answer(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
+    return Finding(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
 
 
 def _try(examined: Examined, rate: float) -> RateTrial:

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.any_model.finding import AnswerTable
 from normlab.config.registry import Option, instantiate, option_settings
+from normlab.findings.finding import AnswerTable
 from normlab.inspection.explain import Explanation, Section
 from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm

@@ -5,7 +5,7 @@ import inspect
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-from normlab.any_model.tiny import AUDIO, MASKS, tiny_model
+from normlab.any_model.loading.tiny import AUDIO, MASKS, tiny_model
 from surveyed import Subject
 
 SPEECH_HEADS = ("SeamlessM4TForSpeechToText", "SeamlessM4Tv2ForSpeechToText")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import OPTConfig, OPTForCausalLM
 
 import normlab
-from normlab.any_model.restore import unchanged
+from normlab.any_model.tracing.restore import unchanged
 from normlab.errors import UserError
 from tests.any_model.pairs import NOT_CAUSAL, WIDTH, bert, gpt2, masked, text_batches, texts
 from tests.any_model.test_reported import Embedded, mean

@@ -3,7 +3,7 @@
 import pytest
 
 import normlab
-from normlab.any_model import calls
+from normlab.any_model.tracing import calls
 from tests.any_model.pairs import case
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import normlab
-from normlab.any_model.load import loaded
+from normlab.any_model.loading.load import loaded
 
 T, WIDTH = 12, 4
 FAULTY = pytest.mark.parametrize("faulty", [True, False])

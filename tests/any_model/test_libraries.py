@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import normlab
-from normlab.any_model.load import loaded
+from normlab.any_model.loading.load import loaded
 from tests.any_model.pairs import WIDTH, bert, text_batches
 
 MODULES = "sentence_transformers.sentence_transformer.modules"

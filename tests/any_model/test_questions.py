@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import normlab
-from normlab.any_model.calls import Runner
-from normlab.any_model.float64 import widened
-from normlab.any_model.from_batch import example_of
-from normlab.any_model.outputs import Overlap
-from normlab.any_model.restore import unchanged
+from normlab.any_model.batches.from_batch import example_of
+from normlab.any_model.batches.outputs import Overlap
+from normlab.any_model.tracing.calls import Runner
+from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.restore import unchanged
 from tests.any_model.pairs import same, state
 
 QUICK = ("forward", "padding", "batch_mates", "future", "modes")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import normlab
-from normlab.any_model.swap import swap
+from normlab.any_model.surgery.swap import swap
 from normlab.cli import main
 from tests.any_model.models import sound
 from tests.any_model.pairs import WIDTH, text_batches

@@ -16,7 +16,7 @@ from normlab.claims.study_endpoints import Contrast, Level
 from normlab.config.compose import compose, to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import option_names, options, read_yaml
-from normlab.inspection.question import questions
+from normlab.inspection.questions import questions
 from normlab.studies.load import load_study
 from tests.claims.made import configs, contrast, part
 from tests.claims.planned import endpoints

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from normlab.config.registry import option_names
+from normlab.findings.finding import Finding
 from normlab.inspection.model import Subject, subject_of_config
-from normlab.inspection.question import Answer
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
 from normlab.records.record import plain
@@ -78,7 +78,7 @@ def _state(about: Subject) -> list[object]:
     ]
 
 
-def examined(about: Subject, ask: Callable[[Subject], Answer]) -> Answer:
+def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:
     """Ask a question, and check what holds of all: plain values, one line, the model untouched."""
     tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
     state, random = _state(about), torch.get_rng_state()

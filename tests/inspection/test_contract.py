@@ -10,7 +10,7 @@ import torch
 from normlab.config.registry import option_names
 from normlab.inspection.bare_norm import BareNorm
 from normlab.inspection.contract import examine
-from normlab.inspection.question import questions
+from normlab.inspection.questions import questions
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.layer import LayerNorm
@@ -129,15 +129,15 @@ def test_every_norm_keeps_the_contract(option):
     build = partial(make_norm, option) if isinstance(option, str) else option
     found = dict(examine(BareNorm(build)))
     assert [*found] == [each.name for each in questions("norm")]
-    assert {name: v.answer for name, v in found.items() if v.holds is False} == {}
-    assert (found["running"].holds is True) == isinstance(build(8), RunningNorm)
+    assert {name: v.answer for name, v in found.items() if v.verdict == "broken"} == {}
+    assert (found["running"].verdict == "fine") == isinstance(build(8), RunningNorm)
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_norm_is_told_what_is_wrong(case):
     norm, check, *phrase = WRONG[case]
     verdict = dict(examine(BareNorm(norm)))[check]
-    assert verdict.holds is False
+    assert verdict.verdict == "broken"
     assert not phrase or re.search(phrase[0], verdict.answer), verdict.answer
 
 
@@ -178,7 +178,7 @@ def test_a_formula_that_is_used_only_half_is_found(kind, told):
         return norm
 
     found = dict(examine(BareNorm(build)))
-    assert found["formula"].holds is False and told in found["formula"].answer
+    assert found["formula"].verdict == "broken" and told in found["formula"].answer
 
 
 @pytest.mark.parametrize("option", ["pn", "mabn", "un", "brn", "prepbn"])
@@ -187,7 +187,7 @@ def test_a_training_formula_that_contradicts_the_formula_is_found(option, monkey
     own = kind.training_formula
     monkeypatch.setattr(kind, "training_formula", lambda self, *given: 2 * own(self, *given))
     found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
-    assert found["formula"].holds is False and "contradict" in found["formula"].answer
+    assert found["formula"].verdict == "broken" and "contradict" in found["formula"].answer
 
 
 @pytest.mark.parametrize(("option", "kind"), [("bn", BatchNorm), ("ln", LayerNorm)])
@@ -196,5 +196,6 @@ def test_a_kernel_that_computes_another_formula_is_named(option, kind, monkeypat
     monkeypatch.setattr(kind, "formula", lambda self, *given: 2 * formula(self, *given))
     found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
     assert (
-        found["formula"].holds and "computes another one and is not used" in found["formula"].answer
+        found["formula"].verdict == "fine"
+        and "computes another one and is not used" in found["formula"].answer
     )

@@ -8,15 +8,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import to_json
+from normlab.findings.relative_change import movement, percent
 from normlab.inspection.checks import compute
 from normlab.inspection.checks.order import rank_correlation
 from normlab.inspection.inference import by_length, differences, loss
 from normlab.inspection.leaks import attention_weights, derivative, total_variation
 from normlab.inspection.model import Pass, by_how_much, look
 from normlab.inspection.padding import same_lengths
-from normlab.inspection.question import questions
+from normlab.inspection.questions import questions
 from normlab.models.attention import AttentionCore
 from normlab.norms.tokens import Tokens
 from normlab.probes.sites import sites

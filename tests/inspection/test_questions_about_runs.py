@@ -11,7 +11,7 @@ import torch
 from normlab.distributed.process_group import Shard
 from normlab.inspection import inference, leaks, outlier, padding
 from normlab.inspection.depth import by_stack, gradients, training_batch
-from normlab.inspection.question import questions
+from normlab.inspection.questions import questions
 from tests.inspection.subjects import OVER_BATCH, OVER_TIME, examined, subject, trained
 
 FEW = (0.0, 0.3, 0.8)

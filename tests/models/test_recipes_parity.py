@@ -19,7 +19,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from normlab.any_model.float64 import widened
+from normlab.any_model.tracing.float64 import widened
 from normlab.config.compose import compose, to_dict
 from normlab.norms.tokens import Tokens
 from normlab.training.build import build_model

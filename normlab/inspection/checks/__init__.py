@@ -5,7 +5,7 @@ of checks. Each check is a function registered by `@question(name, of="claim")`.
 """
 
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.question import questions
+from normlab.inspection.questions import questions
 
 
 def compute(name: str) -> list[CheckFinding]:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
+from normlab.findings.relative_change import movement, percent
 from normlab.inspection.bare_norm import call, one_by_one, run
 from normlab.inspection.bare_norm import look as look_at_norm
 from normlab.inspection.checks.finding import change_finding, changes, check, finding

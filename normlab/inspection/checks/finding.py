@@ -7,9 +7,9 @@ from jaxtyping import Float
 from msgspec import structs
 from torch import Tensor
 
-from normlab.any_model.movement import percent
 from normlab.claims.evidence import CheckFinding
-from normlab.inspection.question import question
+from normlab.findings.question import question
+from normlab.findings.relative_change import percent
 
 Check = Callable[[], list[CheckFinding]]
 

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import movement
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding, in_words
 from normlab.inspection.checks.inputs import draw, new_norm

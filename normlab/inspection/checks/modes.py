@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import movement, percent
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import change_finding, changes, check, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, trained_norm

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import movement
 from normlab.inspection.bare_norm import padding_moves, run, with_padding
 from normlab.inspection.checks.finding import change_finding, check, close, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, option

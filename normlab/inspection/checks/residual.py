@@ -2,8 +2,8 @@
 
 import torch
 
-from normlab.any_model.movement import movement
 from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import movement
 from normlab.inspection.checks.finding import change_finding, check
 from normlab.inspection.checks.inputs import draw_tokens, new_norm
 from normlab.norms.tokens import Tokens

@@ -1,0 +1,254 @@
+"""One batch of a model's inputs, cut to a few rows and positions, and variants of it."""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from normlab.any_model.batches.outputs import Outputs, Side, outputs_of
+from normlab.errors import UserError
+
+Key = str | int | None
+"""An input's name or position, or None for a mask that is not passed to the model."""
+Forward = Callable[[nn.Module, Any], Any]
+_NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache")
+
+
+class ModelFailed(UserError):
+    """The model raised an exception; the message is its type and its first line."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an exception's message."""
+    return str(error).strip().partition("\n")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A batch and the axes of its tensors; `form` is the type of the user's batch.
+
+    `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
+    is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by `lengths`, or by
+    the `shares` of the longest length. `fill` maps each input, other masks included, to its value
+    under padding. `special` are token ids that are placeholders or marks, not words. `numbers` has
+    the rows' numbers in the user's batch of `total` rows; made-up rows come last, without a number.
+    """
+
+    values: Mapping[Key, Any]
+    form: type
+    rows: Mapping[Key, int]
+    tokens: Mapping[Key, int] = field(default_factory=dict)
+    mask: Key = None
+    kind: str = ""  # kind of mask; empty if there is none
+    side: Side = "right"
+    has_padding: bool = False  # whether any row of the user's batch is padded
+    fill: Mapping[Key, int | float] = field(default_factory=dict)
+    special: Set[int] = frozenset()
+    numbers: tuple[int, ...] = ()
+    total: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        key, axis = next(iter(self.rows.items()))
+        return self.values[key].shape[axis]
+
+    @property
+    def length(self) -> int:
+        """The number of positions; 0 if the inputs have no token axis."""
+        return next((self.values[key].shape[axis] for key, axis in self.tokens.items()), 0)
+
+    @property
+    def pads(self) -> int:
+        """How many positions of padding to add: half the length, at least 8."""
+        return max(8, self.length // 2)
+
+    @property
+    def decoder(self) -> Mapping[Key, int]:
+        """The token axis of each input that only the decoder of an encoder-decoder gets."""
+        return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
+
+    @property
+    def steps(self) -> int:
+        """The number of positions that a causal model, or a model's decoder, reads in order."""
+        return next((self.values[key].shape[1] for key in self.decoder), self.length)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the inputs."""
+        return next(x.device for x in self.values.values() if isinstance(x, Tensor))
+
+    @cached_property
+    def real(self) -> Bool[Tensor, "B T"]:
+        """Which positions are real tokens; all of them if there is no mask."""
+        places = torch.arange(self.length, device=self.device).expand(self.size, -1)
+        if not self.kind:
+            return places >= 0
+        mask = self.values[self.mask]
+        if self.kind in ("lengths", "shares"):
+            mask = (mask * self.length).round() if self.kind == "shares" else mask
+            return places < mask[:, None]
+        return mask == 0 if self.kind == "padding" else mask != 0
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """The number of real positions in each row."""
+        return [int(n) for n in self.real.sum(1)]
+
+    @property
+    def lead(self) -> int:
+        """The index of the longest row; of several, the first."""
+        return self.lengths.index(max(self.lengths))
+
+    @property
+    def content(self) -> list[Key]:
+        """The inputs whose values may be replaced: tokens, features, images."""
+        keys = [key for key in self.rows if key is not None and key != self.mask]
+        return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
+
+    def one(self, row: int) -> "Example":
+        """Return a row alone, with its padding."""
+        return replace(self.cut(self.rows, row, row + 1), numbers=())
+
+    def alone(self, row: int) -> "Example":
+        """Return a row alone, without its padding."""
+        one = self.one(row)
+        real = one.real[0].nonzero().flatten().tolist()
+        return one.cut(one.tokens, real[0], real[-1] + 1) if real else one
+
+    def padded(self, n: int, *, other: bool = False, side: Side | None = None) -> "Example":
+        """Return the longest row alone, padded by n positions, by default on the mask's side.
+
+        The padding has the values that the batch's own padding has, otherwise `pad_token_id` or 0;
+        with `other`, values that real tokens could have. Positions and token types repeat the
+        nearest one.
+        """
+        row, left = self.alone(self.lead), (side or self.side) == "left"
+        length = row.length
+
+        def grow(key: Key, value: Tensor) -> Tensor:
+            axis = row.tokens[key]
+            end = value.narrow(axis, 0 if left else length - 1, 1)
+            block = end.repeat_interleave(n, axis)
+            if key in row.content and other:
+                times = -(-n // length)
+                block = self._other(key, torch.cat([value] * times, axis).narrow(axis, 0, n))
+            elif key == self.mask:
+                pad = self.kind == "padding"
+                infinite = pad and value.is_floating_point()
+                block = torch.full_like(block, -torch.inf if infinite else pad)
+            elif key == "labels":
+                block = torch.full_like(block, -100)
+            elif key in self.fill:
+                block = torch.full_like(block, self.fill[key])
+            return torch.cat((block, value) if left else (value, block), axis)
+
+        more = row.change(row.tokens, grow)
+        if self.kind == "shares":
+            more = more.change([self.mask], lambda _, x: x * length / (length + n))
+        return more
+
+    def with_other_rows(self, row: int) -> "Example":
+        """Return the batch with other values in all rows except one."""
+
+        def change(key: Key, x: Tensor) -> Tensor:
+            other, axis = self._other(key, x), self.rows[key]
+            same = x.narrow(axis, row, 1)
+            before, _, after = other.tensor_split([row, row + 1], axis)
+            return torch.cat([before, same, after], axis)
+
+        return self.change(self.content, change)
+
+    def reversed(self) -> "Example":
+        """Return the batch with its rows in reverse order."""
+        return self.change(self.rows, lambda key, x: x.flip(self.rows[key]))
+
+    def with_later_tokens(self, t: int) -> "Example":
+        """Return the longest row alone, with other values from position t of `steps` on."""
+        row = self.alone(self.lead)
+        axes = row.decoder or row.tokens
+
+        def change(key: Key, x: Tensor) -> Tensor:
+            earlier, later = x.tensor_split([t], axes[key])
+            return torch.cat([earlier, self._other(key, later)], axes[key])
+
+        return row.change([key for key in row.content if key in axes], change)
+
+    def with_more_rows(self, size: int) -> "Example":
+        """Return at least `size` rows; added rows have different values from the first."""
+        example, row = self, self.one(0)
+        while example.size < size:
+            row = row.change(row.content, row._other)
+
+            def joined(key: Key, x: Tensor, new: "Example" = row) -> Tensor:
+                return torch.cat([x, new.values[key]], self.rows[key])
+
+            example = example.change(example.rows, joined)
+        return example
+
+    def cut(self, axes: Mapping[Key, int], start: int, stop: int) -> "Example":
+        """Return the entries from start to stop along `axes`, the axes of rows or of positions."""
+        new = self.change(axes, lambda key, x: x.narrow(axes[key], start, stop - start))
+        if self.kind == "lengths" and axes is self.tokens:
+            new = new.change([self.mask], lambda _, x: x.clamp(max=stop) - start)
+        elif self.kind == "shares" and axes is self.tokens:
+            change = lambda _, x: (x * self.length).clamp(max=stop) / (stop - start)  # noqa: E731
+            new = new.change([self.mask], change)
+        return new
+
+    def change(self, keys: Iterable[Key], change: Callable[[Key, Tensor], Tensor]) -> "Example":
+        """Return an example with some inputs replaced by `change(key, input)`."""
+        return replace(self, values={**self.values, **{k: change(k, self.values[k]) for k in keys}})
+
+    def _other(self, key: Key, x: Tensor) -> Tensor:
+        """Return values that all differ from x; floats also get a different mean and variance.
+
+        Special tokens stay where they are, and none are added. Integers with more axes than tokens
+        have, such as boxes, are shifted by one position as a whole.
+        """
+        if x.is_floating_point():
+            return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
+        if x.ndim > 2 and x.dtype != torch.bool:
+            return x.roll(1, self.tokens.get(key, self.rows[key]))
+        special = torch.tensor([*self.special, self.fill.get(key, 0)], device=x.device).long()
+        known = self.values[key].unique()
+        words = known[~torch.isin(known, special)] if known.dtype != torch.bool else known
+        words = words if len(words) > 1 else known
+        if len(words) < 2:
+            return (x == 0).to(x.dtype)
+        other = words[(torch.searchsorted(words, x.contiguous()) + 1) % len(words)]
+        if words is known:
+            return other
+        marks = torch.tensor([*self.special], device=x.device, dtype=x.dtype)
+        return torch.where(torch.isin(x, marks), x, other)
+
+
+def call(
+    model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
+) -> Any:
+    """Return a model's output for an example; by default the model gets copies of the tensors."""
+    values = dict(example.values)
+    if copies:
+        values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}
+    ordered = [value for key, value in values.items() if isinstance(key, int)]
+    keywords = {key: value for key, value in values.items() if isinstance(key, str)}
+    if forward is None:
+        return model(*ordered, **keywords)
+    batch: Any = keywords if issubclass(example.form, Mapping) else tuple(ordered)
+    return forward(model, batch[0] if issubclass(example.form, Tensor) else batch)
+
+
+def run(model: nn.Module, example: Example, forward: Forward | None = None) -> Outputs:
+    """Return the outputs to compare, by name.
+
+    Raises ModelFailed if the model raises an exception, UserError if it returns no float tensor.
+    """
+    try:
+        output = call(model, example, forward)
+    except Exception as error:
+        raise ModelFailed(f"{type(error).__name__}: {first_line(error)}") from error
+    return outputs_of(output)

@@ -1,0 +1,119 @@
+"""Finds the input that marks padding, and how it does, by its name, its values and the tokens."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from normlab.any_model.batches.example import Key
+from normlab.errors import UserError
+
+KINDS = {
+    **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),
+    **dict.fromkeys(("input_features_mask", "feature_attention_mask"), "real"),
+    **dict.fromkeys(("src_key_padding_mask", "key_padding_mask"), "padding"),
+    **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths", "lens"), "lengths"),
+    **dict.fromkeys(("x_lens", "wav_lens", "wav_len", "relative_lengths"), "lengths"),
+}
+UNCLEAR = ("padding_mask", "mask")
+"""Names of inputs that mark real tokens in some models and padding in others."""
+MADE = ("attention_mask", "src_key_padding_mask")
+"""Masks to add if the batch has none and the model takes one: they mark all positions as real."""
+OPTIONS = ("real", "padding", "lengths")
+
+
+class Mask(NamedTuple):
+    """The input that marks real tokens, and its kind, or None if it is to be inferred."""
+
+    key: Key = None
+    kind: str = ""
+
+
+def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Mask:
+    """Return the mask of real tokens; a mask tensor is added to `values`.
+
+    `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. The kind
+    is empty if there is no mask, and `?` if only the values can tell.
+    """
+    meaning = ""
+    if isinstance(mask, Mapping):
+        ((mask, meaning),) = mask.items()
+    elif isinstance(mask, str) and mask in OPTIONS and mask not in names.values():
+        mask, meaning = None, mask
+    if meaning and meaning not in OPTIONS:
+        raise UserError(f"mask={meaning!r}: choose from {', '.join(OPTIONS)}")
+    if mask is None:
+        keys = [k for k, name in names.items() if name in KINDS and isinstance(values[k], Tensor)]
+        keys += [k for k, name in names.items() if _is_mask(name, values[k])]
+        if not keys:
+            return Mask()
+    elif isinstance(mask, Tensor):
+        keys, values[None] = [None], mask
+    else:
+        keys = [key for key, name in names.items() if mask in (key, name)]
+        if not keys:
+            raise UserError(f"mask={mask!r}: the inputs are {', '.join(names.values())}")
+    key = keys[0]
+    name, tensor = names.get(key, "mask"), values[key]
+    if not isinstance(tensor, Tensor) or tensor.ndim not in (1, 2):
+        shape = [*tensor.shape] if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise UserError(f"{name} is {shape}: a mask has the shape [rows, positions]")
+    if tensor.ndim == 1:
+        relative = tensor.is_floating_point() and bool(tensor.numel()) and float(tensor.max()) <= 1
+        return Mask(key, "shares" if relative else "lengths")
+    known = "" if name in UNCLEAR else KINDS.get(name, "")
+    return Mask(key, meaning or known or "?")
+
+
+def _is_mask(name: str, value: Any) -> bool:
+    """Return whether an input of an unknown name looks like a mask of tokens."""
+    if "mask" not in name or not isinstance(value, Tensor) or value.ndim != 2:
+        return False
+    return bool(((value == 0) | (value == 1)).all())
+
+
+def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
+    """Return whether the ones of a mask are `real` tokens or `padding`.
+
+    Padding usually has one value, such as 0, and tokens have several. If that decides nothing: in
+    most batches some row has no padding. Otherwise, the name and the library decide.
+    """
+    ones = marks != 0
+    if x.shape[:2] == marks.shape and bool(ones.any()) and not bool(ones.all()):
+        one_value = [bool((part == part.flatten()[0]).all()) for part in (x[~ones], x[ones])]
+        if one_value[0] != one_value[1]:
+            return "real" if one_value[0] else "padding"
+    whole, empty = bool(ones.all(1).any()), bool((~ones).all(1).any())
+    if whole != empty:
+        return "real" if whole else "padding"
+    of_transformers = hasattr(model, "config")
+    return "padding" if "padding" in name and not of_transformers else "real"
+
+
+def check_mask(marks: Tensor, name: str, kind: str) -> None:
+    """Raise UserError if a mask has other values than 0 and 1, or marks no token as real."""
+    odd = marks[(marks != 0) & (marks != 1)]
+    if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
+        raise UserError(
+            f"{name} has the value {odd[0].item():.4g}: use 1 for real tokens and 0 for padding "
+            "(a mask that is added to attention scores cannot be used here)"
+        )
+    empty = ((marks != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
+    if empty:
+        ones, other = "1 for real tokens", "padding"
+        if kind == "padding":
+            ones, other = "True for padding", "real"
+        raise UserError(
+            f"{name}: row {empty[0]} is all padding; is it inverted? Give {ones}, "
+            f'or say mask="{other}"'
+        )
+
+
+def under_padding(x: Tensor, pads: Tensor, real: Tensor) -> int | float:
+    """Return another mask's value under padding or, if nothing is padded, what it should be."""
+    if x.shape[:2] == pads.shape and bool(pads.any()):
+        return x[pads].flatten()[0].item()
+    inside = x[real] if x.shape[:2] == real.shape else x
+    one_value = bool((inside == inside.flatten()[0]).all())
+    return 1 - int(inside.flatten()[0] != 0) if one_value else 0

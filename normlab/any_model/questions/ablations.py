@@ -1,0 +1,125 @@
+"""The slow questions of how much an output changes with rounded, or without some, modules."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.layers import layer_outputs, look_above
+from normlab.any_model.tracing.scripted import is_scripted
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import moved, percent
+
+ROUNDED = 0.05  # largest harmless relative change of the output in bfloat16
+
+
+def bf16(x: Tensor) -> Tensor:
+    """Round to bfloat16, but keep the dtype."""
+    return x.bfloat16().to(x.dtype) if x.is_floating_point() else x
+
+
+def int8(x: Tensor) -> Tensor:
+    """Round to 255 levels within +-max |x|; leave vectors unchanged."""
+    if x.ndim < 2 or not x.is_floating_point():
+        return x
+    step = (x.abs().amax() / 127).clamp(min=torch.finfo(x.dtype).tiny)
+    return (x / step).round().clamp(-127, 127) * step
+
+
+@question("precision", of="module", slow=True)
+@torch.no_grad()
+def precision(about: Examination) -> Finding:
+    """Which module changes the output most if rounded to bfloat16, or to int8?
+
+    The weights and inputs of each module are rounded, first one module at a time, then all at once.
+    The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
+    """
+    modules = dict(about.model.named_modules())
+    leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
+    if not leaves:
+        return Finding.none("no module that takes hooks has weights")
+    alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
+    total = [_rounded(about, round_, *leaves.values()) for round_ in (bf16, int8)]
+    answers = []
+    for kind, moved_by, each in zip(("bf16", "int8"), total, alone, strict=True):
+        worst = _shown(*max(zip(each, leaves, strict=True)))
+        answers.append(f"{kind} changes the output by {percent(moved_by)}; worst module: {worst}")
+    table = AnswerTable(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
+    scripted = [
+        name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
+    ]
+    if scripted:
+        answers.append(f"not rounded, as they are scripted: {', '.join(scripted[:3])}")
+    return look_above(answers, total[0], ROUNDED, table)
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Return whether a module is innermost and takes hooks, which scripted modules do not."""
+    return not (module._modules or is_scripted(module))
+
+
+def _shown(value: float, name: str) -> str:
+    return f"{name or 'the model'} ({percent(value)})"
+
+
+@question("worth", of="module", slow=True)
+@torch.no_grad()
+def worth(about: Examination) -> Finding:
+    """How much does the output change without each layer, and without each norm?
+
+    A layer is a numbered module with submodules whose output has its input's shape. Layers and
+    norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
+    of the longest row.
+    """
+    modules, rows, answers = dict(about.model.named_modules()), [], []
+    for kind, names in (
+        ("layer", layer_outputs(about)),
+        ("norm", [norm.name for norm in about.norms]),
+    ):
+        parts = {name: modules[name] for name in names if name in modules}
+        movements = {path: _moved_without(about, module) for path, module in parts.items()}
+        rows += [(kind, *pair) for pair in movements.items()]
+        ends = sorted((value, name) for name, value in movements.items())
+        if ends:
+            most, least = _shown(*ends[-1]), _shown(*ends[0])
+            answers.append(f"{kind} that matters most: {most}, least: {least}")
+    value = max((row[2] for row in rows), default=0.0)
+    return look_above(answers, value, torch.inf, AnswerTable(("kind", "left out", "change"), rows))
+
+
+def _moved(about: Examination) -> float:
+    """Run the longest row again; return how much its main output has changed."""
+    y = about.outputs(about.lead)
+    main = next(iter(y))
+    return moved(about.outputs(replace(about.lead))[main], y[main])
+
+
+def _moved_without(about: Examination, module: nn.Module) -> float:
+    """Return how much the longest row's output changes if a module returns its first argument."""
+
+    def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
+        x = args[0] if args else next(iter(kwargs.values()))
+        return (x, *y[1:]) if isinstance(y, tuple) else x
+
+    about.outputs(about.lead)  # cache the original output, with which `_moved` compares
+    with about.runner.changed(lambda: module.register_forward_hook(skip, with_kwargs=True)):
+        return _moved(about)
+
+
+def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
+    """Return how much the row's output changes if weights and inputs of modules are changed."""
+
+    def change_all() -> None:
+        for module in modules:
+            for weight in module.parameters():
+                weight.copy_(change(weight))
+            module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
+
+    about.outputs(about.lead)  # cache the original output, with which `_moved` compares
+    with about.runner.changed(change_all):
+        return _moved(about)

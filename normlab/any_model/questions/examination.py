@@ -1,0 +1,275 @@
+"""The model under inspection, and how much its outputs change between two passes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.backends import mha
+
+from normlab.any_model.batches.example import Example
+from normlab.any_model.batches.from_batch import batch_first
+from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
+from normlab.any_model.tracing.calls import Runner, fast_path
+from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.found_norms import FoundNorm, find_norms
+from normlab.errors import UserError
+from normlab.findings.relative_change import Oddity, moved, oddity
+
+LEAK = 1e-9
+"""The largest relative change in float64 that can be rounding."""
+BLIND = 1e-4
+"""The relative change that float32 rounding can cause or hide, where float64 cannot be used."""
+TABLES = 2e-6
+"""The relative change caused by constants that are rounded to float32, such as those of rotary
+positions: padding on the left shifts positions, so it changes which constants are used.
+"""
+
+
+class PassPair(NamedTuple):
+    """Two passes whose outputs should agree where they overlap.
+
+    `within` selects the base without its padding, if only real positions count.
+    """
+
+    variant: Example
+    base: Example
+    overlap: Overlap
+    within: Example | None = None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How much an output changes: in float64 (`wide`) and in the model's dtype (`narrow`).
+
+    `argmax` is the share of positions whose argmax changes, in the model's dtype. `output` is the
+    name of the output that changes most. If its change is not a finite number, `oddity` says why.
+    """
+
+    wide: float
+    narrow: float
+    argmax: float
+    output: str
+    oddity: Oddity = ""
+
+
+@dataclass(eq=False)
+class Examination:
+    """A model in eval mode with the example to run, and the user's batches and loss.
+
+    `narrowed` has the reasons why float64 was not used, and `compared` the outputs compared.
+    """
+
+    runner: Runner
+    example: Example
+    batches: Sequence[Any]
+    loss: Any = None
+    causal: bool | None = None
+    narrowed: dict[str, None] = field(default_factory=dict)
+    compared: dict[str, None] = field(default_factory=dict)
+    _outputs: dict[Any, Outputs] = field(default_factory=dict)
+    _variants: dict[Any, Example] = field(default_factory=dict)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self.runner.model
+
+    @property
+    def title(self) -> str:
+        """What was examined: the model's class, size and dtype, the rows, the compared outputs."""
+        size = sum(each.numel() for each in self.model.parameters())
+        real, length = len(self.example.numbers), self.example.length
+        numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
+        rows = (
+            f"{'row' if len(numbers) == 1 else 'rows'} {_listed(numbers)} of {self.example.total}"
+        )
+        axis, first = next(iter(self.example.rows.values())), batch_first(self.model)
+        if axis or first is not None:
+            rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
+        if added := self.example.size - real:
+            rows += f" and {added} made up"
+        rows += f", of up to {length:,} positions" * bool(length)
+        outputs, more = [*self.compared][:4], len(self.compared) - 4
+        outputs += [f"{more} more"] * (more > 0)
+        shown = f"; compared: {rows}" + f"; outputs {_listed(outputs)}" * bool(outputs)
+        return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}{shown}"
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of most weights: `bfloat16`."""
+        return str(self.torch_dtype)[6:]
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype of most weights."""
+        sizes: Counter[torch.dtype] = Counter()
+        for weight in self.model.parameters():
+            sizes[weight.dtype] += weight.numel()
+        return sizes.most_common(1)[0][0] if sizes else torch.get_default_dtype()
+
+    @property
+    def rounding(self) -> float:
+        """The largest relative change that can be rounding in the model's dtype: 4 sqrt(eps)."""
+        return 4 * torch.finfo(self.torch_dtype).eps ** 0.5
+
+    @property
+    def blind(self) -> bool:
+        """Whether the device or some operation does not support float64."""
+        return self.example.device.type == "mps" or bool(self.narrowed)
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows to examine: the longest one, the first, the last and the middle one."""
+        size = self.example.size
+        return [*dict.fromkeys((self.example.lead, 0, size - 1, size // 2))]
+
+    @property
+    def fast_paths(self) -> tuple[bool, ...]:
+        """Whether to use torch's fused encoder layers: False, and also True if the model may."""
+        fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
+        has = any(isinstance(module, fused) for module in self.model.modules())
+        return (False, True) if has and mha.get_fastpath_enabled() else (False,)
+
+    @property
+    def lead(self) -> Example:
+        """The longest row alone, without its padding."""
+        return self.alone(self.example.lead)
+
+    def alone(self, row: int) -> Example:
+        """Return a row alone, without its padding."""
+        return self._variants.setdefault(("alone", row), self.example.alone(row))
+
+    def one(self, row: int) -> Example:
+        """Return a row alone, with its padding."""
+        if self.example.lengths[row] == self.example.length:
+            return self.alone(row)
+        return self._variants.setdefault(("one", row), self.example.one(row))
+
+    def keep(self, variant: Example) -> None:
+        """Cache the outputs of a variant that is compared more than once."""
+        self._variants["kept", len(self._variants)] = variant
+
+    def number(self, row: int) -> str:
+        """Return a row's number in the user's batch."""
+        numbers = self.example.numbers
+        return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
+
+    def all_moved(self, comparisons: Mapping[str, PassPair]) -> dict[str, Moved]:
+        """Return how much the outputs change in each comparison that the model can run.
+
+        Raises the first UserError if it can run none of them.
+        """
+        movements: dict[str, Moved] = {}
+        errors: list[UserError] = []
+        for name, comparison in comparisons.items():
+            try:
+                movements[name] = self.moved(comparison)
+            except UserError as error:
+                errors.append(error)
+        if errors and not movements:
+            raise errors[0]
+        return movements
+
+    @cached_property
+    def norms(self) -> list[FoundNorm]:
+        """All norms that a forward pass calls."""
+        return find_norms(self.runner, self.example)
+
+    def outputs(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Outputs:
+        """Return the outputs of a pass; outputs for the rows and for the batch are cached.
+
+        Raises ModelFailed if the model fails, UserError if it returns no float tensor.
+        """
+        key = variant, wide, fast
+        if key in self._outputs:
+            return self._outputs[key]
+        mode = widened() if wide else nullcontext()
+        with fast_path(fast), mode as float64:
+            outputs = self.runner(variant)
+        if float64:
+            self.narrowed |= dict.fromkeys(sorted(float64.narrowed))
+        if variant in self._variants.values() or variant is self.example:
+            self._outputs[key] = outputs
+        return outputs
+
+    def moved(self, comparison: PassPair) -> Moved:
+        """Return how much the outputs of two passes differ; the output that changes most counts.
+
+        If fused layers are tried too, the largest change counts. torch's fused layers make tensors
+        without float64 support, so a change there counts only if rounding cannot explain it.
+        """
+        movement = self._moved(comparison, False)
+        if True not in self.fast_paths:
+            return movement
+        try:
+            fast = self._moved(comparison, True)
+        except UserError:
+            return movement
+        return max(movement, fast, key=lambda each: each.wide)
+
+    def _moved(self, comparison: PassPair, fast: bool) -> Moved:
+        narrow = self._pairs(comparison, wide=False, fast=fast)
+        self.compared |= dict.fromkeys(narrow)
+        by_name = {name: moved(*pair) for name, pair in narrow.items()}
+        pairs, by_name_wide = narrow, dict(by_name)
+        if self.example.device.type != "mps":
+            try:
+                pairs = self._pairs(comparison, wide=True, fast=fast)
+                by_name_wide = {name: moved(*pair) for name, pair in pairs.items()}
+            except UserError as error:
+                if fast:  # nested tensors
+                    by_name_wide = {n: x if x > self.rounding else 0.0 for n, x in by_name.items()}
+                else:
+                    self.narrowed[f"the model ({error})"] = None
+        name = max(by_name_wide, key=lambda each: (by_name_wide[each], by_name.get(each, 0.0)))
+        argmax = _argmax(*(narrow.get(name) or next(iter(narrow.values()))))
+        odd = oddity(*pairs[name]) or (oddity(*narrow[name]) if name in narrow else "")
+        return Moved(by_name_wide[name], by_name.get(name, 0.0), argmax, name, odd)
+
+    def _pairs(
+        self, comparison: PassPair, *, wide: bool, fast: bool
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return, by name, the parts of two passes' outputs that should agree."""
+        variant, base, overlap, within = comparison
+        y, y0 = (self.outputs(x, wide=wide, fast=fast) for x in (variant, base))
+        names = comparable(y0, y, y0, overlap)
+        if not names:
+            raise UserError("the two passes have no output in common")
+        pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
+        if within is None or within is base:
+            return pairs
+        real, inside = self.outputs(within), Overlap(overlap.side)
+        return {
+            name: (inside(y, real[name])[0], inside(y0, real[name])[0])
+            for name, (y, y0) in pairs.items()
+        }
+
+    def stands_out(self, comparison: PassPair) -> bool:
+        """Return whether two passes' outputs differ by more than rounding in the model's dtype.
+
+        This needs no pass in float64. False if the model cannot run one of the two passes.
+        """
+        limit = BLIND if self.torch_dtype == torch.float32 else self.rounding
+        try:
+            return self.narrow_movement(comparison) > limit
+        except UserError:
+            return False
+
+    def narrow_movement(self, comparison: PassPair) -> float:
+        """Return how much the outputs of two passes differ in the model's dtype."""
+        variant, base, overlap, _ = comparison
+        y, y0 = self.outputs(variant), self.outputs(base)
+        return max(moved(*overlap.nearest(y[n], y0[n])) for n in comparable(y0, y, y0, overlap))
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _argmax(y: Tensor, y0: Tensor) -> float:
+    return float((y.argmax(-1) != y0.argmax(-1)).double().mean())

@@ -1,0 +1,118 @@
+"""The question of whether later tokens change the output at earlier positions."""
+
+import re
+from contextlib import suppress
+
+from torch import Tensor, nn
+
+from normlab.any_model.batches.outputs import Overlap
+from normlab.any_model.questions.examination import LEAK, Examination, Moved, PassPair
+from normlab.any_model.questions.leak import leak, moves
+from normlab.errors import UserError
+from normlab.findings.finding import Finding
+from normlab.findings.question import question
+
+
+@question("future", of="module")
+def future(about: Examination) -> Finding:
+    """Do later tokens change the output at earlier positions?
+
+    Let y be the output at a row's first half, and y' the same with other tokens in the second half;
+    likewise for the first two thirds, and for all positions but the last.
+    In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
+    If nothing says whether a model is causal, a change is worth a look. Attention with
+    `is_causal = False`, a bidirectional recurrent layer and a masked language model say that it is
+    not; but an output with one entry per token of the vocabulary is worth a look all the same.
+    """
+    example, n = about.example, about.example.steps
+    if about.causal is False:
+        return Finding.none("the model is not causal")
+    encodes = getattr(getattr(about.model, "config", None), "is_encoder_decoder", False)
+    if encodes and not example.decoder:
+        return Finding.none("the batch has no decoder_input_ids for the decoder; add them")
+    if n < 2:
+        return Finding.none("there are fewer than two positions")
+    y = next(iter(about.outputs(about.lead).values()))
+    sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
+    if not sizes or (n not in y.shape[:-1] and y.shape[-1] == n and _is_pooled(about, y)):
+        return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
+    whose = "decoder positions" if example.decoder else "positions"
+    # Blocks that share a summary often end in the middle, so two other positions are tried too.
+    places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
+    numbers = ", ".join(map(str, sorted(places)))
+    how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
+    comparisons = {
+        f"other tokens after the first {t}": PassPair(
+            example.with_later_tokens(t), about.lead, Overlap("right", sizes[0], t)
+        )
+        for t in places
+    }
+    first, *more = comparisons
+    movements = about.all_moved({first: comparisons[first]})
+    # of the others, compare in float64 only those that change in the model's dtype
+    if movements[first].wide <= LEAK:
+        odd = {name: comparisons[name] for name in more if about.stands_out(comparisons[name])}
+        movements |= about.all_moved(odd)
+    worst = max(movements.values(), key=lambda each: each.wide)
+    causal = about.causal or bool(example.decoder) or worst.wide <= LEAK
+    declared = causality(about.model)
+    if causal or declared:
+        finding = leak(about, movements, comparisons, "later tokens", how)
+        if causal or (declared := causality(about.model, finding.module)):
+            return finding
+    return _not_known_as_causal(about, worst, how, by_modules=declared is False, y=y)
+
+
+def _not_known_as_causal(
+    about: Examination, worst: Moved, how: str, *, by_modules: bool, y: Tensor
+) -> Finding:
+    """Return the finding on a model that sees later tokens and does not say that it is causal."""
+    text = f"later tokens change the output: {moves(about, worst, worst.wide)}, which is right "
+    text += "only if the model is not causal: "
+    if by_modules and not _predicts_inputs(about, y):
+        text += f"its modules say that it is not. {how}"
+        return Finding(text, value=worst.wide, threshold=LEAK)
+    text += f"set causal=True or causal=False. {how}"
+    return Finding(text, verdict="look", value=worst.wide, threshold=LEAK)
+
+
+def _is_pooled(about: Examination, y: Tensor) -> bool:
+    """Return whether the output has the same shape for fewer positions."""
+    if about.example.decoder:
+        return False
+    short = about.lead.cut(about.lead.tokens, 0, about.lead.length - 1)
+    with suppress(UserError):
+        return next(iter(about.outputs(short).values())).shape == y.shape
+    return False
+
+
+def _predicts_inputs(about: Examination, y: Tensor) -> bool:
+    """Return whether the output has one entry per token of the vocabulary."""
+    config = getattr(about.model, "config", None)
+    if config is not None and "MaskedLM" in type(about.model).__name__:
+        return False
+    ids = [
+        x for k in about.example.content if not (x := about.example.values[k]).is_floating_point()
+    ]
+    sizes = {m.num_embeddings for m in about.model.modules() if isinstance(m, nn.Embedding)}
+    # the largest id must fit, so that a table of relative positions is not taken for the vocabulary
+    greatest = max((int(x.max()) for x in ids), default=0)
+    return bool(ids) and y.ndim > 2 and greatest < y.shape[-1] in sizes
+
+
+def causality(model: nn.Module, path: str | None = None) -> bool | None:
+    """Return whether a model declares itself causal or not causal; None if it does neither.
+
+    Its config, the name of its class, its attention or its recurrent layers may declare it. If only
+    some attention is causal, such as a decoder's, the module at `path` may declare that it is not.
+    """
+    config, name = getattr(model, "config", None), type(model).__name__
+    marks = [getattr(module, "is_causal", None) for module in model.modules()]
+    if re.search("CausalLM|LMHead", name) or getattr(config, "is_decoder", False) is True:
+        return True
+    module_is_not = path and getattr(model.get_submodule(path), "is_causal", None) is False
+    if any(mark is True for mark in marks) and not module_is_not:
+        return True
+    both_ways = any(getattr(module, "bidirectional", False) is True for module in model.modules())
+    says_no = "MaskedLM" in name or both_ways or any(mark is False for mark in marks)
+    return False if says_no else None

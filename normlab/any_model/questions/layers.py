@@ -1,0 +1,138 @@
+"""The slow questions about layers: gradients, extreme activations and attention sinks."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab.any_model.batches.example import call, first_line, run
+from normlab.any_model.batches.outputs import tensors
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.tracing.restore import unchanged
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import over, percent
+from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
+from normlab.probes.gradients import gradient_norms
+
+GROWTH = 100.0  # growth or decay of the gradient from the first to the last layer
+OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
+MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
+FEWEST = 8  # positions needed before a channel can be called dead
+
+
+@question("depth", of="module", slow=True)
+def depth(about: Examination) -> Finding:
+    """How does the gradient grow from the first to the last layer?
+
+    The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm
+    makes this loss constant. A layer's gradient norm is taken over all its parameters.
+    """
+    with unchanged(about.model), torch.enable_grad():
+        about.model.requires_grad_(True).zero_grad()
+        try:
+            y = next(iter(run(about.model, about.lead, about.runner.forward).values()))
+            (y * y.detach().cos()).sum().backward()
+        except RuntimeError as error:  # some layers have no backward pass in eval mode
+            return Finding.none(f"no gradient: {first_line(error)}")
+        gradients = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
+    layers = {n.removeprefix("norm/"): v for n, v in gradients.items() if n.startswith("norm/")}
+    stacks: dict[str, list[float]] = {}
+    for name, norm in layers.items():
+        stack, _, number = name.rpartition(".")
+        if number.isdigit():
+            stacks.setdefault(stack, []).append(norm)
+    growth = {stack: over(each[-1], each[0]) for stack, each in stacks.items()}
+    answers = [
+        f"gradient x {v:.2g} from the first to the last layer{f' of {n}' * bool(n)}"
+        for n, v in growth.items()
+    ]
+    value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
+    return look_above(answers, value, GROWTH, AnswerTable(("layer", "gradient"), [*layers.items()]))
+
+
+@question("channels", of="module", slow=True)
+@torch.no_grad()
+def channels(about: Examination) -> Finding:
+    """Do layers output outlier features, dead channels, or massive activations?
+
+    For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the
+    RMS of all features (outliers), the share of features that are constant over positions (dead),
+    and the largest magnitude divided by the median magnitude. A value is massive if it is above 100
+    and this ratio is above 1000 (Sun et al. 2024).
+    """
+    rows = list[tuple[Any, ...]]()
+    for name, y in layer_outputs(about).items():
+        first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == about.example.length != y.shape[1])
+        x = (y.flatten(2).mT if first else y.reshape(1, -1, y.shape[-1])).double()
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        described = describe(x, real, threshold=OUTLIER)
+        dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
+        shown = (described["outliers"], dead, described["largest"], described["over_median"])
+        rows.append((name, *map(float, shown)))
+    worst = max(rows, key=lambda row: row[4], default=("", 0.0, 0.0, 0.0, 0.0))
+    outliers, dead = (percent(max((row[i] for row in rows), default=0.0)) for i in (1, 2))
+    answers = [
+        f"the largest magnitude is {worst[3]:.3g}, {worst[4]:.3g} times the median, in {worst[0]}",
+        f"in the worst layer {outliers} of features are outliers, {dead} of channels dead",
+    ]
+    table = AnswerTable(("layer", "outliers", "dead", "largest", "times the median"), rows)
+    limit = TIMES if worst[3] > MASSIVE else torch.inf
+    return look_above(answers if rows else [], worst[4], limit, table)
+
+
+@question("sinks", of="module", slow=True)
+@torch.no_grad()
+def sinks(about: Examination) -> Finding:
+    """How many attention heads give most of their attention to the first token?
+
+    A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64
+    queries, or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a
+    model of transformers that returns `attentions`.
+    """
+    model: Any = about.model
+    row = about.lead
+    if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
+        return Finding.none(f"needs {SINK_KEYS} tokens and a model that returns its attentions")
+    former = model.config._attn_implementation
+    try:
+        model.set_attn_implementation("eager")
+        asking = replace(row, values={**row.values, "output_attentions": True})
+        attentions = getattr(call(model, asking, about.runner.forward), "attentions", None) or ()
+    finally:
+        model.set_attn_implementation(former)
+    weights = [each[0] for each in attentions if each is not None]
+    causal = not any(bool(each.triu(1).any()) for each in weights)
+    first = [each[:, : SINK_QUERIES if causal else None, 0].mean(-1) for each in weights]
+    rows = [(n, head, w) for n, each in enumerate(first) for head, w in enumerate(each.tolist())]
+    share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
+    answers = [f"{percent(share)} of {len(rows)} heads attend mostly to the first token"]
+    table = AnswerTable(("layer", "head", "first token"), rows)
+    return look_above(answers if rows else [], share, torch.inf, table)
+
+
+def look_above(answers: list[str], value: float, limit: float, table: AnswerTable) -> Finding:
+    """Return the finding, with the verdict `look` if the value is above the limit."""
+    if not answers:
+        return Finding.none("the model has nothing that this question measures")
+    verdict = "fine" if value <= limit else "look"
+    threshold = None if limit == torch.inf else limit
+    values = {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
+    words = "; ".join(answers)
+    return Finding(words, values, table, verdict=verdict, value=value, threshold=threshold)
+
+
+def layer_outputs(about: Examination) -> dict[str, Tensor]:
+    """Return the layers' outputs for the longest row by name, in the order of the calls."""
+
+    def is_layer(name: str, module: nn.Module) -> bool:
+        return name.rpartition(".")[2].isdigit() and bool(module._modules)
+
+    calls, _ = about.runner.record(about.lead, keep=is_layer)
+    outputs: dict[str, Tensor] = {}
+    for each in calls:
+        x, y = (next(tensors(value), None) for value in (each.inputs, each.output))
+        if x is not None and y is not None and x.shape == y.shape:
+            outputs[each.name] = y
+    return outputs

@@ -1,0 +1,59 @@
+"""The question of what each norm of a model pools over."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.tracing.found_norms import FoundNorm
+from normlab.any_model.tracing.scripted import hidden_norms, unexamined
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+
+
+@question("norms", of="module")
+def norms(about: Examination) -> Finding:
+    """What does each norm pool over, and does that agree with its name?
+
+    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over the
+    axes along which other outputs change too, in training and in evaluation. A norm is any module
+    that pools and whose output has the input's shape and hardly changes if the input is doubled.
+    Norms that scripted modules call cannot be examined; the answer names them.
+    """
+    norms, names = about.norms, {norm.name for norm in about.norms}
+    hidden = [name for name in hidden_norms(about.model) if name not in names]
+    if not norms and not hidden:
+        return Finding.none("a forward pass calls no norm")
+    if not norms:
+        return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
+    wrong = [norm for norm in norms if norm.disagrees]
+    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in norms)
+    shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
+    count, near = (sum(norm.gains[i] for norm in norms if norm.gains) for i in (0, 1))
+    shown += f"; {near} of {count} gains are near 0" * bool(near)
+    more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
+    text = wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}"
+    return Finding(
+        "; ".join(filter(None, (text, unexamined(hidden)))),
+        {"norms": [asdict(norm) for norm in norms], "unexamined": hidden},
+        table(norms),
+        verdict="look" if wrong or hidden else "fine",
+        value=float(len(wrong)),
+        threshold=0.0,
+        module=wrong[0].name if wrong else None,
+    )
+
+
+def table(norms: Sequence[FoundNorm]) -> AnswerTable:
+    """Return one row per group of norms with the same class, pooled axes and eps."""
+    groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
+    for norm in norms:
+        groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
+    rows = []
+    for (kind, pools, eps), group in groups.items():
+        count, near = (sum(n.gains[i] for n in group if n.gains) for i in (0, 1))
+        share = f"{near} of {count}" if count else "-"
+        eps = "-" if eps is None else f"{eps:g}"
+        rows.append((kind, len(group), pools, eps, share, group[0].name or "the model"))
+    return AnswerTable(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)

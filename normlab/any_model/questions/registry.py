@@ -1,0 +1,22 @@
+"""All questions about a module, in the order in which they are asked."""
+
+from importlib import import_module
+
+from normlab.findings.question import Question, registered
+
+_FILES = (
+    *("modes", "padding", "norms", "forward", "batch_mates", "future"),
+    *("ablations", "layers", "statistics"),
+)
+
+
+def questions(*names: str, slow: bool = False) -> list[Question]:
+    """Return the named questions, or all quick ones, and with `slow` the slow ones too.
+
+    Raises UserError if a name is unknown.
+    """
+    modules = [import_module(f"{__package__}.{file}").__name__ for file in _FILES]
+    by_name = {each.name: each for each in registered("module", modules=modules, names=names)}
+    if names:
+        return [by_name[name] for name in names]
+    return [question for question in by_name.values() if slow or not question.slow]

@@ -1,0 +1,225 @@
+"""The question of whether running statistics match the data."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from normlab.any_model.batches.example import ModelFailed, call
+from normlab.any_model.batches.from_batch import values_of
+from normlab.any_model.batches.outputs import tensors
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.tracing.scripted import inside_script, is_scripted, unexamined
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.summary import Verdict
+
+FAR = 0.5  # distance between the means in standard deviations, median over channels
+RATIO = 2.0  # ratio of the variances, in either direction, median over channels
+_UNKNOWN: Verdict = "does not apply"
+FEWEST = 16  # values per channel needed to compare moments
+COST = 0.05  # relative rise of the loss above which running statistics get a `look`
+
+
+@question("statistics", of="module")
+@torch.no_grad()
+def statistics(about: Examination) -> Finding:
+    """Are running statistics finite, updated, and close to the data's?
+
+    Each row of the example is run alone, so that all positions are real. Per channel, with the mean
+    m and variance v of the norm's inputs, and the running statistics mu and s^2, these are medians
+    over channels:
+
+        distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
+        ratio      (v + eps) / (s^2 + eps), or the ratio of mean squares if a norm keeps only these
+
+    Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
+    the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
+    the batches is also measured with running, with batch and with recalibrated statistics (the
+    average over the batches, "precise BN"). It is worth a look if the loss with running statistics
+    is more than 5 % above the loss with recalibrated ones.
+    """
+    norms: dict[str, Any] = {
+        name: module for name, module in about.model.named_modules() if running(module)
+    }
+    if not norms:
+        return Finding.none("no norm keeps running statistics")
+    inside = inside_script(about.model)
+    hidden = [name for name in norms if name in inside]
+    norms = {name: norm for name, norm in norms.items() if name not in inside}
+    if not norms:
+        return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
+    moments = _moments(about, norms)
+    rows = [(name, *_compared(norm, moments[name])) for name, norm in norms.items()]
+    faults = [row for row in rows if row[-1]]
+    broken = [row for row in faults if _not_finite(norms[row[0]])]
+    worst = max(broken or faults or rows, key=lambda row: row[3])
+    answer = "; ".join(filter(None, (_sentence(rows, worst), unexamined(hidden))))
+    plain = [norm for norm in norms.values() if not is_scripted(norm)]
+    losses = {} if about.loss is None or not plain else _losses(about, plain)
+    if losses:
+        parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
+        answer += f"; loss {', '.join(parts)} statistics"
+        least = losses["recalibrated"]
+        if losses["running"] - least > COST * abs(least):
+            faults.append(worst)
+    return Finding(
+        answer,
+        {
+            "norms": {name: figures for name, *figures in rows},
+            "loss": losses,
+            "unexamined": hidden,
+        },
+        AnswerTable(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
+        verdict=_verdict(bool(broken), bool(faults or hidden), any(r[1] is not None for r in rows)),
+        value=worst[3],
+        threshold=1.0,
+        module=worst[0] if faults else None,
+    )
+
+
+def _sentence(rows: Sequence[tuple[Any, ...]], worst: tuple[Any, ...]) -> str:
+    """Return the fault of the worst norm, and in how many norms the statistics match the data."""
+    compared = [row for row in rows if row[1] is not None]
+    matching = sum(not row[-1] for row in compared)
+    answer = f"running statistics match the data in {matching} of {len(compared)} norms"
+    if more := len(rows) - len(compared):
+        answer += f"; {more} could not be compared, for lack of data or of a channel axis"
+    return f"{worst[0] or 'the model'}: {worst[-1]}; {answer}" if worst[-1] else answer
+
+
+class Running(NamedTuple):
+    """A norm's running mean and variance per channel, or its mean square if `mean` is None."""
+
+    mean: Tensor | None
+    var: Tensor
+
+
+def running(norm: Any) -> Running | None:
+    """Return the statistics that a norm keeps; None if it keeps none.
+
+    They are recognized by the names of buffers: torch's names, or with a standard deviation
+    instead of the variance (batch renormalization), or only a mean square (power normalization).
+    """
+    buffers = {name: x.double().flatten() for name, x in norm.named_buffers("", recurse=False)}
+    mean, var = buffers.get("running_mean"), buffers.get("running_var")
+    if var is None and (deviation := buffers.get("running_std")) is not None:
+        var = deviation.square()
+    if mean is not None and var is not None:
+        return Running(mean, var)
+    square = buffers.get("running_square")
+    return None if square is None else Running(None, square)
+
+
+def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
+    if broken:
+        return "broken"
+    return "look" if look else "fine" if compared else _UNKNOWN
+
+
+def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
+    """Return count, mean and mean square of each norm's inputs, per channel and row."""
+    moments: dict[str, list[Tensor]] = defaultdict(list)
+    example = about.example
+    key, axis = next(iter(example.rows.items()))
+    rows = values_of(about.batches[0], example.device)[key].shape[axis]
+    for number in range(min(example.size, rows)):  # skip the row added to a one-row batch
+        row = example.alone(number)
+        try:
+            calls, _ = about.runner.record(row, keep=lambda name, _: name in norms)
+        except ModelFailed:  # too short for a convolution
+            continue
+        for each in calls:
+            x = next(tensors(each.inputs))
+            if (axis := _channel_axis(norms[each.name], x, each.output)) is not None:
+                x = x.double().movedim(axis, 0).flatten(1)
+                count = torch.full_like(x[:, 0], x.shape[1])
+                moments[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
+    return moments
+
+
+def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
+    """Return the channel axis of a norm's input; None if there is none.
+
+    If several axes have as many entries as the running mean, the channel axis is the one for whose
+    entries the output is a linear map of the input.
+    """
+    statistics = running(norm)
+    channels = len(statistics.var) if statistics else 0
+    axes = [axis for axis in range(1, x.ndim) if x.shape[axis] == channels]
+    if len(axes) < 2 or not isinstance(y, Tensor) or y.shape != x.shape:
+        return next(iter(axes), None)
+    return min(axes, key=lambda axis: _not_linear(*(t.double().movedim(axis, 0) for t in (x, y))))
+
+
+def _not_linear(x: Tensor, y: Tensor) -> float:
+    """Return the squared error of linear fits of y to x, one for each entry of axis 0."""
+    x, y = (t.flatten(1) - t.flatten(1).mean(1, keepdim=True) for t in (x, y))
+    gain = (x * y).sum(1) / x.square().sum(1).clamp(min=1e-300)
+    return float((y - gain[:, None] * x).square().sum())
+
+
+def _not_finite(norm: Any) -> bool:
+    """Return whether the running statistics have infinities, NaN or a negative variance."""
+    statistics = running(norm)
+    assert statistics
+    moments = [x for x in statistics if x is not None]
+    return not all(bool(x.isfinite().all()) for x in moments) or bool((statistics.var < 0).any())
+
+
+def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None, float, str]:
+    """Return distance and ratio (None without data), the factor over the limit, and the fault."""
+    statistics = running(norm)
+    assert statistics
+    mean, var = statistics.mean, statistics.var
+    if _not_finite(norm):
+        return None, None, torch.inf, "not finite"
+    never = "never updated"
+    initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
+    count = float(sum(row[0, 0] for row in rows))
+    if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
+        return None, None, 0.0, never if initial else ""
+    # eps is added to both variances, so they agree if both are far below eps
+    moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
+    scale = var + eps
+    pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
+    if mean is None:
+        distance, ratio = 0.0, float(((square + eps) / scale).median())
+        stale = f"stale: mean square {ratio:.2g}-fold"
+    else:
+        error = moments[:, 1].var(0) / len(rows)
+        squared = ((pooled - mean).square() - error).clamp(min=0) / scale
+        distance = float(squared.sqrt().median())
+        unbiased = (square - pooled.square()) * count / (count - 1)
+        ratio = float(((unbiased + eps) / scale).median())
+        stale = f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
+    times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
+    return distance, ratio, times, never if initial else stale if times > 1 else ""
+
+
+def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
+    """Return the mean loss over the batches for each kind of statistics."""
+
+    def measured(momentum: float | None = 0.0, *, training: bool) -> float:
+        for norm in norms:
+            norm.train(training)
+            norm.momentum = momentum  # 0 keeps the statistics, None averages over the batches
+        batches = (values_of(batch, about.example.device) for batch in about.batches)
+        examples = (replace(about.example, values=values) for values in batches)
+        outputs = (call(about.model, each, about.runner.forward) for each in examples)
+        losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
+        return sum(losses) / len(losses)
+
+    about.runner.restore()
+    with about.runner.changed(about.model.eval):
+        losses = {
+            "running": measured(training=False),
+            "batch": measured(training=True),
+        }
+        for norm in norms:
+            getattr(norm, "reset_running_stats", bool)()
+        measured(None, training=True)
+        return {**losses, "recalibrated": measured(training=False)}

@@ -1,0 +1,214 @@
+"""Trains a transformers language model after its norms have been swapped, and saves it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from normlab.any_model.batches.example import first_line
+from normlab.any_model.loading.load import load_model, taken, tokenized
+from normlab.any_model.surgery.swap import Swapped, is_norm
+from normlab.any_model.tracing.norm_trial import eps_of
+from normlab.errors import UserError
+from normlab.progress import Stage, say
+
+EPS = 1e12
+"""With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""
+_MASKED = 0.15  # share of the tokens that a masked language model predicts
+_APART = 1e-3  # largest relative RMS difference allowed between saved and original logits
+Batch = dict[str, Tensor]
+
+
+class LanguageModel:
+    """A language model in float32, with batches for its own loss (next-token or masked-token).
+
+    `place` is a folder or a Hugging Face id. Raises UserError if it cannot be loaded or used.
+    """
+
+    def __init__(self, place: str, *, trust: bool) -> None:
+        self.model, self.tokenizer, self.folder, self.note = load_model(place, trust=trust)
+        self.trust, self.kind = trust, type(self.model).__name__
+        from transformers.models.auto import modeling_auto as auto
+
+        self.masked = self.kind in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()
+        names = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+        causal = self.kind in names or "CausalLM" in self.kind
+        if self.model.config.is_encoder_decoder or not (self.masked or causal):
+            raise UserError(
+                f"{place} is a {self.kind}, which has no loss on text: use a causal or masked "
+                "language model, such as GPT2LMHeadModel or BertForMaskedLM"
+            )
+        if self.tokenizer is None or (self.masked and self.tokenizer.mask_token_id is None):
+            raise UserError(f"{place} has no tokenizer{' with a mask token' * self.masked}")
+        self.tokenizer.padding_side = "right"
+        ids = torch.ones(2, 8, dtype=torch.long)
+        ids[1, -1] = 2
+        with torch.no_grad():
+            earlier = self.model.float()(ids).logits[:, :-1]
+        if not self.masked and _apart(*earlier) > 1e-5:
+            raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
+
+    def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
+        """Yield batches of lines; tokens that are not to be predicted have the label -100."""
+        generator = torch.Generator().manual_seed(seed)
+        for encoded in tokenized(self.tokenizer, lines):
+            ids, predicted = encoded["input_ids"], encoded["attention_mask"] == 1
+            if self.masked:
+                predicted &= encoded["special_tokens_mask"] == 0
+                predicted &= torch.rand(ids.shape, generator=generator) < _MASKED
+                encoded["input_ids"] = ids.masked_fill(predicted, self.tokenizer.mask_token_id)
+            batch = {**taken(self.model, encoded), "labels": ids.masked_fill(~predicted, -100)}
+            if self.predicted(batch):
+                yield batch
+
+    def shuffled(self, lines: list[str], seed: int) -> Iterator[Batch]:
+        """Yield batches forever, with the lines in a new random order in each epoch."""
+        generator = torch.Generator().manual_seed(seed)
+        for epoch in count(seed):
+            order = torch.randperm(len(lines), generator=generator).tolist()
+            yield from self.batches([lines[i] for i in order], epoch)
+
+    def predicted(self, batch: Batch) -> int:
+        """Return the number of tokens to predict; a causal model skips a row's first."""
+        return int((batch["labels"][:, not self.masked :] != -100).sum())
+
+    @torch.no_grad()
+    def loss(self, model: Any, batches: Iterable[Batch]) -> float:
+        """Return a model's mean loss per predicted token."""
+        pairs = [(self.predicted(batch), float(model(**batch).loss)) for batch in batches]
+        if not pairs:
+            raise UserError("the held-out lines have no token to predict: use longer lines")
+        return sum(n * loss for n, loss in pairs) / sum(n for n, _ in pairs)
+
+
+def adapt(
+    model: Any,
+    original: nn.Module,
+    batches: Iterator[Batch],
+    *,
+    steps: int,
+    lr: float,
+    everything: bool = False,
+    taper: int = 0,
+) -> int:
+    """Train the new norms, or all weights, with AdamW; return the number of trained weights.
+
+    During the first `taper` steps a norm outputs `(1 - a) old + a new`, with the old norm from the
+    `original` model, as a rises from 0 to 1. The learning rate warms up over a tenth of the steps
+    and decays linearly to 0; for new gains and DyT's alpha it is multiplied by their initial RMS.
+    There is no weight decay and no dropout.
+
+    Raises UserError if the loss is no longer finite.
+    """
+    swapped = {path: m for path, m in model.named_modules() if isinstance(m, Swapped)}
+    groups = _trained(model, swapped, lr, everything=everything)
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: min(1.0, 10 * (done + 1) / steps) * (1 - done / steps)
+    )
+    a = 1.0
+
+    def mix(old: nn.Module, _: nn.Module, args: tuple[Any, ...], y: Tensor) -> Tensor:
+        return y if a == 1 else torch.lerp(old(*args), y, a)
+
+    with ExitStack() as hooks:
+        for path, new in swapped.items():
+            hook = new.register_forward_hook(partial(mix, original.get_submodule(path)))
+            hooks.callback(hook.remove)
+        for step in range(1, steps + 1):
+            a = min(1.0, step / (taper + 1))
+            loss = model(**next(batches)).loss
+            if not loss.isfinite():
+                raise UserError(f"the loss is {loss} at step {step}: lower --lr, now {lr:g}")
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            rate.step()
+            say(Stage("step", step, steps))
+    return sum(weight.numel() for group in groups for weight in group["params"])
+
+
+@torch.no_grad()
+def _trained(
+    model: Any, swapped: Mapping[str, Swapped], lr: float, *, everything: bool
+) -> list[dict[str, Any]]:
+    """Return the optimizer's groups: the weights to train, each with its learning rate."""
+    news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
+    groups: list[dict[str, Any]] = []
+    for weight in model.parameters():
+        if weight.requires_grad_(everything or weight in news).requires_grad:
+            scale = news.get(weight) in ("weight", "norm.alpha")
+            size = float(weight.detach().square().mean().sqrt()) if scale else 1.0
+            groups.append({"params": [weight], "lr": lr * size})
+    return groups
+
+
+def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: bool) -> float:
+    """Save a model whose norms were swapped for `none` as its original class, with its tokenizer.
+
+    The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
+    if `keep`. Returns the relative RMS difference between the two models' logits for the batch.
+
+    Raises UserError, and leaves no files, if the class cannot express the model.
+    """
+    from transformers import AutoTokenizer
+
+    values, config = _weights(model, language.model), language.model.config
+    eps = {name: value for name, value in config.to_dict().items() if "norm_eps" in name}
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        folder = Path(temporary, out.name)
+        config.update(dict.fromkeys(eps, EPS))
+        try:
+            language.model.save_pretrained(folder, state_dict=values)
+        except Exception as error:  # transformers raises exceptions of any class
+            raise UserError(f"--out {out} cannot be written: {first_line(error)}") from error
+        finally:
+            config.update(eps)
+        tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
+        tokenizer.save_pretrained(folder)
+        loaded, *_ = load_model(str(folder), trust=language.trust)
+        for path, new in model.named_modules():
+            if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
+                raise UserError(f"--out: {path} of {language.kind} reads no eps from config.json")
+        inputs, real = (
+            {k: x for k, x in batch.items() if k != "labels"},
+            batch["attention_mask"] > 0,
+        )
+        apart = _apart(loaded(**inputs).logits[real], model(**inputs).logits[real])
+        if not apart <= _APART:
+            raise UserError(f"--out: the logits of the saved model differ by {apart:.1g}")
+        if keep:
+            folder.rename(out)
+    return apart
+
+
+def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
+    """Return weights with which the original class and an eps of `EPS` compute the same outputs.
+
+    Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from `gain
+    (x - mean)` by a relative error of var / (2 EPS). UserError if a norm has not been swapped.
+    """
+    values = model.state_dict()
+    for path, old in original.named_modules(remove_duplicate=False):
+        if is_norm(old):
+            new = model.get_submodule(path)
+            if not isinstance(new, Swapped):
+                raise UserError(f"--out: {path} must be swapped too: all norms share one eps")
+            x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
+            zeros = {name: torch.zeros_like(weight) for name, weight in old.named_parameters()}
+            plus = float(functional_call(old, zeros, x).any())  # Gemma's gain is 1 + weight
+            values[f"{path}.weight"] = new.weight * EPS**0.5 - plus
+    return values
+
+
+def _apart(y: Tensor, other: Tensor) -> float:
+    """Return RMS(y - other) / RMS(other)."""
+    return float((y - other).square().mean().sqrt() / other.square().mean().sqrt())

@@ -1,0 +1,291 @@
+"""Folds norms into adjacent weights, exactly: the model computes the same with fewer parts.
+
+A layer norm whose input has mean 0 is an RMS norm. Its input is a sum of products with weights and
+of rows of tables; if only layer norms read that sum, all these weights can be centered (Ashkboos et
+al. 2024, SliceGPT, section 3.2). If only products with weights read a norm's output, its gain and
+bias can become part of these weights (Graef et al. 2024, FlashNorm).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from normlab.any_model.batches.from_batch import first_batches
+from normlab.any_model.surgery.flow import Flow, Node
+from normlab.any_model.surgery.foldable import held, why_gain_stays, why_mean_stays
+from normlab.any_model.surgery.swap import call, is_norm
+from normlab.any_model.tracing.calls import slow_path
+from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.norm_trial import copied, eps_of
+from normlab.errors import UserError
+
+LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"
+EXACT = 1e-9
+"""The largest change of a float64 output allowed for a fold, relative to the largest output."""
+
+
+@dataclass
+class NormFold:
+    """What became of one norm: True if folded, None if there is no such part, else why it stays.
+
+    `mean` is about a layer norm that becomes an RMS norm, `gain` about gain and bias.
+    """
+
+    site: str
+    kind: str
+    mean: bool | str | None = None
+    gain: bool | str | None = None
+
+
+@dataclass(frozen=True)
+class FoldedModel:
+    """A folded model, what became of each norm, and how much its float64 outputs changed.
+
+    `error` is relative to the largest output. Printed as a table.
+    """
+
+    model: nn.Module = field(repr=False)
+    table: list[NormFold]
+    error: float
+
+    def __str__(self) -> str:
+        def outcome(value: bool | str | None) -> str:
+            return "folded" if value is True else f"stays: {value}" if value else "has none"
+
+        rows = [("site", "norm", "mean", "gain and bias")]
+        rows += [
+            (each.site, each.kind, outcome(each.mean), outcome(each.gain)) for each in self.table
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        means = [each.mean for each in self.table if each.mean is not None]
+        gains = [each.gain for each in self.table if each.gain is not None]
+        count = f"gains folded: {gains.count(True)} of {len(gains)}; "
+        count += f"layer norms that are RMS norms now: {means.count(True)} of {len(means)}"
+        return "\n".join([*lines, f"{count}; float64 outputs differ by {self.error:.1g}"])
+
+
+class FoldedRMSNorm(nn.Module):
+    """RMS norm with or without gain and bias: equal to layer norm for an input with mean 0."""
+
+    def __init__(
+        self, width: int, eps: float, weight: nn.Parameter | None, bias: nn.Parameter | None
+    ) -> None:
+        super().__init__()
+        self.normalized_shape, self.eps = (width,), eps
+        self.weight: nn.Parameter | None
+        self.bias: nn.Parameter | None
+        self.register_parameter("weight", weight)
+        self.register_parameter("bias", bias)
+
+    def forward(self, x: Tensor, *_: Any) -> Tensor:
+        """Normalize over the last axis; other arguments, such as a mask, are ignored."""
+        y = F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape[0]}, eps={self.eps}"
+
+
+@dataclass
+class _Norm:
+    """A norm over the last axis, `gain z + bias`; `plain` is the weight's value for a gain of 1."""
+
+    kind: str
+    module: nn.Module
+    width: int
+    weight: str | None
+    bias: str | None
+    plain: float
+
+    @property
+    def eps(self) -> float:
+        return eps_of(self.module) or 0.0
+
+    @property
+    def gain(self) -> Tensor:
+        if self.weight is None:
+            return torch.ones(self.width, dtype=torch.float64)
+        return held(self.module, self.weight).double() + (1.0 - self.plain)
+
+    @property
+    def shift(self) -> Tensor | None:
+        return held(self.module, self.bias).double() if self.bias else None
+
+
+@torch.no_grad()
+def fold_norms(
+    model: nn.Module,
+    batches: Any,
+    *,
+    untie: bool = False,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+) -> FoldedModel:
+    """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
+
+    The norms compute the same in evaluation mode only: after dropout the mean is not 0. The first
+    of `batches` (a dict, tuple or tensor) is run to see what reads what. Where a fold would change
+    the output, the norm stays, and the table says why. If an output layer shares the token
+    embedding's weights, they can be folded into only if `untie` gives it a copy. The folded model
+    has the dtypes of the model. Folded gains become ones, or zeros where the norm adds 1.
+
+    Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
+    float64 differ by more than 1e-9.
+    """
+    run, batch = forward or call, first_batches(batches)[0]
+    dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
+    folded = copied(model).eval()
+    if untie:
+        _untie(folded)
+    with slow_path():
+        norms = _norms(folded, partial(run, folded, batch))
+        flow = Flow(folded, norms)
+        flow.run(partial(run, folded, batch))
+        before = _outputs(run, folded, batch)
+        folded.double()
+        table = _fold(folded, flow, norms)
+        error = _difference(before, _outputs(run, folded, batch))
+    if not error <= EXACT:
+        raise UserError(
+            f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}: "
+            "is its forward pass random, or does it change its own weights?"
+        )
+    usual = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
+    for name, x in [*folded.named_parameters(), *folded.named_buffers()]:
+        if x.is_floating_point():
+            x.data = x.data.to(dtypes.get(name, usual))
+    return FoldedModel(folded.train(model.training), table, error)
+
+
+def _untie(model: nn.Module) -> None:
+    """Give each linear layer that shares an embedding's weights its own copy."""
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and id(module.weight) in tables:
+            module.weight = nn.Parameter(module.weight.data.clone())
+    config: Any = getattr(model, "config", None)
+    if hasattr(config, "tie_word_embeddings"):
+        config.tie_word_embeddings = False
+
+
+def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any) -> list[Tensor]:
+    """Return the floating-point outputs of a model, computed in float64."""
+    with widened():
+        result = run(model, batch)
+    leaves = tree_leaves([*result.values()] if isinstance(result, Mapping) else result)
+    return [x.double() for x in leaves if isinstance(x, Tensor) and x.is_floating_point()]
+
+
+def _difference(before: list[Tensor], after: list[Tensor]) -> float:
+    """Return the largest difference between two results, relative to the largest value."""
+    pairs = zip(before, after, strict=True)
+    return max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-300)) for a, b in pairs)
+
+
+def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:
+    """Fold the norms of a model in float64; return what became of each."""
+    centered = {path for path, norm in known.items() if norm.kind == LAYER_NORM}
+    rows = [NormFold(path, norm.kind) for path, norm in known.items()]
+    sources: dict[str, Node] = {}
+    for row in rows:
+        if row.site in centered:
+            row.mean = why_mean_stays(flow, row.site, model, centered) or True
+        if row.mean is True:
+            inputs = flow.sources(flow.norms[row.site][0].passed[0])
+            sources |= {each.name: each for each in inputs}
+        norm = known[row.site]
+        if norm.weight or norm.bias:
+            row.gain = why_gain_stays(flow, row.site, model, bias=norm.shift) or True
+    for source in sources.values():
+        _center(model, source)
+    for row in rows:
+        if row.gain is True:
+            readers = flow.ends(flow.norms[row.site][0], ("move",))
+            _fold_gain(model, known[row.site], [each for each in readers if each])
+        if row.mean is True:
+            _replace(model, row.site, known[row.site], plain=row.gain is True)
+    return rows
+
+
+def _center(model: nn.Module, source: Node) -> None:
+    """Subtract the mean over output features from a weight, and from its bias."""
+    weight = held(model, source.name)
+    over_rows = source.op == "convolution" or (source.op == "product" and not source.turned)
+    weight -= weight.mean(0 if over_rows else -1, keepdim=True)
+    if source.bias:
+        bias = held(model, source.bias)
+        bias -= bias.mean()
+
+
+def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
+    """Multiply the weights of products by a norm's gain, add its bias to theirs, and reset it."""
+    for name, product in {each.name: each for each in products}.items():
+        weight = held(model, name)
+        rows = weight if not product.turned else weight.T  # [out, in], a view
+        if norm.shift is not None:
+            added = rows @ norm.shift
+            if product.bias:
+                held(model, product.bias).add_(added)
+            else:
+                model.get_submodule(name.rpartition(".")[0]).bias = nn.Parameter(added)
+        rows *= norm.gain
+    if norm.weight:
+        held(norm.module, norm.weight).fill_(norm.plain)
+    if norm.bias:
+        held(norm.module, norm.bias).zero_()
+
+
+def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
+    """Replace a layer norm by an RMS norm with its eps and, unless `plain`, its gain and bias."""
+    gain = None if plain or norm.weight is None else nn.Parameter(norm.gain)
+    bias = None if plain or norm.bias is None else getattr(norm.module, norm.bias)
+    model.set_submodule(path, FoldedRMSNorm(norm.width, norm.eps, gain, bias))
+    layer = model.get_submodule(path.rpartition(".")[0])
+    if isinstance(layer, nn.TransformerEncoderLayer):
+        layer.activation_relu_or_gelu = 0  # its fast path computes layer norms
+
+
+def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
+    """Return what each layer and RMS norm computes, by path; UserError if there is none."""
+    modules = {path: module for path, module in model.named_modules() if is_norm(module)}
+    flow = Flow(model, modules)
+    flow.run(run)
+    widths = {path: calls[0].width for path, calls in flow.norms.items() if calls}
+    tried = {path: _norm_of(modules[path], width) for path, width in widths.items()}
+    if not any(tried.values()):
+        raise UserError("the model has no layer or RMS norm over the last axis of its input")
+    return {path: norm for path, norm in tried.items() if norm is not None}
+
+
+def _norm_of(module: nn.Module, width: int) -> _Norm | None:
+    """Return what a norm computes, found by experiment; None if it is no layer or RMS norm."""
+    weights = dict(module.named_parameters())
+    names = list(weights)
+    if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):
+        return None  # such as a convolutional layer whose class is named after a norm
+    bias = next((name for name in names if "bias" in name or "beta" in name), None)
+    weight = next((name for name in names if name != bias), None)
+    x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    # so large that eps does not matter
+    x = (x + 0.3).to(next(iter(weights.values()), x).device) * 1e5
+    try:
+        y = copied(module).double()(x)
+    except Exception:  # such as a group norm, whose channels are on axis 1
+        return None
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        return None
+    for kind, center in ((LAYER_NORM, 1.0), (RMS_NORM, 0.0)):
+        centered = x - center * x.mean(-1, keepdim=True)
+        z = centered / centered.square().mean(-1, keepdim=True).sqrt()
+        for plain in (1.0, 0.0):
+            norm = _Norm(kind, module, width, weight, bias, plain)
+            expected = norm.gain.to(z) * z + (0.0 if norm.shift is None else norm.shift.to(z))
+            if (y - expected).abs().max() < 1e-6 * y.abs().max():
+                return norm
+    return None

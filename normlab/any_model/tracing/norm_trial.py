@@ -1,0 +1,105 @@
+"""Runs one norm of a model on changed inputs, and shows which outputs change."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from normlab.any_model.batches.outputs import tensors
+from normlab.any_model.tracing.calls import Call
+
+LARGE = 1e3
+"""A change, in multiples of the input's RMS, that affects every output sharing its statistics."""
+# In multiples of the input's RMS. One of them may happen to leave an output's normalized value the
+# same; the other one then changes it.
+_CHANGES = (LARGE, -777.0)
+_MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
+_SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy, even of a module that keeps computed tensors.
+
+    `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
+    """
+    held = (x for each in module.modules() for x in tensors([*vars(each).values()]))
+    memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
+    return copy.deepcopy(module, memo)
+
+
+class Trial:
+    """A copy of a called module with gains of 1 in some dtype, to be run with other inputs."""
+
+    def __init__(self, call: Call, dtype: torch.dtype) -> None:
+        def cast(x: Tensor) -> Tensor:
+            return x.to(dtype) if x.is_floating_point() else x
+
+        self.module = copied(call.module).to(dtype)
+        self.gains = [parameter.data.clone() for parameter in self.module.parameters()]
+        for parameter in self.module.parameters():
+            parameter.data.fill_(1)
+        arguments = [*call.args], dict(call.kwargs)
+        self._args, self._kwargs = tree_map_only(Tensor, cast, arguments)
+        self._place: Any = place_of(call)
+        self._holder: Any = self._args if isinstance(self._place, int) else self._kwargs
+        x: Tensor = self._holder[self._place]
+        self.size = float(x.square().mean().sqrt()) or 1.0
+        self.x = x + 0.1 * self.size * torch.where(x < 0, -1, 1)  # no value is near 0
+        self._before: dict[bool, Tensor] = {}
+        self._buffers = [(each, each.clone()) for each in self.module.buffers()]
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
+        """Return the output for the input `x`; the module's running statistics stay unchanged."""
+        self._holder[self._place] = x
+        (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
+        try:
+            return self.module.train(training)(*self._args, **self._kwargs)
+        finally:
+            for buffer, former in self._buffers if training else ():
+                buffer.copy_(former)
+
+    def before(self, training: bool = False) -> Tensor:
+        """Return the output for the unchanged input."""
+        if training not in self._before:
+            self._before[training] = self(self.x, training=training)
+        return self._before[training]
+
+    def moved(self, index: Sequence[int], training: bool) -> Tensor:
+        """Return which outputs change if the input's value at `index` changes."""
+        before = self.before(training)
+        moved = torch.zeros_like(before, dtype=torch.bool)
+        for change in _CHANGES:
+            other = self.x.clone()
+            other[tuple(index)] += change * (self.size + 1)  # far above eps, too
+            y = self(other, training=training)
+            moved |= ~((y - before).abs() <= _MOVED * before.abs())
+        return moved
+
+    def ignores_scale(self) -> bool:
+        """Return whether doubling the input changes the output far less than noise as large."""
+        noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
+        for scale, share in ((1.0, _SAME), (LARGE, _SAME**2)):
+            x = scale / self.size * self.x
+            before = self(x)
+            doubled, noisy = ((self(y) - before).norm() for y in (2 * x, x + scale * noise))
+            if not (doubled <= share * noisy and noisy > _MOVED * before.norm()):
+                return False
+        return True
+
+
+def eps_of(norm: nn.Module) -> float | None:
+    """Return the eps that a norm keeps as an attribute, such as `variance_epsilon`."""
+    return next((v for k, v in vars(norm).items() if "eps" in k and isinstance(v, float)), None)
+
+
+def place_of(call: Call) -> int | str | None:
+    """Return which argument is the input: the first float tensor, if it has the output's shape."""
+    for place, value in (*enumerate(call.args), *call.kwargs.items()):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            fits = isinstance(call.output, Tensor) and value.shape == call.output.shape
+            return place if fits and value.numel() else None
+    return None

@@ -1,0 +1,291 @@
+"""`normlab inspect --hf` and `--module` load a model with its inputs, or say why they cannot."""
+
+import json
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    BertConfig,
+    BertModel,
+    ByT5Tokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+    ResNetConfig,
+    ResNetModel,
+    T5Config,
+    T5ForConditionalGeneration,
+    Wav2Vec2Config,
+    Wav2Vec2Model,
+)
+
+from normlab.any_model.loading.load import TEXT, load_hf
+from normlab.cli import main
+
+SIZES = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+SIZES = {**SIZES, "hidden_size": 8}
+CONVOLUTIONS = {"conv_dim": [8], "conv_kernel": [10], "conv_stride": [5]}
+MODELS = {
+    "bert": (BertModel, BertConfig(vocab_size=40, **SIZES)),
+    "gpt2": (
+        GPT2LMHeadModel,
+        GPT2Config(
+            vocab_size=40, n_layer=1, n_head=2, n_embd=8, bos_token_id=None, eos_token_id=None
+        ),
+    ),
+    "resnet": (
+        ResNetModel,
+        ResNetConfig(embedding_size=4, hidden_sizes=[4], depths=[1], layer_type="basic"),
+    ),
+    "t5": (
+        T5ForConditionalGeneration,
+        T5Config(vocab_size=40, d_model=8, d_ff=16, num_layers=1, num_heads=2, d_kv=4),
+    ),
+    "wav2vec2": (
+        Wav2Vec2Model,
+        Wav2Vec2Config(
+            **SIZES, **CONVOLUTIONS, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2
+        ),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def saved(name):
+    kind, config = MODELS[name]
+    torch.manual_seed(0)
+    kind(config).save_pretrained(name)
+    return name
+
+
+def with_tokenizer(name):
+    words = {"<pad>": 0, "<unk>": 1, "a": 2, "b": 3, "c": 4, "d": 5}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+    fast.save_pretrained(name)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("bert", {"input_ids": (4, 24), "attention_mask": (4, 24)}),
+        ("gpt2", {"input_ids": (4, 24), "attention_mask": (4, 24)}),
+        ("resnet", {"pixel_values": (4, 3, 224, 224)}),
+        ("t5", dict.fromkeys(("input_ids", "attention_mask", "decoder_input_ids"), (4, 24))),
+        ("wav2vec2", {"input_values": (4, 16_000), "attention_mask": (4, 16_000)}),
+    ],
+)
+def test_without_a_tokenizer_the_inputs_are_random(name, shapes):
+    model, (batch,), note = load_hf(saved(name))
+    assert type(model) is MODELS[name][0] and not model.training
+    assert {key: tuple(value.shape) for key, value in batch.items()} == shapes
+    assert note.startswith(f"inputs: random {next(iter(shapes))}")
+    assert ("no tokenizer" in note) == ("input_ids" in shapes)
+
+
+def test_text_is_one_row_per_line():
+    place = with_tokenizer(saved("bert"))
+    with open("lines.txt", "w") as file:
+        file.write("a b c\n\n" + "d a\n" * 8)
+    _, (first, second), note = load_hf(place, Path("lines.txt"))
+    assert first["input_ids"][:2].tolist() == [[2, 3, 4], [5, 2, 1]]  # padded by the unknown token
+    assert first["attention_mask"].sum(1).tolist() == [3, *[2] * 7]
+    assert len(first["input_ids"]) == 8 and len(second["input_ids"]) == 1
+    assert note == "inputs: lines.txt, 9 lines"
+    _, (batch,), note = load_hf(place)
+    assert len(batch["input_ids"]) == len(TEXT) and note == "inputs: 4 built-in sentences"
+
+
+def test_weights_that_the_files_do_not_have_are_named():
+    place = saved("bert")
+    text = Path(f"{place}/config.json").read_text().replace("BertModel", "BertForMaskedLM")
+    Path(f"{place}/config.json").write_text(text)
+    note = load_hf(place).note
+    assert "; not in the checkpoint, so randomly initialized: cls.predictions" in note
+
+
+def test_without_transformers_the_cure_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main(["inspect", "--hf", "bert"]) == 1
+    assert capsys.readouterr().err.endswith("-c constraints.txt transformers\n")
+
+
+def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch, capsys):
+    def refuse(*_, **options):
+        assert not any("bin" in pattern or "py" in pattern for pattern in options["allow_patterns"])
+        raise OSError("no network\nand more")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    place = saved("bert")
+    Path("empty").mkdir()
+    Path("pickled").mkdir()
+    Path("pickled/config.json").write_text("{}")
+    Path("pickled/pytorch_model.bin").write_text("")
+    Path("lines.txt").write_text("a\n")
+    for arguments, said in [
+        (["google/bert"], "google/bert is not a folder and cannot be downloaded"),
+        (["./no"], "./no is not a folder: use one that save_pretrained wrote"),
+        (["empty"], "empty has no config.json"),
+        (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
+        ([place, "--text", "no.txt"], "--text no.txt: no such file"),
+        ([place, "--text", "lines.txt"], "bert has no tokenizer, so --text cannot be used"),
+        ([saved("resnet"), "--text", "lines.txt"], "resnet takes pixel_values, so --text"),
+    ]:
+        assert main(["inspect", "--hf", *arguments]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+
+
+def test_code_of_a_model_is_not_run():
+    place = saved("bert")
+    config = json.loads(Path(f"{place}/config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
+    Path(f"{place}/config.json").write_text(json.dumps(config))
+    Path(f"{place}/own.py").write_text("open('run', 'w')")
+    with pytest.raises(ValueError, match="bert cannot be loaded: it needs the Python code in its"):
+        load_hf(place)
+    assert not Path("run").exists()
+
+
+CODE = """
+import torch
+from torch import nn
+
+class Mean(nn.Module):
+    def __init__(self, masked):
+        super().__init__()
+        self.masked = masked
+        self.embedding = nn.Embedding(9, 4)
+
+    def forward(self, input_ids, attention_mask):
+        x, mask = self.embedding(input_ids), attention_mask[..., None]
+        return (x * mask).sum(1) / mask.sum(1) if self.masked else x.mean(1)
+
+def sound(): return Mean(True)
+def leaking(): return Mean(False)
+number = 3
+
+def batches():
+    ids = torch.arange(1, 9)[None].repeat(4, 1)
+    return [{"input_ids": ids, "attention_mask": torch.ones_like(ids)}]
+"""
+
+
+def test_the_exit_status_says_whether_a_finding_is_broken(capsys):
+    Path("own_models.py").write_text(CODE)
+    inputs = ["--inputs", "own_models:batches"]
+    assert main(["inspect", "--module", "own_models:sound", *inputs]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("fine") and " padding: " in line for line in lines)
+    assert (
+        main(["inspect", "--module", "own_models:leaking", *inputs, "--json", "--html", "p.html"])
+        == 1
+    )
+    assert "padding" in Path("p.html").read_text()
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert ("padding", "broken") in [(each["name"], each["verdict"]) for each in found]
+
+
+def test_names_that_are_not_there_are_refused(capsys):
+    Path("own_names.py").write_text(CODE)
+    for module, inputs, said in [
+        ("own_names", "own_names:batches", "own_names: expected package.module:name"),
+        ("own_no:make", "own_names:batches", "own_no:make: there is no module own_no"),
+        ("own_names:soun", "own_names:batches", "own_names has no soun; did you mean sound?"),
+        ("own_names:number", "own_names:batches", "own_names:number is a int, not an nn.Module"),
+    ]:
+        assert main(["inspect", "--module", module, "--inputs", inputs]) == 1
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--hf", "x", "norm=bn"], "take no RUN, key=value, --where, --data or --out"),
+        (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: there is no such folder"),
+        (["--text", "x"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
+        (["--hf", "x", "--inputs", "a:b"], "pass --hf MODEL, or --module"),
+        (
+            ["--module", "a:b", "--inputs", "a:c", "--text", "x"],
+            "--text and --trust-remote-code need",
+        ),
+        (["--module", "a:b"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
+        (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "pass --hf MODEL, or --module"),
+        (["--hf", "x", "--rows", "0"], "--rows needs --module"),
+        (["norm=bn", "--mask", "real"], "take no RUN, key=value"),
+        (
+            ["--module", "a:b", "--inputs", "a:c", "--mask", "m=ones"],
+            "m=ones: expected NAME, KIND or",
+        ),
+        (["--module", "a:b", "--inputs", "a:c", "--positions", "last"], "invalid int value"),
+        (
+            ["--module", "a:b", "--inputs", "a:c", "--rows", "1", "--positions", "1"],
+            "--rows and --positions are both 1",
+        ),
+    ],
+)
+def test_arguments_that_do_not_go_together(arguments, said, capsys):
+    with pytest.raises(SystemExit):
+        main(["inspect", *arguments])
+    assert said in capsys.readouterr().err
+
+
+AXES = """
+import torch
+from torch import nn
+
+class Centered(nn.Module):
+    def __init__(self, axis):
+        super().__init__()
+        self.axis = axis
+    def forward(self, x, keep=None):
+        if keep is None:
+            return x - x.mean(self.axis, keepdim=True)
+        return x - (x * keep[..., None]).sum(1, keepdim=True) / keep.sum(1)[:, None, None]
+
+def first(): return Centered(0)
+def last(): return Centered(2)
+def numbers(): return [torch.randn(7, 4, 5)]
+def kept():
+    keep = (torch.arange(7) < torch.tensor([[7], [5], [4]])).float()
+    return [{"x": torch.randn(3, 7, 5) * keep[..., None], "keep": keep}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "option", "before", "after"),
+    [
+        ("first", "numbers", "--rows=1", "broken", "fine"),
+        ("last", "numbers", "--positions=2", "of up to 4 positions", "of up to 5 positions"),
+        ("first", "kept", "--mask=keep=real", "no input marks padding", "fine            padding"),
+    ],
+)
+def test_conventions_of_inputs_are_options(model, inputs, option, before, after, capsys):
+    torch.manual_seed(0)
+    Path("own_axes.py").write_text(AXES)
+    only = "batch_mates" if model == "first" and option[2] == "r" else "padding"
+    words = ["inspect", "--module", f"own_axes:{model}", "--inputs", f"own_axes:{inputs}"]
+    for options, expected in (([], before), ([option], after)):
+        main([*words, *options, "--only", only])
+        assert expected in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_tokenizer_without_a_vocabulary_file_is_loaded():
+    torch.manual_seed(0)
+    T5ForConditionalGeneration(
+        T5Config(vocab_size=384, d_model=8, d_ff=16, num_layers=1, num_heads=2, d_kv=4)
+    ).save_pretrained("byt5")
+    ByT5Tokenizer().save_pretrained("byt5")
+    Path("lines.txt").write_text("ab\n")
+    (batch,) = load_hf("byt5", Path("lines.txt")).batches
+    assert batch["input_ids"].tolist() == [[100, 101, 1]]

@@ -1,0 +1,282 @@
+"""`normlab.fold_norms` folds norms into weights, and leaves the outputs as they are."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+import normlab
+from normlab.any_model.surgery.fold import EXACT, FoldedRMSNorm
+from normlab.any_model.tracing.float64 import widened
+from normlab.cli import main
+from normlab.config.compose import compose, to_dict
+from normlab.models.base import Text
+from normlab.tasks.lm import LanguageModeling
+from normlab.training.build import build_model
+
+D = 8
+SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "vocab_size": 30}
+SIZES |= {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+IDS = {"input_ids": torch.randint(3, 30, (2, 7), generator=torch.Generator().manual_seed(1))}
+X = torch.randn(2, 5, D, generator=torch.Generator().manual_seed(2))
+
+
+def shaken(model):
+    """Return the model with random gains and biases, as after training."""
+    generator = torch.Generator().manual_seed(0)
+    for values in model.parameters():
+        values.data += 0.2 * torch.randn(values.shape, generator=generator)
+    return model
+
+
+def gpt2(**settings):
+    return shaken(GPT2LMHeadModel(GPT2Config(**SIZES, **settings)))
+
+
+def llama():
+    return shaken(LlamaForCausalLM(LlamaConfig(**SIZES, intermediate_size=32)))
+
+
+@torch.no_grad()
+def logits(model):
+    with widened():
+        return model.eval()(**IDS).logits
+
+
+@pytest.mark.parametrize("make", [lambda: gpt2(tie_word_embeddings=False), llama])
+def test_every_norm_of_a_pre_norm_model_folds_and_the_logits_stay(make):
+    model = make().double()
+    folded = normlab.fold_norms(model, IDS)
+    assert len(folded.table) == 5
+    assert all(row.gain is True and row.mean in (True, None) for row in folded.table)
+    assert not any(isinstance(module, nn.LayerNorm) for module in folded.model.modules())
+    gains = [w for name, w in folded.model.named_parameters() if "norm" in name or "ln_" in name]
+    assert all((w == 1).all() for w in gains)
+    before, after = logits(model), logits(folded.model)
+    assert ((after - before).abs().max() < EXACT * before.abs().max()).item()
+    assert folded.error < EXACT
+
+
+def test_the_folded_model_has_the_dtype_of_the_model():
+    folded = normlab.fold_norms(gpt2().bfloat16(), IDS, untie=True).model
+    assert {x.dtype for x in folded.parameters()} == {torch.bfloat16}
+    model = gpt2().eval()
+    folded = normlab.fold_norms(model, IDS, untie=True).model
+    torch.testing.assert_close(folded(**IDS).logits, model(**IDS).logits, atol=1e-5, rtol=1e-4)
+
+
+def test_a_tied_embedding_is_refused_and_untied_on_request():
+    model = gpt2()
+    table = normlab.fold_norms(model, IDS).table
+    for row in table:
+        assert "transformer.wte.weight is also read by linear in lm_head (tied" in row.mean
+        assert (row.gain is True) == (row.site != "transformer.ln_f")
+    untied = normlab.fold_norms(model, IDS, untie=True)
+    assert all(row.mean is row.gain is True for row in untied.table)
+    assert model.lm_head.weight is model.transformer.wte.weight
+
+
+def test_post_norm_is_refused_with_the_modules_name():
+    model = shaken(BertForMaskedLM(BertConfig(**SIZES, intermediate_size=32)))
+    table = {row.site: row for row in normlab.fold_norms(model, IDS).table}
+    last = table["bert.encoder.layer.0.output.LayerNorm"]
+    name = "bert.encoder.layer.0.attention.output.LayerNorm"
+    assert last.mean == f"its input contains the output of {name} (post-norm)"
+    where = "bert.encoder.layer.1.attention.output"
+    assert last.gain == f"add in {where} reads its output (post-norm)"
+
+
+class Words(LanguageModeling):
+    def __init__(self):
+        pass
+
+    def spec(self):
+        return Text(vocab=30, pad_id=0, causal=True, longest=16)
+
+
+class Branch(nn.Module):
+    """A pre-norm block, with a branch that reads the stream without a norm if `raw`."""
+
+    def __init__(self, *, raw, bias=True, shared=False):
+        super().__init__()
+        self.first, self.norm, self.raw = nn.Linear(D, D), nn.LayerNorm(D), raw
+        self.gate, self.inner = nn.Linear(D, D), nn.Linear(D, D, bias=bias)
+        self.last, self.head = nn.LayerNorm(D), nn.Linear(D, 3)
+        self.shared = shared
+
+    def forward(self, x):
+        x = self.first(x)
+        y = self.inner(self.norm(x))
+        if self.raw:
+            y = y * self.gate(x).sigmoid()
+        if self.shared:
+            y = self.inner(y)
+        return self.head(self.last(x + y))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"raw": True}, "linear in gate reads the sum with first.weight"),
+        ({"raw": False, "shared": True}, "inner.weight is also read by linear in inner"),
+    ],
+)
+def test_what_would_change_the_output_is_refused(settings, said):
+    model = shaken(Branch(**settings))
+    table = {row.site: row for row in normlab.fold_norms(model, X).table}
+    assert said in f"{table['norm'].mean}; {table['norm'].gain}"
+    assert table["last"].gain is True
+
+
+def test_a_norms_bias_gives_a_linear_layer_without_bias_one():
+    folded = normlab.fold_norms(shaken(Branch(raw=False, bias=False)), X)
+    assert all(row.mean is row.gain is True for row in folded.table)
+    assert isinstance(folded.model.norm, FoldedRMSNorm) and folded.model.inner.bias is not None
+    assert "gains folded: 2 of 2; layer norms that are RMS norms now: 2 of 2" in str(folded)
+
+
+def test_a_layer_norm_whose_gain_stays_becomes_an_rms_norm_with_gain_and_bias():
+    model = shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D)))
+    folded = normlab.fold_norms(model, X)
+    (row,) = folded.table
+    assert row.mean is True and row.gain == "its output is an output of the model"
+    torch.testing.assert_close(folded.model(X), model(X))
+    assert torch.equal(folded.model[1].bias, model[1].bias)
+
+
+class Patches(nn.Module):
+    """A vision transformer: patches by a convolution, a class token, places, padding, a mean.
+
+    With `mixed`, a second convolution reads the first one's result; with `across`, a norm is over
+    the positions of the patches.
+    """
+
+    def __init__(self, *, mixed=False, across=False):
+        super().__init__()
+        self.cut, self.mixed, self.across = nn.Conv2d(3, D, 2, stride=2), mixed, across
+        self.token, self.places = nn.Parameter(torch.ones(1, 1, D)), nn.Parameter(torch.ones(5, D))
+        self.norm, self.inner, self.head = nn.LayerNorm(D), nn.Linear(D, D), nn.Linear(D, 3)
+        self.last, self.other = nn.LayerNorm(D), nn.Conv2d(D, D, 1)
+        self.along = nn.LayerNorm(4)
+
+    def forward(self, x):
+        cut = self.cut(x)
+        x = cut.flatten(2)
+        shift = self.along(x).mean() if self.across else 0.0
+        x = torch.cat([self.token.expand(len(x), -1, -1), x.transpose(1, 2)], 1) + self.places
+        x = nn.functional.pad(x, (0, 0, 0, 2))
+        x = x + self.inner(self.norm(x))
+        y = self.head(self.last(x).mean(1)) + shift
+        return y + self.other(cut).mean() if self.mixed else y
+
+
+IMAGES = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(3))
+
+
+def test_the_patches_of_a_vision_transformer_are_centered_by_their_convolution():
+    model = shaken(Patches())
+    folded = normlab.fold_norms(model, IMAGES)
+    assert all(row.mean is row.gain is True for row in folded.table)
+    assert folded.model.cut.weight.mean(0).abs().max() < 1e-6 < model.cut.weight.mean(0).abs().max()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mixed": True}, "conv2d in other reads the sum with cut.weight"),
+        ({"across": True}, "whose channels are not last reads the sum with cut.weight"),
+    ],
+)
+def test_a_convolution_that_others_read_is_not_centered(settings, said):
+    model = shaken(Patches(**settings))
+    table = {row.site: row for row in normlab.fold_norms(model, IMAGES).table}
+    assert table["norm"].gain is True and said in table["norm"].mean
+
+
+class DepthwiseBlock(nn.Module):
+    """A block of ConvNeXt: each channel is convolved alone, and the norm is over all channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.depthwise = nn.Conv2d(D, D, 3, padding=1, groups=D)
+        self.norm, self.head = nn.LayerNorm(D), nn.Linear(D, 3)
+
+    def forward(self, x):
+        return self.head(self.norm(self.depthwise(x).permute(0, 2, 3, 1)))
+
+
+def test_a_convolution_of_each_channel_alone_is_not_centered():
+    (row,) = normlab.fold_norms(shaken(DepthwiseBlock()), torch.randn(2, D, 4, 4)).table
+    assert row.gain is True and "contains the result of permute" in row.mean
+
+
+class Scaled(nn.Module):
+    """A norm that returns a scale, too, and one that takes a dictionary."""
+
+    class AdaNorm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(D)
+
+        def forward(self, x):
+            return self.norm(x), torch.ones(1)
+
+    class DictNorm(nn.Module):
+        def forward(self, features):
+            return {"x": features["x"] / features["x"].norm(dim=-1, keepdim=True)}
+
+    class TupleNorm(nn.Module):
+        def forward(self, x):
+            return x / x.norm(dim=-1, keepdim=True), x
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.ada, self.last = nn.Linear(D, D), self.AdaNorm(), nn.Linear(D, D)
+        self.groups, self.dict, self.pair = nn.GroupNorm(2, D), self.DictNorm(), self.TupleNorm()
+
+    def forward(self, x):
+        y, scale = self.ada(self.first(x))
+        y = self.groups(self.last(y).mT).mT * scale
+        return self.pair(self.dict({"x": y})["x"])[0]
+
+
+def test_norms_of_other_kinds_and_with_other_inputs_and_outputs_are_left_alone():
+    model = shaken(Scaled())
+    (row,) = normlab.fold_norms(model, [X]).table
+    assert (row.site, row.kind, row.mean, row.gain) == ("ada.norm", "layer norm", True, True)
+
+
+def test_torchs_encoder_layer_uses_the_folded_norms_in_evaluation():
+    layer = nn.TransformerEncoderLayer(D, 2, 16, norm_first=True, batch_first=True, dropout=0)
+    model = shaken(nn.Sequential(nn.Linear(D, D), layer, nn.LayerNorm(D), nn.Linear(D, 2))).eval()
+    folded = normlab.fold_norms(model, X)
+    assert all(row.mean is row.gain is True for row in folded.table)
+    with torch.no_grad():
+        torch.testing.assert_close(folded.model(X), model(X))
+
+
+def test_norms_of_normlabs_own_models_fold():
+    small = ("model.num_layers=1", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2")
+    config = to_dict(compose(["task=lm", "model=gpt2", "model.tied=false", "norm=ln", *small]))
+    model = shaken(build_model(config, Words()))
+
+    def forward(model, ids):
+        return model.project(model(ids, normlab.Tokens()))
+
+    folded = normlab.fold_norms(model, IDS["input_ids"], forward=forward)
+    assert all(row.mean is row.gain is True for row in folded.table)
+
+
+def test_the_command_prints_what_became_of_each_norm(tmp_path, capsys):
+    llama().save_pretrained(tmp_path / "llama")
+    assert main(["swap", "--hf", str(tmp_path / "llama"), "--fold"]) == 0
+    assert "gains folded: 5 of 5" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["swap", "--hf", "x", "--fold", "norm=rms"])
