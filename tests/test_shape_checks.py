@@ -1,15 +1,15 @@
 import pytest
 import torch
 
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.formats import duration
 from normlab.norms.layer import LayerNorm
 
 
 def test_tensors_of_unlike_shapes_are_refused():
-    assert movement(torch.ones(2, 3), torch.ones(2, 3)) == 0
+    assert relative_change(torch.ones(2, 3), torch.ones(2, 3)) == 0
     with pytest.raises(Exception, match="Type-check error"):
-        movement(torch.ones(2, 3), torch.ones(2, 4))
+        relative_change(torch.ones(2, 3), torch.ones(2, 4))
 
 
 def test_an_argument_of_another_type_is_refused():

@@ -29,8 +29,8 @@ def pytest_collection_modifyitems(
 
         for place in models:
             report = _Report(place)
-            for each in questions():
-                name = f"{place}::{each.name}"
+            for question in questions():
+                name = f"{place}::{question.name}"
                 items.append(QuestionItem.from_parent(session, name=name, report=report))
 
 

@@ -20,7 +20,7 @@ from normlab.any_model.batches.from_batch import Axes, example_of, first_batches
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.tracing.calls import Runner
-from normlab.any_model.tracing.float64 import WIDE
+from normlab.any_model.tracing.float64 import WIDE_DTYPES
 from normlab.any_model.tracing.found_norms import FoundNorm
 from normlab.any_model.tracing.restore import State, unchanged
 from normlab.errors import UserError
@@ -31,7 +31,7 @@ from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.record import plain
 
-FORMAT = "normlab.module/1"
+FORMAT = "normlab.module/2"
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Report:
         """Return the report as JSON."""
         entries = [
             {
-                "name": each.name,
-                "verdict": each.verdict,
-                "value": each.value,
-                "threshold": each.threshold,
-                "module": each.module,
-                "sentence": each.answer,
-                "values": each.values,
+                "name": finding.name,
+                "verdict": finding.verdict,
+                "value": finding.value,
+                "threshold": finding.threshold,
+                "module": finding.module,
+                "sentence": finding.answer,
+                "values": finding.values,
             }
-            for each in self.by_harm()
+            for finding in self.by_harm()
         ]
         content = plain({"format": FORMAT, "title": self.title, "findings": entries})
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
@@ -78,7 +78,7 @@ class Report:
         """Write the report as a self-contained HTML page; OSError if `path` cannot be written."""
         from jinja2 import Environment, StrictUndefined
 
-        texts = {each.name: each.text for each in questions(slow=True)}
+        texts = {question.name: question.text for question in questions(slow=True)}
         texts["restore"] = "Is the model unchanged after the examination?"
         template = (files("normlab.any_model") / "report.html").read_text("utf-8")
         jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -87,14 +87,16 @@ class Report:
             opened.write(
                 jinja.from_string(template).render(
                     title=self.title,
-                    findings=[(each, texts[each.name]) for each in self.by_harm()],
+                    findings=[(finding, texts[finding.name]) for finding in self.by_harm()],
                     verdicts=[*counts(self.findings).items()],
                 )
             )
 
     def raise_if_broken(self) -> None:
         """Raise AssertionError with the findings that are broken or failed, for use in a test."""
-        broken = [f"{each.name}: {each}" for each in self.by_harm() if each.verdict in FAILING]
+        broken = [
+            f"{finding.name}: {finding}" for finding in self.by_harm() if finding.verdict in FAILING
+        ]
         if broken:
             raise AssertionError("; ".join(broken))
 
@@ -141,15 +143,15 @@ def inspect(
         runner = Runner(model, forward, start)
         with nullcontext() if start.shares_guard else start.guard:
             options = {"forward": forward, "mask": mask, "axes": Axes(rows, positions)}
-            about = _examination(runner, first, options, max_rows, max_positions)
-            about.loss, about.causal = loss, causal
-            findings = dict(_answers(about, chosen))
-            title = about.title
+            examination = _examination(runner, first, options, max_rows, max_positions)
+            examination.loss, examination.causal = loss, causal
+            findings = dict(_answers(examination, chosen))
+            title = examination.title
     if state.refused:
         findings["restore"] = _not_restored(state.refused)
     if one_way := state.snapshot.one_way:
         title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
-    return Report(title, findings, about.__dict__.get("norms", []))
+    return Report(title, findings, examination.__dict__.get("norms", []))
 
 
 def _check_arguments(model: nn.Module, batches: Any, max_rows: int, max_positions: int) -> None:
@@ -183,10 +185,10 @@ def _examination(
     # second try uncut, for models that accept only one length
     for most in (positions, sys.maxsize):
         example = example_of(runner.model, batches[0], max_rows=rows, max_positions=most, **options)
-        about = Examination(runner, example, batches)
+        examination = Examination(runner, example, batches)
         try:
-            about.outputs(about.lead)
-            return about
+            examination.outputs(examination.lead)
+            return examination
         except ModelFailed as error:
             failed = error
     raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
@@ -203,24 +205,26 @@ def _not_restored(refused: Sequence[str]) -> Finding:
     return Finding(text, verdict="failed", name="restore")
 
 
-def _answers(about: Examination, questions: Sequence[Question]) -> Iterator[tuple[str, Finding]]:
+def _answers(
+    examination: Examination, questions: Sequence[Question]
+) -> Iterator[tuple[str, Finding]]:
     """Ask the questions in order; if the forward pass is broken, the others do not apply."""
     runs = Finding("")
-    for each in dict.fromkeys(questions):
-        nan = each.name == "statistics" and runs.value is None  # bad statistics may cause NaN
+    for question in dict.fromkeys(questions):
+        nan = question.name == "statistics" and runs.value is None  # bad statistics may cause NaN
         try:
             if runs.verdict == "broken" and not nan:
                 finding = Finding.none("the forward pass is broken")
             else:
-                finding = each.ask(about)
+                finding = question.ask(examination)
         except Exception as error:  # raised by the model or by this code
             reason = (
                 str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             )
             finding = Finding(f"no answer: {one_line(reason)}", verdict="failed")
-        finding = replace(finding, name=each.name)
-        runs = finding if each.name == "forward" else runs
-        yield each.name, finding
+        finding = replace(finding, name=question.name)
+        runs = finding if question.name == "forward" else runs
+        yield question.name, finding
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -261,7 +265,7 @@ def check(model: nn.Module) -> None:
             raise UserError(f"{name} is on the meta device: load its values first")
         if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
             raise UserError(f"{name} is sharded: pass the model on one device")
-        if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
+        if weight.dtype not in (*WIDE_DTYPES, torch.float64, torch.complex128):
             raise UserError(f"{name} is {weight.dtype}: pass the unquantized model")
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:

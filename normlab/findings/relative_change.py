@@ -1,4 +1,4 @@
-"""How much a tensor has changed (moved), relative to its size: RMS(new - old) / RMS(old)."""
+"""How much a tensor changes, relative to its size: RMS(new - old) / RMS(old)."""
 
 import math
 from collections.abc import Iterable
@@ -8,37 +8,41 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Oddity = Literal["", "became NaN", "was NaN", "became infinite", "was infinite", "was 0"]
+NonFinite = Literal["", "became NaN", "was NaN", "became infinite", "was infinite", "was 0"]
 """Why a change is not a finite number; empty if it is."""
 
 
 def rms(values: Float[Tensor, "..."]) -> float:
     """Return the root mean square, computed in float64; 0 for an empty tensor."""
-    wide = values.double()
-    return float(torch.linalg.vector_norm(wide)) / math.sqrt(max(wide.numel(), 1))
+    in_float64 = values.double()
+    return float(torch.linalg.vector_norm(in_float64)) / math.sqrt(max(in_float64.numel(), 1))
 
 
-def over(part: float, whole: float) -> float:
+def ratio(part: float, whole: float) -> float:
     """Return `part / whole`, or 0 if both are 0, or infinity if only `whole` is 0."""
     return part / whole if whole else math.inf if part else 0.0
 
 
-def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
-    """Return RMS(values - base) / RMS(base)."""
-    return over(rms(values.double() - base.double()), rms(base))
+def relative_change(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
+    """Return RMS(values - base) / RMS(base).
 
-
-def moved(values: Tensor, base: Tensor) -> float:
-    """Return RMS(values - base) / RMS(base); infinite if only one of them has a NaN or infinity."""
-    if not math.isfinite(change := movement(values, base)):
-        odd = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
-        change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
+    Entries that are NaN in both, or the same infinity, count as equal zeros. The change is infinite
+    if only one of them is NaN or infinite.
+    """
+    change = _relative_change(values, base)
+    if not math.isfinite(change):
+        same = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
+        change = _relative_change(values.masked_fill(same, 0), base.masked_fill(same, 0))
     return change if change == change else math.inf
 
 
-def oddity(values: Tensor, base: Tensor) -> Oddity:
+def _relative_change(values: Tensor, base: Tensor) -> float:
+    return ratio(rms(values.double() - base.double()), rms(base))
+
+
+def why_not_finite(values: Tensor, base: Tensor) -> NonFinite:
     """Return why the change from `base` to `values` is not a finite number; empty if it is."""
-    if math.isfinite(moved(values, base)):
+    if math.isfinite(relative_change(values, base)):
         return ""
     differ = (values != base) & ~(values.isnan() & base.isnan())
     if bool((differ & values.isnan()).any()):
@@ -50,10 +54,11 @@ def oddity(values: Tensor, base: Tensor) -> Oddity:
     return "was infinite" if bool((differ & base.isinf()).any()) else "was 0"
 
 
-def farthest(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, Oddity]:
+def largest_change(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, NonFinite]:
     """Return the largest change of several tensors and, if it is not a finite number, why."""
-    change, pair = max(((moved(*pair), pair) for pair in pairs), key=lambda each: each[0])
-    return change, oddity(*pair)
+    changes = ((relative_change(*pair), pair) for pair in pairs)
+    change, pair = max(changes, key=lambda item: item[0])
+    return change, why_not_finite(*pair)
 
 
 def percent(share: float) -> str:

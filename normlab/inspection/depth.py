@@ -8,7 +8,7 @@ import torch
 from normlab.data.batching import Batches
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import movement, over
+from normlab.findings.relative_change import ratio, relative_change
 from normlab.inspection.model import Subject, look
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
@@ -48,7 +48,7 @@ def gradients(subject: Subject) -> Finding:
     model.zero_grad(set_to_none=True)
     layers = {n.removeprefix("norm/"): v for n, v in norms.items() if n.startswith("norm/")}
     stacks = by_stack(layers).items()
-    growth = {stack: over(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
+    growth = {stack: ratio(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
     values = {
         "loss": loss,
         "norm": math.hypot(*layers.values()),
@@ -59,7 +59,7 @@ def gradients(subject: Subject) -> Finding:
     grows = " and ".join(
         f"x {v:.2g} from first to last layer of the {n}" for n, v in growth.items()
     )
-    worst = max((max(v, over(1.0, v)) for v in growth.values()), default=0.0)
+    worst = max((max(v, ratio(1.0, v)) for v in growth.values()), default=0.0)
     return Finding(
         f"{grows}; {values['norm']:.3g} in total",
         values,
@@ -117,4 +117,4 @@ def first_update(subject: Subject) -> dict[str, float]:
     optimizer.step()
     with torch.no_grad():
         after = look(subject, batch, "training").outputs("layer")
-    return {name: movement(after[name].real, x.real) for name, x in before.items()}
+    return {name: relative_change(after[name].real, x.real) for name, x in before.items()}

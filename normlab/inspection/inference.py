@@ -14,7 +14,7 @@ from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import Shard
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import over
+from normlab.findings.relative_change import ratio
 from normlab.inspection.model import Subject, taking
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
@@ -79,7 +79,7 @@ def statistics(subject: Subject) -> Finding:
     if closed is not None:
         answer += f"; recalibration closes {closed:.0%} of it"
     rows = [(name, value, value - batch_loss) for name, value in losses.items()]
-    stale = over(losses["running"] - least, abs(least))
+    stale = ratio(losses["running"] - least, abs(least))
     return Finding(
         answer,
         values,

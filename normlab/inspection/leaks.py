@@ -11,7 +11,7 @@ from torch import Tensor
 
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import over, percent
+from normlab.findings.relative_change import percent, ratio
 from normlab.findings.summary import Verdict
 from normlab.inspection.model import (
     MODES,
@@ -239,6 +239,6 @@ def derivative(stack: str, forward: Pass, seed: int) -> Derivative:
     others = math.hypot(*(part[2] for part in parts.values()))
     return {
         "own": own_token,
-        "later": over(later, own_token) if int(valid[0].sum()) > 1 else None,
-        "others": over(others, own_token),
+        "later": ratio(later, own_token) if int(valid[0].sum()) > 1 else None,
+        "others": ratio(others, own_token),
     }

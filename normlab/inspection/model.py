@@ -20,7 +20,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
 from normlab.findings.finding import Finding, Findings
 from normlab.findings.question import Question
-from normlab.findings.relative_change import over, percent, rms
+from normlab.findings.relative_change import percent, ratio, rms
 from normlab.inspection.questions import entry, questions
 from normlab.models.attention import AttentionCore, visible_keys
 from normlab.models.base import stacks
@@ -308,7 +308,7 @@ def watched(
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
     """Return the RMS deviation from the mean over sets, divided by the RMS of all values."""
     wide = torch.stack(list(values)).double()
-    return over(rms(wide - wide.mean(0)), rms(wide))
+    return ratio(rms(wide - wide.mean(0)), rms(wide))
 
 
 def by_how_much(share: float) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normlab.findings.finding import AnswerTable, Cell, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.model import Pass, Subject, look
 from normlab.probes.activations import describe_attention
 
@@ -139,7 +139,7 @@ def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
         own_sentence, others = end.valid.clone(), end.valid.clone()
         own_sentence[1:] = own_sentence[0, 0] = others[0] = False
         movements[name] = {
-            where: movement(changed[name].all[tokens], end.all[tokens])
+            where: relative_change(changed[name].all[tokens], end.all[tokens])
             for where, tokens in (("own", own_sentence), ("others", others))
         }
     return {"moved": movements}

@@ -10,7 +10,7 @@ from torch import nn
 
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.model import MODES, ROUNDING, Subject, by_how_much, look
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
@@ -48,7 +48,7 @@ def padding(subject: Subject) -> Finding:
         batches = [subject.batch("train", picked.tolist(), padding=share) for share in shares]
         passes = [look(subject, batch, mode).outputs("stack") for batch in batches]
         moved[mode] = {
-            name: [movement(each[name].real, x.real) for each in passes]
+            name: [relative_change(each[name].real, x.real) for each in passes]
             for name, x in passes[0].items()
         }
     training, in_eval = (max(movements[-1] for movements in moved[mode].values()) for mode in MODES)

@@ -16,7 +16,7 @@ import normlab
 from normlab.any_model.batches.from_batch import example_of
 from normlab.any_model.batches.outputs import Overlap
 from normlab.any_model.tracing.calls import Runner
-from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.restore import unchanged
 from tests.any_model.pairs import same, state
 
@@ -79,7 +79,7 @@ def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(ba
     )
     assert {*verdicts(sound).values()} == {"fine", "does not apply"}
     values = sound.findings["padding"].values.values()
-    assert max(each["narrow"] for each in values) < 1e-5
+    assert max(each["in_model_dtype"] for each in values) < 1e-5
     found = leaking.findings["padding"]
     assert (found.verdict, found.module) == ("broken", "encoder.layers.0.self_attn")
     assert found.value > 0.01 and found.threshold == 1e-3
@@ -158,7 +158,7 @@ def test_rounding_is_that_of_the_shortest_row_too(batch):
         "batch_mates"
     ]
     assert found.verdict == "fine" and "float32 rounding changes the output by 0.0" in found.answer
-    assert 1e-4 < found.values["row 1 among 3"]["narrow"] < 1e-3
+    assert 1e-4 < found.values["row 1 among 3"]["in_model_dtype"] < 1e-3
 
 
 def test_values_under_padding_that_only_matter_if_they_are_unusual_are_worth_a_look(batch):
@@ -201,7 +201,7 @@ def test_float64_reaches_every_operation_and_no_weight(dtype):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv1d(4, 4, 3), nn.Flatten(), nn.Linear(24, 3)).to(dtype)
     x = torch.randn(2, 4, 8, dtype=dtype)
-    with torch.no_grad(), widened():
+    with torch.no_grad(), float64_operations():
         y = model(x).float() + torch.ones(3, dtype=torch.bfloat16)
     assert y.dtype == torch.float64 and model[0].weight.dtype == dtype
     assert torch.equal(y, model.double()(x.double()) + 1)
@@ -218,7 +218,7 @@ def test_float64_stays_in_its_thread():
         except Exception as error:
             failed.append(str(error))
 
-    with torch.no_grad(), widened():
+    with torch.no_grad(), float64_operations():
         assert F.conv1d is conv and lstm(x)[0].dtype == torch.float64
         thread = Thread(target=use)
         thread.start()
@@ -228,10 +228,10 @@ def test_float64_stays_in_its_thread():
 
 def test_an_operation_without_float64_runs_in_float32_and_is_named():
     x = torch.randn(4)
-    with torch.no_grad(), widened() as mode:
+    with torch.no_grad(), float64_operations() as mode:
         y = torch.quantize_per_tensor(2 * x, 0.1, 0, torch.qint8).dequantize() + 1
-    assert y.dtype == torch.float64 and mode.narrowed == {"aten::quantize_per_tensor"}
-    with torch.no_grad(), widened(), pytest.raises(RuntimeError, match="size of tensor"):
+    assert y.dtype == torch.float64 and mode.without_float64 == {"aten::quantize_per_tensor"}
+    with torch.no_grad(), float64_operations(), pytest.raises(RuntimeError, match="size of tensor"):
         x + torch.ones(3)
 
 

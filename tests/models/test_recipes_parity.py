@@ -1,7 +1,7 @@
 """Given the same weights, the modern recipes compute what the classes of transformers do.
 
 Their RMS norms, softmax and rotary tables pass through float32 even in a float64 model, so the
-reference runs with every cast to float32 turned into one to float64 (`widened`).
+reference runs with every cast to float32 turned into one to float64 (`float64_operations`).
 """
 
 import pytest
@@ -19,7 +19,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.float64 import float64_operations
 from normlab.config.compose import compose, to_dict
 from normlab.norms.tokens import Tokens
 from normlab.training.build import build_model
@@ -148,7 +148,7 @@ def test_logits_gradients_and_steps_are_those_of_transformers(name):
     ids = torch.randint(1, VOCAB, (3, LENGTH), generator=torch.Generator().manual_seed(2))
     found = model.project(model(ids, Tokens()))
     weighing = torch.randn_like(found)
-    with widened():
+    with float64_operations():
         expected = twin(ids).logits
         (expected * weighing).sum().backward()
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)

@@ -127,12 +127,12 @@ class Example:
         with `other`, values that real tokens could have. Positions and token types repeat the
         nearest one.
         """
-        row, left = self.alone(self.lead), (side or self.side) == "left"
+        row, on_the_left = self.alone(self.lead), (side or self.side) == "left"
         length = row.length
 
         def grow(key: Key, value: Tensor) -> Tensor:
             axis = row.tokens[key]
-            end = value.narrow(axis, 0 if left else length - 1, 1)
+            end = value.narrow(axis, 0 if on_the_left else length - 1, 1)
             block = end.repeat_interleave(n, axis)
             if key in row.content and other:
                 times = -(-n // length)
@@ -145,7 +145,7 @@ class Example:
                 block = torch.full_like(block, -100)
             elif key in self.fill:
                 block = torch.full_like(block, self.fill[key])
-            return torch.cat((block, value) if left else (value, block), axis)
+            return torch.cat((block, value) if on_the_left else (value, block), axis)
 
         more = row.change(row.tokens, grow)
         if self.kind == "shares":

@@ -31,7 +31,7 @@ KEPT = 8  # most batches used for statistics and calibration
 
 def first_batches(batches: Any) -> list[Any]:
     """Return up to `KEPT` batches of an iterable, or a single batch; UserError if there is none."""
-    tensors = isinstance(batches, tuple) and any(isinstance(each, Tensor) for each in batches)
+    tensors = isinstance(batches, tuple) and any(isinstance(item, Tensor) for item in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
     if not isinstance(batches, Iterable):
@@ -74,7 +74,7 @@ def example_of(
     Raises UserError with a one-sentence message if the inputs cannot be examined.
     """
     config = getattr(model, "config", None)
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     values = values_of(batch, device)
     parameters = [] if forward else [*inspect.signature(model.forward).parameters]
     names = _names(values, parameters)
@@ -154,11 +154,11 @@ def _filled(example: Example, main: Key, names: Mapping[Key, str], config: Any) 
             f"{names.get(example.mask, 'mask')} marks only the padding of {names[main]} "
             f"(pad_token_id {pad}) as real: invert it"
         )
-    left = bool(example.length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
+    on_the_left = bool(example.length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
     fill = {k: _fill(values[k], pads, pad) for k in example.content if k in example.tokens}
     others = [k for k in example.tokens if "mask" in names.get(k, "") and k != example.mask]
     fill |= {k: under_padding(values[k], pads, ~pads) for k in others}
-    side = "left" if left else "right"
+    side = "left" if on_the_left else "right"
     return replace(example, side=side, fill=fill, has_padding=bool(pads.any()))
 
 
@@ -170,8 +170,8 @@ def _axes(
     by_token: dict[Key, int] = {}
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
     of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
-    for k, each in values.items():
-        shape = [*each.shape] if isinstance(each, Tensor) else []
+    for k, x in values.items():
+        shape = [*x.shape] if isinstance(x, Tensor) else []
         if length and size != length and shape[:2] == [length, size]:
             by_row[k], by_token[k] = 1, 0
             continue
@@ -194,7 +194,7 @@ def special_ids(config: Any) -> set[int]:
                 todo.append(value)
             elif str(name).endswith(("token_id", "token_index", "token_ids")):
                 several = value if isinstance(value, list) else [value]
-                ids |= {each for each in several if type(each) is int and each >= 0}
+                ids |= {number for number in several if type(number) is int and number >= 0}
     return ids
 
 

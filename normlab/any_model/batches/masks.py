@@ -93,10 +93,10 @@ def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
 
 def check_mask(marks: Tensor, name: str, kind: str) -> None:
     """Raise UserError if a mask has other values than 0 and 1, or marks no token as real."""
-    odd = marks[(marks != 0) & (marks != 1)]
-    if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
+    others = marks[(marks != 0) & (marks != 1)]
+    if len(others) and not (kind == "padding" and bool((others == -torch.inf).all())):
         raise UserError(
-            f"{name} has the value {odd[0].item():.4g}: use 1 for real tokens and 0 for padding "
+            f"{name} has the value {others[0].item():.4g}: use 1 for real tokens and 0 for padding "
             "(a mask that is added to attention scores cannot be used here)"
         )
     empty = ((marks != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()

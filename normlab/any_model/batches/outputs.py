@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.errors import UserError
-from normlab.findings.relative_change import moved
+from normlab.findings.relative_change import relative_change
 
 Side = Literal["left", "right"]
 Outputs = dict[str, Tensor]
@@ -23,7 +23,7 @@ def outputs_of(output: Any) -> Outputs:
     outputs = {
         name: x
         for name, x in _tensors_by_name("", output)
-        if x.is_floating_point() and x.ndim and not any(each in name for each in _STATES)
+        if x.is_floating_point() and x.ndim and not any(state in name for state in _STATES)
     }
     if not outputs:
         raise UserError(
@@ -44,12 +44,12 @@ def _tensors_by_name(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
             torch.nested.to_padded_tensor(value, 0) if value.is_nested else value,
         )
     elif isinstance(value, Mapping):
-        for key, each in value.items():
+        for key, item in value.items():
             inner = str(key) if not name else f"{name}.{key}"
-            yield from _tensors_by_name(inner, each)
+            yield from _tensors_by_name(inner, item)
     elif isinstance(value, tuple | list):
-        for number, each in enumerate(value):
-            yield from _tensors_by_name(f"{name}[{number}]", each)
+        for number, item in enumerate(value):
+            yield from _tensors_by_name(f"{name}[{number}]", item)
     elif is_dataclass(value):
         for field in fields(value):
             inner = f"{name}.{field.name}".lstrip(".")
@@ -61,8 +61,8 @@ def tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping | tuple | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from tensors(each)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors(item)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Overlap:
 
 def _distance(y: Tensor, base: Tensor) -> float:
     """Return by how much floats differ, or how many integers differ."""
-    return moved(y, base) if y.is_floating_point() else float((y != base).sum())
+    return relative_change(y, base) if y.is_floating_point() else float((y != base).sum())
 
 
 def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:

@@ -56,7 +56,7 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
         note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
     used = lines[: ROWS * KEPT]
-    batches = [taken(model, each) for each in tokenized(tokenizer, used)]
+    batches = [taken(model, encoded) for encoded in tokenized(tokenizer, used)]
     source = f"{len(lines)} built-in sentences"
     if text:
         part = f"the first {len(used)} of " * (len(used) < len(lines))
@@ -101,7 +101,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
         raise UserError(f"{place} cannot be loaded: {reason}") from error
     missing = ", ".join(sorted(loading_info["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
-    files = (each for name in _TOKENIZER for each in folder.glob(name))
+    files = (path for name in _TOKENIZER for path in folder.glob(name))
     if model.main_input_name != "input_ids" or not any(files):
         return model, None, folder, note
     try:

@@ -61,8 +61,8 @@ def small_value(name: str, value: Any, how: str) -> Any:
     if small is None or value <= small:
         return value
     if how in ("eighth", "depth") and (small in WIDTHS or "head" in name):
-        narrow = how == "eighth" and small in WIDTHS and value % 8 == 0
-        return value // 8 if narrow else value
+        shrinks = how == "eighth" and small in WIDTHS and value % 8 == 0
+        return value // 8 if shrinks else value
     return value if how == "heads" and small == 8 else small
 
 
@@ -193,8 +193,8 @@ def _audio_inputs(
             continue
         for width in widths(model):
             batch = {audio: noise(*frames.shape, width) * frames[:, :, None], mask: frames}
-            for each in (batch, batch | {audio: batch[audio].mT.contiguous()}):
-                yield each | later
+            for features in (batch, batch | {audio: batch[audio].mT.contiguous()}):
+                yield features | later
 
 
 def class_named(name: str) -> str:

@@ -13,7 +13,7 @@ from normlab.any_model.questions.layers import layer_outputs, look_above
 from normlab.any_model.tracing.scripted import is_scripted
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import moved, percent
+from normlab.findings.relative_change import percent, relative_change
 
 ROUNDED = 0.05  # largest harmless relative change of the output in bfloat16
 
@@ -33,22 +33,25 @@ def int8(x: Tensor) -> Tensor:
 
 @question("precision", of="module", slow=True)
 @torch.no_grad()
-def precision(about: Examination) -> Finding:
+def precision(examination: Examination) -> Finding:
     """Which module changes the output most if rounded to bfloat16, or to int8?
 
     The weights and inputs of each module are rounded, first one module at a time, then all at once.
     The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
     """
-    modules = dict(about.model.named_modules())
+    modules = dict(examination.model.named_modules())
     leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
     if not leaves:
         return Finding.none("no module that takes hooks has weights")
-    alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
-    total = [_rounded(about, round_, *leaves.values()) for round_ in (bf16, int8)]
+    alone = [
+        [_change_if_rounded(examination, round_, m) for m in leaves.values()]
+        for round_ in (bf16, int8)
+    ]
+    total = [_change_if_rounded(examination, round_, *leaves.values()) for round_ in (bf16, int8)]
     answers = []
-    for kind, moved_by, each in zip(("bf16", "int8"), total, alone, strict=True):
-        worst = _shown(*max(zip(each, leaves, strict=True)))
-        answers.append(f"{kind} changes the output by {percent(moved_by)}; worst module: {worst}")
+    for kind, of_all, of_each in zip(("bf16", "int8"), total, alone, strict=True):
+        worst = _shown(*max(zip(of_each, leaves, strict=True)))
+        answers.append(f"{kind} changes the output by {percent(of_all)}; worst module: {worst}")
     table = AnswerTable(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
     scripted = [
         name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
@@ -69,22 +72,22 @@ def _shown(value: float, name: str) -> str:
 
 @question("worth", of="module", slow=True)
 @torch.no_grad()
-def worth(about: Examination) -> Finding:
+def worth(examination: Examination) -> Finding:
     """How much does the output change without each layer, and without each norm?
 
     A layer is a numbered module with submodules whose output has its input's shape. Layers and
     norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
     of the longest row.
     """
-    modules, rows, answers = dict(about.model.named_modules()), [], []
+    modules, rows, answers = dict(examination.model.named_modules()), [], []
     for kind, names in (
-        ("layer", layer_outputs(about)),
-        ("norm", [norm.name for norm in about.norms]),
+        ("layer", layer_outputs(examination)),
+        ("norm", [norm.name for norm in examination.norms]),
     ):
         parts = {name: modules[name] for name in names if name in modules}
-        movements = {path: _moved_without(about, module) for path, module in parts.items()}
-        rows += [(kind, *pair) for pair in movements.items()]
-        ends = sorted((value, name) for name, value in movements.items())
+        changes = {path: _change_without(examination, module) for path, module in parts.items()}
+        rows += [(kind, *pair) for pair in changes.items()]
+        ends = sorted((value, name) for name, value in changes.items())
         if ends:
             most, least = _shown(*ends[-1]), _shown(*ends[0])
             answers.append(f"{kind} that matters most: {most}, least: {least}")
@@ -92,26 +95,28 @@ def worth(about: Examination) -> Finding:
     return look_above(answers, value, torch.inf, AnswerTable(("kind", "left out", "change"), rows))
 
 
-def _moved(about: Examination) -> float:
+def _change(examination: Examination) -> float:
     """Run the longest row again; return how much its main output has changed."""
-    y = about.outputs(about.lead)
+    y = examination.outputs(examination.lead)
     main = next(iter(y))
-    return moved(about.outputs(replace(about.lead))[main], y[main])
+    return relative_change(examination.outputs(replace(examination.lead))[main], y[main])
 
 
-def _moved_without(about: Examination, module: nn.Module) -> float:
+def _change_without(examination: Examination, module: nn.Module) -> float:
     """Return how much the longest row's output changes if a module returns its first argument."""
 
     def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
         x = args[0] if args else next(iter(kwargs.values()))
         return (x, *y[1:]) if isinstance(y, tuple) else x
 
-    about.outputs(about.lead)  # cache the original output, with which `_moved` compares
-    with about.runner.changed(lambda: module.register_forward_hook(skip, with_kwargs=True)):
-        return _moved(about)
+    _ = examination.outputs(examination.lead)  # cached, as `_change` compares with it
+    with examination.runner.changed(lambda: module.register_forward_hook(skip, with_kwargs=True)):
+        return _change(examination)
 
 
-def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
+def _change_if_rounded(
+    examination: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module
+) -> float:
     """Return how much the row's output changes if weights and inputs of modules are changed."""
 
     def change_all() -> None:
@@ -120,6 +125,6 @@ def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: n
                 weight.copy_(change(weight))
             module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
 
-    about.outputs(about.lead)  # cache the original output, with which `_moved` compares
-    with about.runner.changed(change_all):
-        return _moved(about)
+    _ = examination.outputs(examination.lead)  # cached, as `_change` compares with it
+    with examination.runner.changed(change_all):
+        return _change(examination)

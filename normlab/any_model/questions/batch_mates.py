@@ -2,39 +2,43 @@
 
 from normlab.any_model.batches.outputs import Overlap
 from normlab.any_model.questions.examination import Examination, PassPair
-from normlab.any_model.questions.leak import leak
+from normlab.any_model.questions.leak import leak_finding
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
 
 
 @question("batch_mates", of="module")
-def batch_mates(about: Examination) -> Finding:
+def batch_mates(examination: Examination) -> Finding:
     """Do the other rows of the batch change a row's output?
 
     For the first, the last, the longest and the middle row: let y be the row's output alone, and y'
     its output in the batch, in the batch with the rows in reverse order, and, for the longest row,
     with other values in all other rows.
     """
-    batch, rows = about.example, about.example.size
-    main, base = next(iter(about.outputs(about.one(batch.lead)).items()))
-    if (y := about.outputs(batch)[main]).shape == base.shape:
+    batch, rows = examination.example, examination.example.size
+    main, base = next(iter(examination.outputs(examination.one(batch.lead)).items()))
+    if (y := examination.outputs(batch)[main]).shape == base.shape:
         return Finding.none("the output has no batch axis")
     if y.ndim == base.ndim + 1:
         text = f"the output is {[*y.shape]}, but {[*base.shape]} for one row: its axis is dropped"
         return Finding(f"{text}, as by squeeze() without an axis", verdict="look")
     turned, others = batch.reversed(), batch.with_other_rows(batch.lead)
-    about.keep(turned)
+    examination.keep(turned)
     comparisons: dict[str, PassPair] = {}
-    for row in about.rows:
+    for row in examination.rows:
         for name, variant, place in (
             ("", batch, row),
             (" in reverse order", turned, rows - 1 - row),
         ):
             overlap = Overlap(batch.side, row=place, rows=rows)
-            pair = PassPair(variant, about.one(row), overlap, about.alone(row))
-            comparisons[f"row {about.number(row)} among {rows}{name}"] = pair
-    name = f"row {about.number(batch.lead)} among {rows} with other values"
+            pair = PassPair(variant, examination.one(row), overlap, examination.alone(row))
+            comparisons[f"row {examination.number(row)} among {rows}{name}"] = pair
+    name = f"row {examination.number(batch.lead)} among {rows} with other values"
     overlap = Overlap(batch.side, row=batch.lead, rows=rows)
-    comparisons[name] = PassPair(others, about.one(batch.lead), overlap, about.alone(batch.lead))
-    movements = about.all_moved(comparisons)
-    return leak(about, movements, comparisons, "other rows", f"Each row alone and among {rows}")
+    comparisons[name] = PassPair(
+        others, examination.one(batch.lead), overlap, examination.alone(batch.lead)
+    )
+    changes = examination.changes(comparisons)
+    return leak_finding(
+        examination, changes, comparisons, "other rows", f"Each row alone and among {rows}"
+    )

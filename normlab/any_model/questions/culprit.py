@@ -13,10 +13,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from normlab.any_model.batches.outputs import Outputs, Overlap, tensors
 from normlab.any_model.questions.examination import BLIND, LEAK, Examination, PassPair
 from normlab.any_model.tracing.calls import Call, inside, slow_path
-from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.scripted import class_name, hooked
 from normlab.errors import UserError
-from normlab.findings.relative_change import moved
+from normlab.findings.relative_change import relative_change
 
 AGREE = 1e-11  # largest relative change between tensors that agree, in float64
 ROUNDS, TRIES = 4, 6  # limits: modules to name, and suspects to try for each
@@ -27,7 +27,7 @@ Calls = dict[tuple[str, int], Call]
 
 
 def locate(
-    about: Examination, comparison: PassPair, output: str, cause: Cause
+    examination: Examination, comparison: PassPair, output: str, cause: Cause
 ) -> tuple[str | None, str]:
     """Return the path of the module that changes an output, and a sentence about it.
 
@@ -40,50 +40,50 @@ def locate(
     and those of the same modules in other layers, are replaced by the base's values.
     """
     try:
-        with nullcontext() if about.blind else widened():
-            return _locate(about, comparison, output, cause)
+        with nullcontext() if examination.blind else float64_operations():
+            return _locate(examination, comparison, output, cause)
     except UserError:  # the model cannot be run with replaced outputs, or not in float64
         return None, "no single module explains it"
 
 
 def _locate(
-    about: Examination, comparison: PassPair, output: str, cause: Cause
+    examination: Examination, comparison: PassPair, output: str, cause: Cause
 ) -> tuple[str | None, str]:
-    (variant, base, overlap, _), run = comparison, about.runner
-    agree, limit = (BLIND, BLIND) if about.blind else (AGREE, LEAK)
+    (variant, base, overlap, _), run = comparison, examination.runner
+    agree, limit = (BLIND, BLIND) if examination.blind else (AGREE, LEAK)
 
-    def how_far(outputs: Outputs) -> float:
-        return moved(*overlap.nearest(outputs[output], y[output]))
+    def output_change(outputs: Outputs) -> float:
+        return relative_change(*overlap.nearest(outputs[output], y[output]))
 
     def without(names: set[str]) -> float:
         """Return how much the output still changes if these modules return the base's outputs."""
-        return how_far(run(variant, slow_path(), _keeping(run.model, before, names, overlap)))
+        return output_change(run(variant, slow_path(), _keeping(run.model, before, names, overlap)))
 
     calls, y = run.record(base)
     before = {(call.name, call.number): call for call in calls}
     replaced: set[str] = set()
     places: list[tuple[str, str]] = []
-    left = whole = 0.0
+    remaining = total = 0.0
     for number in range(ROUNDS):
         calls, outputs = run.record(variant, _keeping(run.model, before, replaced, overlap))
-        left = how_far(outputs)
-        whole = whole or left
+        remaining = output_change(outputs)
+        total = total or remaining
         after = {(call.name, call.number): call for call in calls}
-        suspects = _suspects(before, after, overlap, agree) if left > limit else []
+        suspects = _suspects(before, after, overlap, agree) if remaining > limit else []
         tries = _tries(suspects, before, replaced, without, limit)
         # A leak may enter at several modules in a row: then fixing the first alone changes little.
-        if not tries or (number + 1 == ROUNDS and min(tries)[0] > left / 2):
+        if not tries or (number + 1 == ROUNDS and min(tries)[0] > remaining / 2):
             break
-        left, _, call = min(tries)
+        remaining, _, call = min(tries)
         replaced |= _alike(call, before)
         places.append(_described(call, before, after, overlap, cause, agree))
-        if left <= limit:
+        if remaining <= limit:
             break
-    if not places or left > whole / 2:
+    if not places or remaining > total / 2:
         return None, "no single module explains it"
     path, text = places[0]
-    more = f"; also {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
-    part = "; this explains only part of the change" * (left > limit)
+    more = f"; also {', '.join(path for path, _ in places[1:])}" * (len(places) > 1)
+    part = "; this explains only part of the change" * (remaining > limit)
     return path, f"{path or 'the model itself'}: {text}{more}{part}"
 
 
@@ -107,22 +107,24 @@ def _tries(
 def _alike(call: Call, calls: Calls) -> set[str]:
     """Return the called modules of this class whose paths differ from this one only in numbers."""
 
-    def kind(each: Call) -> tuple[str, str]:
-        return re.sub(r"\d+", "*", each.name), class_name(each.module)
+    def kind(call: Call) -> tuple[str, str]:
+        return re.sub(r"\d+", "*", call.name), class_name(call.module)
 
-    return {each.name for each in calls.values() if kind(each) == kind(call)}
+    return {other.name for other in calls.values() if kind(other) == kind(call)}
 
 
 def _suspects(before: Calls, after: Calls, overlap: Overlap, agree: float) -> list[Call]:
     """Return the innermost calls whose inputs agree and whose outputs differ."""
-    odd = [
+    suspects = [
         call
         for key, call in after.items()
         if key in before
         and _agree(before[key].inputs, call.inputs, overlap, agree)
         and not _agree(before[key].output, call.output, overlap, agree)
     ]
-    return [call for call in odd if not any(inside(other.name, call.name) for other in odd)]
+    return [
+        call for call in suspects if not any(inside(other.name, call.name) for other in suspects)
+    ]
 
 
 def _agree(former: Any, latter: Any, overlap: Overlap, limit: float) -> bool:
@@ -133,7 +135,8 @@ def _agree(former: Any, latter: Any, overlap: Overlap, limit: float) -> bool:
     except ValueError:  # different numbers of tensors or axes
         return False
     return all(
-        moved(y, y0) <= limit if y0.is_floating_point() else torch.equal(y, y0) for y, y0 in pairs
+        relative_change(y, y0) <= limit if y0.is_floating_point() else torch.equal(y, y0)
+        for y, y0 in pairs
     )
 
 

@@ -15,10 +15,10 @@ from normlab.any_model.batches.example import Example
 from normlab.any_model.batches.from_batch import batch_first
 from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
 from normlab.any_model.tracing.calls import Runner, fast_path
-from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.found_norms import FoundNorm, find_norms
 from normlab.errors import UserError
-from normlab.findings.relative_change import Oddity, moved, oddity
+from normlab.findings.relative_change import NonFinite, relative_change, why_not_finite
 
 LEAK = 1e-9
 """The largest relative change in float64 that can be rounding."""
@@ -43,25 +43,26 @@ class PassPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moved:
-    """How much an output changes: in float64 (`wide`) and in the model's dtype (`narrow`).
+class OutputChange:
+    """How much an output changes, in float64 and in the model's dtype.
 
     `argmax` is the share of positions whose argmax changes, in the model's dtype. `output` is the
-    name of the output that changes most. If its change is not a finite number, `oddity` says why.
+    name of the output that changes most. If its change is not a finite number, `non_finite` says
+    why.
     """
 
-    wide: float
-    narrow: float
+    in_float64: float
+    in_model_dtype: float
     argmax: float
     output: str
-    oddity: Oddity = ""
+    non_finite: NonFinite = ""
 
 
 @dataclass(eq=False)
 class Examination:
     """A model in eval mode with the example to run, and the user's batches and loss.
 
-    `narrowed` has the reasons why float64 was not used, and `compared` the outputs compared.
+    `without_float64` has the reasons why float64 was not used, `compared` the outputs compared.
     """
 
     runner: Runner
@@ -69,7 +70,7 @@ class Examination:
     batches: Sequence[Any]
     loss: Any = None
     causal: bool | None = None
-    narrowed: dict[str, None] = field(default_factory=dict)
+    without_float64: dict[str, None] = field(default_factory=dict)
     compared: dict[str, None] = field(default_factory=dict)
     _outputs: dict[Any, Outputs] = field(default_factory=dict)
     _variants: dict[Any, Example] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Examination:
     @property
     def title(self) -> str:
         """What was examined: the model's class, size and dtype, the rows, the compared outputs."""
-        size = sum(each.numel() for each in self.model.parameters())
+        size = sum(weight.numel() for weight in self.model.parameters())
         real, length = len(self.example.numbers), self.example.length
         numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
         rows = (
@@ -120,7 +121,7 @@ class Examination:
     @property
     def blind(self) -> bool:
         """Whether the device or some operation does not support float64."""
-        return self.example.device.type == "mps" or bool(self.narrowed)
+        return self.example.device.type == "mps" or bool(self.without_float64)
 
     @property
     def rows(self) -> list[int]:
@@ -159,84 +160,88 @@ class Examination:
         numbers = self.example.numbers
         return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
 
-    def all_moved(self, comparisons: Mapping[str, PassPair]) -> dict[str, Moved]:
+    def changes(self, comparisons: Mapping[str, PassPair]) -> dict[str, OutputChange]:
         """Return how much the outputs change in each comparison that the model can run.
 
         Raises the first UserError if it can run none of them.
         """
-        movements: dict[str, Moved] = {}
+        changes: dict[str, OutputChange] = {}
         errors: list[UserError] = []
         for name, comparison in comparisons.items():
             try:
-                movements[name] = self.moved(comparison)
+                changes[name] = self.change(comparison)
             except UserError as error:
                 errors.append(error)
-        if errors and not movements:
+        if errors and not changes:
             raise errors[0]
-        return movements
+        return changes
 
     @cached_property
     def norms(self) -> list[FoundNorm]:
         """All norms that a forward pass calls."""
         return find_norms(self.runner, self.example)
 
-    def outputs(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Outputs:
+    def outputs(self, variant: Example, *, in_float64: bool = False, fast: bool = False) -> Outputs:
         """Return the outputs of a pass; outputs for the rows and for the batch are cached.
 
         Raises ModelFailed if the model fails, UserError if it returns no float tensor.
         """
-        key = variant, wide, fast
+        key = variant, in_float64, fast
         if key in self._outputs:
             return self._outputs[key]
-        mode = widened() if wide else nullcontext()
+        mode = float64_operations() if in_float64 else nullcontext()
         with fast_path(fast), mode as float64:
             outputs = self.runner(variant)
         if float64:
-            self.narrowed |= dict.fromkeys(sorted(float64.narrowed))
+            self.without_float64 |= dict.fromkeys(sorted(float64.without_float64))
         if variant in self._variants.values() or variant is self.example:
             self._outputs[key] = outputs
         return outputs
 
-    def moved(self, comparison: PassPair) -> Moved:
+    def change(self, comparison: PassPair) -> OutputChange:
         """Return how much the outputs of two passes differ; the output that changes most counts.
 
         If fused layers are tried too, the largest change counts. torch's fused layers make tensors
         without float64 support, so a change there counts only if rounding cannot explain it.
         """
-        movement = self._moved(comparison, False)
+        change = self._change(comparison, fast=False)
         if True not in self.fast_paths:
-            return movement
+            return change
         try:
-            fast = self._moved(comparison, True)
+            fused = self._change(comparison, fast=True)
         except UserError:
-            return movement
-        return max(movement, fast, key=lambda each: each.wide)
+            return change
+        return max(change, fused, key=lambda change: change.in_float64)
 
-    def _moved(self, comparison: PassPair, fast: bool) -> Moved:
-        narrow = self._pairs(comparison, wide=False, fast=fast)
-        self.compared |= dict.fromkeys(narrow)
-        by_name = {name: moved(*pair) for name, pair in narrow.items()}
-        pairs, by_name_wide = narrow, dict(by_name)
+    def _change(self, comparison: PassPair, *, fast: bool) -> OutputChange:
+        pairs = pairs_in_model_dtype = self._pairs(comparison, in_float64=False, fast=fast)
+        self.compared |= dict.fromkeys(pairs)
+        changes = {name: relative_change(*pair) for name, pair in pairs.items()}
+        changes_in_float64 = dict(changes)
         if self.example.device.type != "mps":
             try:
-                pairs = self._pairs(comparison, wide=True, fast=fast)
-                by_name_wide = {name: moved(*pair) for name, pair in pairs.items()}
+                pairs = self._pairs(comparison, in_float64=True, fast=fast)
+                changes_in_float64 = {n: relative_change(*pair) for n, pair in pairs.items()}
             except UserError as error:
                 if fast:  # nested tensors
-                    by_name_wide = {n: x if x > self.rounding else 0.0 for n, x in by_name.items()}
+                    changes_in_float64 = {
+                        n: x if x > self.rounding else 0.0 for n, x in changes.items()
+                    }
                 else:
-                    self.narrowed[f"the model ({error})"] = None
-        name = max(by_name_wide, key=lambda each: (by_name_wide[each], by_name.get(each, 0.0)))
-        argmax = _argmax(*(narrow.get(name) or next(iter(narrow.values()))))
-        odd = oddity(*pairs[name]) or (oddity(*narrow[name]) if name in narrow else "")
-        return Moved(by_name_wide[name], by_name.get(name, 0.0), argmax, name, odd)
+                    self.without_float64[f"the model ({error})"] = None
+        in_both = {n: (x, changes.get(n, 0.0)) for n, x in changes_in_float64.items()}
+        name = max(in_both, key=lambda name: in_both[name])
+        pair = pairs_in_model_dtype.get(name)
+        argmax = _argmax(*(pair or next(iter(pairs_in_model_dtype.values()))))
+        why = why_not_finite(*pairs[name]) or (why_not_finite(*pair) if pair else "")
+        return OutputChange(*in_both[name], argmax, name, why)
 
     def _pairs(
-        self, comparison: PassPair, *, wide: bool, fast: bool
+        self, comparison: PassPair, *, in_float64: bool, fast: bool
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Return, by name, the parts of two passes' outputs that should agree."""
         variant, base, overlap, within = comparison
-        y, y0 = (self.outputs(x, wide=wide, fast=fast) for x in (variant, base))
+        y, y0 = (self.outputs(x, in_float64=in_float64, fast=fast) for x in (variant, base))
         names = comparable(y0, y, y0, overlap)
         if not names:
             raise UserError("the two passes have no output in common")
@@ -249,22 +254,23 @@ class Examination:
             for name, (y, y0) in pairs.items()
         }
 
-    def stands_out(self, comparison: PassPair) -> bool:
+    def exceeds_rounding(self, comparison: PassPair) -> bool:
         """Return whether two passes' outputs differ by more than rounding in the model's dtype.
 
         This needs no pass in float64. False if the model cannot run one of the two passes.
         """
         limit = BLIND if self.torch_dtype == torch.float32 else self.rounding
         try:
-            return self.narrow_movement(comparison) > limit
+            return self.change_in_model_dtype(comparison) > limit
         except UserError:
             return False
 
-    def narrow_movement(self, comparison: PassPair) -> float:
+    def change_in_model_dtype(self, comparison: PassPair) -> float:
         """Return how much the outputs of two passes differ in the model's dtype."""
         variant, base, overlap, _ = comparison
         y, y0 = self.outputs(variant), self.outputs(base)
-        return max(moved(*overlap.nearest(y[n], y0[n])) for n in comparable(y0, y, y0, overlap))
+        names = comparable(y0, y, y0, overlap)
+        return max(relative_change(*overlap.nearest(y[n], y0[n])) for n in names)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -6,15 +6,15 @@ from contextlib import suppress
 from torch import Tensor, nn
 
 from normlab.any_model.batches.outputs import Overlap
-from normlab.any_model.questions.examination import LEAK, Examination, Moved, PassPair
-from normlab.any_model.questions.leak import leak, moves
+from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
+from normlab.any_model.questions.leak import in_words, leak_finding
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
 
 
 @question("future", of="module")
-def future(about: Examination) -> Finding:
+def future(examination: Examination) -> Finding:
     """Do later tokens change the output at earlier positions?
 
     Let y be the output at a row's first half, and y' the same with other tokens in the second half;
@@ -24,17 +24,17 @@ def future(about: Examination) -> Finding:
     `is_causal = False`, a bidirectional recurrent layer and a masked language model say that it is
     not; but an output with one entry per token of the vocabulary is worth a look all the same.
     """
-    example, n = about.example, about.example.steps
-    if about.causal is False:
+    example, n = examination.example, examination.example.steps
+    if examination.causal is False:
         return Finding.none("the model is not causal")
-    encodes = getattr(getattr(about.model, "config", None), "is_encoder_decoder", False)
+    encodes = getattr(getattr(examination.model, "config", None), "is_encoder_decoder", False)
     if encodes and not example.decoder:
         return Finding.none("the batch has no decoder_input_ids for the decoder; add them")
     if n < 2:
         return Finding.none("there are fewer than two positions")
-    y = next(iter(about.outputs(about.lead).values()))
+    y = next(iter(examination.outputs(examination.lead).values()))
     sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
-    if not sizes or (n not in y.shape[:-1] and y.shape[-1] == n and _is_pooled(about, y)):
+    if not sizes or (n not in y.shape[:-1] and y.shape[-1] == n and _is_pooled(examination, y)):
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
     whose = "decoder positions" if example.decoder else "positions"
     # Blocks that share a summary often end in the middle, so two other positions are tried too.
@@ -43,58 +43,65 @@ def future(about: Examination) -> Finding:
     how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     comparisons = {
         f"other tokens after the first {t}": PassPair(
-            example.with_later_tokens(t), about.lead, Overlap("right", sizes[0], t)
+            example.with_later_tokens(t), examination.lead, Overlap("right", sizes[0], t)
         )
         for t in places
     }
     first, *more = comparisons
-    movements = about.all_moved({first: comparisons[first]})
+    changes = examination.changes({first: comparisons[first]})
     # of the others, compare in float64 only those that change in the model's dtype
-    if movements[first].wide <= LEAK:
-        odd = {name: comparisons[name] for name in more if about.stands_out(comparisons[name])}
-        movements |= about.all_moved(odd)
-    worst = max(movements.values(), key=lambda each: each.wide)
-    causal = about.causal or bool(example.decoder) or worst.wide <= LEAK
-    declared = causality(about.model)
+    if changes[first].in_float64 <= LEAK:
+        visible = {
+            name: comparisons[name]
+            for name in more
+            if examination.exceeds_rounding(comparisons[name])
+        }
+        changes |= examination.changes(visible)
+    worst = max(changes.values(), key=lambda change: change.in_float64)
+    causal = examination.causal or bool(example.decoder) or worst.in_float64 <= LEAK
+    declared = causality(examination.model)
     if causal or declared:
-        finding = leak(about, movements, comparisons, "later tokens", how)
-        if causal or (declared := causality(about.model, finding.module)):
+        finding = leak_finding(examination, changes, comparisons, "later tokens", how)
+        if causal or (declared := causality(examination.model, finding.module)):
             return finding
-    return _not_known_as_causal(about, worst, how, by_modules=declared is False, y=y)
+    return _not_known_as_causal(examination, worst, how, by_modules=declared is False, y=y)
 
 
 def _not_known_as_causal(
-    about: Examination, worst: Moved, how: str, *, by_modules: bool, y: Tensor
+    examination: Examination, worst: OutputChange, how: str, *, by_modules: bool, y: Tensor
 ) -> Finding:
     """Return the finding on a model that sees later tokens and does not say that it is causal."""
-    text = f"later tokens change the output: {moves(about, worst, worst.wide)}, which is right "
-    text += "only if the model is not causal: "
-    if by_modules and not _predicts_inputs(about, y):
+    change = in_words(examination, worst, worst.in_float64)
+    text = f"later tokens change the output: {change}, which is right only if the model is not "
+    text += "causal: "
+    if by_modules and not _predicts_inputs(examination, y):
         text += f"its modules say that it is not. {how}"
-        return Finding(text, value=worst.wide, threshold=LEAK)
+        return Finding(text, value=worst.in_float64, threshold=LEAK)
     text += f"set causal=True or causal=False. {how}"
-    return Finding(text, verdict="look", value=worst.wide, threshold=LEAK)
+    return Finding(text, verdict="look", value=worst.in_float64, threshold=LEAK)
 
 
-def _is_pooled(about: Examination, y: Tensor) -> bool:
+def _is_pooled(examination: Examination, y: Tensor) -> bool:
     """Return whether the output has the same shape for fewer positions."""
-    if about.example.decoder:
+    if examination.example.decoder:
         return False
-    short = about.lead.cut(about.lead.tokens, 0, about.lead.length - 1)
+    short = examination.lead.cut(examination.lead.tokens, 0, examination.lead.length - 1)
     with suppress(UserError):
-        return next(iter(about.outputs(short).values())).shape == y.shape
+        return next(iter(examination.outputs(short).values())).shape == y.shape
     return False
 
 
-def _predicts_inputs(about: Examination, y: Tensor) -> bool:
+def _predicts_inputs(examination: Examination, y: Tensor) -> bool:
     """Return whether the output has one entry per token of the vocabulary."""
-    config = getattr(about.model, "config", None)
-    if config is not None and "MaskedLM" in type(about.model).__name__:
+    config = getattr(examination.model, "config", None)
+    if config is not None and "MaskedLM" in type(examination.model).__name__:
         return False
     ids = [
-        x for k in about.example.content if not (x := about.example.values[k]).is_floating_point()
+        x
+        for k in examination.example.content
+        if not (x := examination.example.values[k]).is_floating_point()
     ]
-    sizes = {m.num_embeddings for m in about.model.modules() if isinstance(m, nn.Embedding)}
+    sizes = {m.num_embeddings for m in examination.model.modules() if isinstance(m, nn.Embedding)}
     # the largest id must fit, so that a table of relative positions is not taken for the vocabulary
     greatest = max((int(x.max()) for x in ids), default=0)
     return bool(ids) and y.ndim > 2 and greatest < y.shape[-1] in sizes

@@ -12,7 +12,7 @@ from normlab.any_model.questions.examination import Examination
 from normlab.any_model.tracing.restore import unchanged
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import over, percent
+from normlab.findings.relative_change import percent, ratio
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
@@ -23,38 +23,39 @@ FEWEST = 8  # positions needed before a channel can be called dead
 
 
 @question("depth", of="module", slow=True)
-def depth(about: Examination) -> Finding:
+def depth(examination: Examination) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
     The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm
     makes this loss constant. A layer's gradient norm is taken over all its parameters.
     """
-    with unchanged(about.model), torch.enable_grad():
-        about.model.requires_grad_(True).zero_grad()
+    with unchanged(examination.model), torch.enable_grad():
+        examination.model.requires_grad_(True).zero_grad()
         try:
-            y = next(iter(run(about.model, about.lead, about.runner.forward).values()))
+            outputs = run(examination.model, examination.lead, examination.runner.forward)
+            y = next(iter(outputs.values()))
             (y * y.detach().cos()).sum().backward()
         except RuntimeError as error:  # some layers have no backward pass in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
-        gradients = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
+        gradients = {name: float(norm) for name, norm in gradient_norms(examination.model).items()}
     layers = {n.removeprefix("norm/"): v for n, v in gradients.items() if n.startswith("norm/")}
     stacks: dict[str, list[float]] = {}
     for name, norm in layers.items():
         stack, _, number = name.rpartition(".")
         if number.isdigit():
             stacks.setdefault(stack, []).append(norm)
-    growth = {stack: over(each[-1], each[0]) for stack, each in stacks.items()}
+    growth = {stack: ratio(norms[-1], norms[0]) for stack, norms in stacks.items()}
     answers = [
         f"gradient x {v:.2g} from the first to the last layer{f' of {n}' * bool(n)}"
         for n, v in growth.items()
     ]
-    value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
+    value = max((max(factor, ratio(1.0, factor)) for factor in growth.values()), default=0.0)
     return look_above(answers, value, GROWTH, AnswerTable(("layer", "gradient"), [*layers.items()]))
 
 
 @question("channels", of="module", slow=True)
 @torch.no_grad()
-def channels(about: Examination) -> Finding:
+def channels(examination: Examination) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
     For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the
@@ -63,8 +64,9 @@ def channels(about: Examination) -> Finding:
     and this ratio is above 1000 (Sun et al. 2024).
     """
     rows = list[tuple[Any, ...]]()
-    for name, y in layer_outputs(about).items():
-        first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == about.example.length != y.shape[1])
+    for name, y in layer_outputs(examination).items():
+        length = examination.example.length
+        first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == length != y.shape[1])
         x = (y.flatten(2).mT if first else y.reshape(1, -1, y.shape[-1])).double()
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         described = describe(x, real, threshold=OUTLIER)
@@ -84,28 +86,30 @@ def channels(about: Examination) -> Finding:
 
 @question("sinks", of="module", slow=True)
 @torch.no_grad()
-def sinks(about: Examination) -> Finding:
+def sinks(examination: Examination) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
     A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64
     queries, or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a
     model of transformers that returns `attentions`.
     """
-    model: Any = about.model
-    row = about.lead
-    if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
+    model: Any = examination.model
+    row = examination.lead
+    if not hasattr(model, "set_attn_implementation") or examination.example.length < SINK_KEYS:
         return Finding.none(f"needs {SINK_KEYS} tokens and a model that returns its attentions")
     former = model.config._attn_implementation
     try:
         model.set_attn_implementation("eager")
         asking = replace(row, values={**row.values, "output_attentions": True})
-        attentions = getattr(call(model, asking, about.runner.forward), "attentions", None) or ()
+        output = call(model, asking, examination.runner.forward)
+        attentions = getattr(output, "attentions", None) or ()
     finally:
         model.set_attn_implementation(former)
-    weights = [each[0] for each in attentions if each is not None]
-    causal = not any(bool(each.triu(1).any()) for each in weights)
-    first = [each[:, : SINK_QUERIES if causal else None, 0].mean(-1) for each in weights]
-    rows = [(n, head, w) for n, each in enumerate(first) for head, w in enumerate(each.tolist())]
+    weights = [of_layer[0] for of_layer in attentions if of_layer is not None]
+    causal = not any(bool(of_layer.triu(1).any()) for of_layer in weights)
+    queries = slice(SINK_QUERIES if causal else None)
+    first = [of_layer[:, queries, 0].mean(-1).tolist() for of_layer in weights]
+    rows = [(n, head, w) for n, heads in enumerate(first) for head, w in enumerate(heads)]
     share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
     answers = [f"{percent(share)} of {len(rows)} heads attend mostly to the first token"]
     table = AnswerTable(("layer", "head", "first token"), rows)
@@ -123,16 +127,16 @@ def look_above(answers: list[str], value: float, limit: float, table: AnswerTabl
     return Finding(words, values, table, verdict=verdict, value=value, threshold=threshold)
 
 
-def layer_outputs(about: Examination) -> dict[str, Tensor]:
+def layer_outputs(examination: Examination) -> dict[str, Tensor]:
     """Return the layers' outputs for the longest row by name, in the order of the calls."""
 
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
-    calls, _ = about.runner.record(about.lead, keep=is_layer)
+    calls, _ = examination.runner.record(examination.lead, keep=is_layer)
     outputs: dict[str, Tensor] = {}
-    for each in calls:
-        x, y = (next(tensors(value), None) for value in (each.inputs, each.output))
+    for call_ in calls:
+        x, y = (next(tensors(value), None) for value in (call_.inputs, call_.output))
         if x is not None and y is not None and x.shape == y.shape:
-            outputs[each.name] = y
+            outputs[call_.name] = y
     return outputs

@@ -11,13 +11,13 @@ from normlab.any_model.questions.examination import (
     LEAK,
     TABLES,
     Examination,
-    Moved,
+    OutputChange,
     PassPair,
 )
 from normlab.findings.finding import Finding
-from normlab.findings.relative_change import Oddity, percent
+from normlab.findings.relative_change import NonFinite, percent
 
-ODDITIES: dict[Oddity, str] = {
+NON_FINITE: dict[NonFinite, str] = {
     "became NaN": "becomes NaN",
     "was NaN": "is NaN before the change, but a number after it",
     "became infinite": "becomes infinite",
@@ -35,20 +35,22 @@ def size(value: float) -> str:
     return percent(value) if value >= 1e-4 else f"{value:.0e}".replace("e-0", "e-")
 
 
-def moves(about: Examination, each: Moved, value: float) -> str:
+def in_words(examination: Examination, change: OutputChange, value: float) -> str:
     """Say how much an output changes; name the output if there are several."""
-    name = f" {each.output}" * (len(about.compared) > 1)
-    return f"the output{name} {by_how_much(value, each.oddity)}"
+    name = f" {change.output}" * (len(examination.compared) > 1)
+    return f"the output{name} {by_how_much(value, change.non_finite)}"
 
 
-def by_how_much(value: float, oddity: Oddity = "") -> str:
+def by_how_much(value: float, non_finite: NonFinite = "") -> str:
     """Say how much something changes or, if that is not a finite number, why."""
-    return ODDITIES[oddity] if oddity and math.isinf(value) else f"changes by {size(value)}"
+    return (
+        NON_FINITE[non_finite] if non_finite and math.isinf(value) else f"changes by {size(value)}"
+    )
 
 
-def leak(
-    about: Examination,
-    movements: Mapping[str, Moved],
+def leak_finding(
+    examination: Examination,
+    changes: Mapping[str, OutputChange],
     comparisons: Mapping[str, PassPair],
     cause: Cause,
     how: str,
@@ -57,32 +59,33 @@ def leak(
 ) -> Finding:
     """Return the finding on passes that should agree, and the module at fault.
 
-    `movements` are the changes by comparison, `cause` is what the output should not depend on, and
+    `changes` are the changes by comparison, `cause` is what the output should not depend on, and
     `how` says what was compared. `unusual` names the comparison with unusual values under the
     padding, which counts only if the usual values change the output too. The module is the one
     behind the largest change; no module is looked for if that comparison is not in `comparisons`,
     as it was made with another setting.
     """
-    worst = max(movements, key=lambda name: movements[name].wide)
-    value = movements[worst].wide
-    tables = cause == "padding" and about.example.side == "left"
-    limit = BLIND if about.blind else TABLES if tables else LEAK
-    values = {name: vars(each) for name, each in movements.items()}
+    worst = max(changes, key=lambda name: changes[name].in_float64)
+    value = changes[worst].in_float64
+    tables = cause == "padding" and examination.example.side == "left"
+    limit = BLIND if examination.blind else TABLES if tables else LEAK
+    values = {name: vars(change) for name, change in changes.items()}
     if value <= limit:
-        return _rounding(about, movements, limit, how)
+        return _rounding(examination, changes, limit, how)
     broken, under = value > HARM, ""
     if worst == unusual:
-        usual = any(each.wide > HARM for name, each in movements.items() if name != unusual)
+        usual = any(x.in_float64 > HARM for name, x in changes.items() if name != unusual)
         # if only one length works, the usual values are the base, so the batch decides
-        broken = broken and (usual or (len(movements) == 1 and about.example.has_padding))
+        broken = broken and (usual or (len(changes) == 1 and examination.example.has_padding))
         under = "" if usual else ", with unusual values under the padding"
     path, sentence = None, "no module was looked for"
     if worst in comparisons:
-        path, sentence = locate(about, comparisons[worst], movements[worst].output, cause)
+        path, sentence = locate(examination, comparisons[worst], changes[worst].output, cause)
     limit = HARM if broken else limit
-    text = f"{moves(about, movements[worst], value)} (limit {size(limit)}) for {worst}{under}"
+    change = in_words(examination, changes[worst], value)
+    text = f"{change} (limit {size(limit)}) for {worst}{under}"
     return Finding(
-        f"{text}; {sentence}. {how}{_narrowed(about)}",
+        f"{text}; {sentence}. {how}{_without_float64(examination)}",
         values,
         verdict="broken" if broken else "look",
         value=value,
@@ -91,31 +94,31 @@ def leak(
     )
 
 
-def _narrowed(about: Examination) -> str:
+def _without_float64(examination: Examination) -> str:
     """Say which operations do not support float64; empty if all do."""
-    if not about.narrowed:
-        return ""
-    return f". Not in float64: {', '.join([*about.narrowed][:3])}, so the limit is float32's"
+    names = [*examination.without_float64][:3]
+    return f". Not in float64: {', '.join(names)}, so the limit is float32's" if names else ""
 
 
 def _rounding(
-    about: Examination, movements: Mapping[str, Moved], limit: float, how: str
+    examination: Examination, changes: Mapping[str, OutputChange], limit: float, how: str
 ) -> Finding:
     """Return the finding on changes that vanish in float64."""
-    name = max(movements, key=lambda each: movements[each].narrow)
-    most, values = movements[name], {name: vars(each) for name, each in movements.items()}
-    if most.narrow > about.rounding:
+    name = max(changes, key=lambda name: changes[name].in_model_dtype)
+    most, values = changes[name], {name: vars(change) for name, change in changes.items()}
+    if most.in_model_dtype > examination.rounding:
         return Finding(
-            f"{moves(about, most, most.narrow)} for {name} in {about.dtype}, but not in float64: "
-            f"that is too much for rounding (at most {size(about.rounding)}). {how}",
+            f"{in_words(examination, most, most.in_model_dtype)} for {name} in "
+            f"{examination.dtype}, but not in float64: that is too much for rounding (at most "
+            f"{size(examination.rounding)}). {how}",
             values,
-            verdict="broken" if about.torch_dtype == torch.float32 else "look",
-            value=most.narrow,
-            threshold=about.rounding,
+            verdict="broken" if examination.torch_dtype == torch.float32 else "look",
+            value=most.in_model_dtype,
+            threshold=examination.rounding,
         )
-    value = max(each.wide for each in movements.values())
+    value = max(change.in_float64 for change in changes.values())
     at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
-    where = "a leak this small is visible only in float64" if about.blind else "no leak"
-    text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding changes the "
-    text += f"output by {size(most.narrow)}{at}. {how}{_narrowed(about)}"
+    where = "a leak this small is visible only in float64" if examination.blind else "no leak"
+    text = f"{where}: {size(value)} (limit {size(limit)}); {examination.dtype} rounding changes "
+    text += f"the output by {size(most.in_model_dtype)}{at}. {how}{_without_float64(examination)}"
     return Finding(text, values, verdict="fine", value=value, threshold=limit)

@@ -13,7 +13,7 @@ from normlab.findings.question import question
 
 
 @question("norms", of="module")
-def norms(about: Examination) -> Finding:
+def norms(examination: Examination) -> Finding:
     """What does each norm pool over, and does that agree with its name?
 
     One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over the
@@ -21,8 +21,8 @@ def norms(about: Examination) -> Finding:
     that pools and whose output has the input's shape and hardly changes if the input is doubled.
     Norms that scripted modules call cannot be examined; the answer names them.
     """
-    norms, names = about.norms, {norm.name for norm in about.norms}
-    hidden = [name for name in hidden_norms(about.model) if name not in names]
+    norms, names = examination.norms, {norm.name for norm in examination.norms}
+    hidden = [name for name in hidden_norms(examination.model) if name not in names]
     if not norms and not hidden:
         return Finding.none("a forward pass calls no norm")
     if not norms:

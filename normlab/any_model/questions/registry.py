@@ -16,7 +16,8 @@ def questions(*names: str, slow: bool = False) -> list[Question]:
     Raises UserError if a name is unknown.
     """
     modules = [import_module(f"{__package__}.{file}").__name__ for file in _FILES]
-    by_name = {each.name: each for each in registered("module", modules=modules, names=names)}
+    known = registered("module", modules=modules, names=names)
+    by_name = {question.name: question for question in known}
     if names:
         return [by_name[name] for name in names]
     return [question for question in by_name.values() if slow or not question.slow]

@@ -26,7 +26,7 @@ COST = 0.05  # relative rise of the loss above which running statistics get a `l
 
 @question("statistics", of="module")
 @torch.no_grad()
-def statistics(about: Examination) -> Finding:
+def statistics(examination: Examination) -> Finding:
     """Are running statistics finite, updated, and close to the data's?
 
     Each row of the example is run alone, so that all positions are real. Per channel, with the mean
@@ -43,23 +43,23 @@ def statistics(about: Examination) -> Finding:
     is more than 5 % above the loss with recalibrated ones.
     """
     norms: dict[str, Any] = {
-        name: module for name, module in about.model.named_modules() if running(module)
+        name: module for name, module in examination.model.named_modules() if running(module)
     }
     if not norms:
         return Finding.none("no norm keeps running statistics")
-    inside = inside_script(about.model)
+    inside = inside_script(examination.model)
     hidden = [name for name in norms if name in inside]
     norms = {name: norm for name, norm in norms.items() if name not in inside}
     if not norms:
         return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
-    moments = _moments(about, norms)
+    moments = _moments(examination, norms)
     rows = [(name, *_compared(norm, moments[name])) for name, norm in norms.items()]
     faults = [row for row in rows if row[-1]]
     broken = [row for row in faults if _not_finite(norms[row[0]])]
     worst = max(broken or faults or rows, key=lambda row: row[3])
     answer = "; ".join(filter(None, (_sentence(rows, worst), unexamined(hidden))))
     plain = [norm for norm in norms.values() if not is_scripted(norm)]
-    losses = {} if about.loss is None or not plain else _losses(about, plain)
+    losses = {} if examination.loss is None or not plain else _losses(examination, plain)
     if losses:
         parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
         answer += f"; loss {', '.join(parts)} statistics"
@@ -120,24 +120,25 @@ def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
     return "look" if look else "fine" if compared else _UNKNOWN
 
 
-def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
+def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
     """Return count, mean and mean square of each norm's inputs, per channel and row."""
     moments: dict[str, list[Tensor]] = defaultdict(list)
-    example = about.example
+    example = examination.example
     key, axis = next(iter(example.rows.items()))
-    rows = values_of(about.batches[0], example.device)[key].shape[axis]
+    rows = values_of(examination.batches[0], example.device)[key].shape[axis]
     for number in range(min(example.size, rows)):  # skip the row added to a one-row batch
         row = example.alone(number)
         try:
-            calls, _ = about.runner.record(row, keep=lambda name, _: name in norms)
+            calls, _ = examination.runner.record(row, keep=lambda name, _: name in norms)
         except ModelFailed:  # too short for a convolution
             continue
-        for each in calls:
-            x = next(tensors(each.inputs))
-            if (axis := _channel_axis(norms[each.name], x, each.output)) is not None:
+        for recorded in calls:
+            x = next(tensors(recorded.inputs))
+            if (axis := _channel_axis(norms[recorded.name], x, recorded.output)) is not None:
                 x = x.double().movedim(axis, 0).flatten(1)
                 count = torch.full_like(x[:, 0], x.shape[1])
-                moments[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
+                of_row = torch.stack([count, x.mean(1), x.square().mean(1)])
+                moments[recorded.name].append(of_row)
     return moments
 
 
@@ -200,21 +201,25 @@ def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None
     return distance, ratio, times, never if initial else stale if times > 1 else ""
 
 
-def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
+def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
     """Return the mean loss over the batches for each kind of statistics."""
 
     def measured(momentum: float | None = 0.0, *, training: bool) -> float:
         for norm in norms:
             norm.train(training)
             norm.momentum = momentum  # 0 keeps the statistics, None averages over the batches
-        batches = (values_of(batch, about.example.device) for batch in about.batches)
-        examples = (replace(about.example, values=values) for values in batches)
-        outputs = (call(about.model, each, about.runner.forward) for each in examples)
-        losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
+        batches = (values_of(batch, examination.example.device) for batch in examination.batches)
+        examples = (replace(examination.example, values=values) for values in batches)
+        outputs = (
+            call(examination.model, example, examination.runner.forward) for example in examples
+        )
+        losses = [
+            float(examination.loss(y, b)) for y, b in zip(outputs, examination.batches, strict=True)
+        ]
         return sum(losses) / len(losses)
 
-    about.runner.restore()
-    with about.runner.changed(about.model.eval):
+    examination.runner.restore()
+    with examination.runner.changed(examination.model.eval):
         losses = {
             "running": measured(training=False),
             "batch": measured(training=True),

@@ -22,7 +22,7 @@ from normlab.progress import Stage, say
 EPS = 1e12
 """With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""
 _MASKED = 0.15  # share of the tokens that a masked language model predicts
-_APART = 1e-3  # largest relative RMS difference allowed between saved and original logits
+_LARGEST_CHANGE = 1e-3  # largest relative RMS difference allowed between saved and original logits
 Batch = dict[str, Tensor]
 
 
@@ -52,7 +52,7 @@ class LanguageModel:
         ids[1, -1] = 2
         with torch.no_grad():
             earlier = self.model.float()(ids).logits[:, :-1]
-        if not self.masked and _apart(*earlier) > 1e-5:
+        if not self.masked and _logits_change(*earlier) > 1e-5:
             raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
@@ -182,12 +182,12 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
             {k: x for k, x in batch.items() if k != "labels"},
             batch["attention_mask"] > 0,
         )
-        apart = _apart(loaded(**inputs).logits[real], model(**inputs).logits[real])
-        if not apart <= _APART:
-            raise UserError(f"--out: the logits of the saved model differ by {apart:.1g}")
+        change = _logits_change(loaded(**inputs).logits[real], model(**inputs).logits[real])
+        if not change <= _LARGEST_CHANGE:
+            raise UserError(f"--out: the logits of the saved model differ by {change:.1g}")
         if keep:
             folder.rename(out)
-    return apart
+    return change
 
 
 def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
@@ -209,6 +209,6 @@ def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
     return values
 
 
-def _apart(y: Tensor, other: Tensor) -> float:
+def _logits_change(y: Tensor, other: Tensor) -> float:
     """Return RMS(y - other) / RMS(other)."""
     return float((y - other).square().mean().sqrt() / other.square().mean().sqrt())

@@ -119,10 +119,10 @@ class Flow(TorchDispatchMode):
             at = waiting.pop()
             if at.op not in through:
                 sources[at] = None
-            for each in at.passed if at.op in through else ():
-                if each not in visited:
-                    visited.add(each)
-                    waiting.append(each)
+            for source in at.passed if at.op in through else ():
+                if source not in visited:
+                    visited.add(source)
+                    waiting.append(source)
         return [*sources]
 
     def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -203,8 +203,8 @@ class Flow(TorchDispatchMode):
             node.name = inputs[0].name if node.op == "table" else ""
             for x in inputs:
                 x.users.append(node)
-        for each in names:
-            self.uses[each].append(node)
+        for weight_name in names:
+            self.uses[weight_name].append(node)
         self._set(out, node)
 
 
@@ -237,7 +237,7 @@ def _product(
         bias, flip = [first], True
     else:
         return None
-    if weight.op != "weight" or any(each.op != "weight" for each in bias) or x.op == "weight":
+    if weight.op != "weight" or any(x.op != "weight" for x in bias) or x.op == "weight":
         return None
     if len(shapes[inputs.index(weight)]) != 2:
         return None
@@ -251,7 +251,7 @@ def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:
 
     Each output channel must read all input channels: channels in groups have no common mean.
     """
-    first, *rest = [each.op == "weight" for each in inputs] or [True]
+    first, *rest = [x.op == "weight" for x in inputs] or [True]
     if name not in _CONVOLUTIONS or first or not all(rest):
         return False
     return shapes[0][-1 - _CONVOLUTIONS[name]] == shapes[1][1]
@@ -268,7 +268,7 @@ def _moved_axis(
         first, second = args[1] % count, args[2] % count
         return {first: second, second: first}.get(axis, axis)
     if name == "permute":
-        return [each % count for each in args[1]].index(axis)
+        return [old % count for old in args[1]].index(axis)
     if name in _RESHAPES and shape[: axis + 1] == out.shape[: axis + 1]:
         return axis
     return axis if name in _SAME and shape == out.shape else None
@@ -279,20 +279,20 @@ def _classified(
 ) -> tuple[Op, list[Node]]:
     """Return what an operation does to features, and the inputs whose features it passes on."""
     width, name = (out.shape[-1] if out.ndim else 0), name.removesuffix("_") or name
-    wide = [n for n, shape in enumerate(shapes) if len(shape) and shape[-1] == width]
+    same_width = [n for n, shape in enumerate(shapes) if len(shape) and shape[-1] == width]
     if name == "embedding" and inputs[0].op == "weight":
         return "table", []
     if name in _MOVES and _keeps_features(name, args, shapes, out):
-        return "move", [inputs[n] for n in wide]
+        return "move", [inputs[n] for n in same_width]
     if name in ("pad", "constant_pad_nd") and _pads_positions(args):
         return "scale", inputs
-    if name in ("add", "sub") and len(wide) == len(inputs) == 2:
+    if name in ("add", "sub") and len(same_width) == len(inputs) == 2:
         return "sum", inputs
-    if name in ("mul", "div") and wide[:1] and width > 1:
-        rest = [n for n in range(len(inputs)) if n != wide[0]]
+    if name in ("mul", "div") and same_width[:1] and width > 1:
+        rest = [n for n in range(len(inputs)) if n != same_width[0]]
         per_position = all(len(shapes[n]) == 0 or shapes[n][-1] == 1 for n in rest)
-        if per_position and (name == "mul" or wide[0] == 0):
-            return "scale", [inputs[wide[0]]]
+        if per_position and (name == "mul" or same_width[0] == 0):
+            return "scale", [inputs[same_width[0]]]
     return "other", []
 
 
@@ -318,7 +318,7 @@ def _keeps_features(name: str, args: Any, shapes: list[torch.Size], out: Tensor)
 
 def _pads_positions(args: Any) -> bool:
     """Return whether an operation only adds positions whose features are all 0."""
-    mode = [each for each in args[2:] if isinstance(each, str)]
-    value = [each for each in args[2:] if isinstance(each, int | float)]
+    mode = [x for x in args[2:] if isinstance(x, str)]
+    value = [x for x in args[2:] if isinstance(x, int | float)]
     constant = mode in ([], ["constant"]) and not any(value)
     return constant and len(args[1]) > 1 and not any(args[1][:2])

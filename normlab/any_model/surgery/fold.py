@@ -21,7 +21,7 @@ from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import held, why_gain_stays, why_mean_stays
 from normlab.any_model.surgery.swap import call, is_norm
 from normlab.any_model.tracing.calls import slow_path
-from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_trial import copied, eps_of
 from normlab.errors import UserError
 
@@ -60,12 +60,12 @@ class FoldedModel:
 
         rows = [("site", "norm", "mean", "gain and bias")]
         rows += [
-            (each.site, each.kind, outcome(each.mean), outcome(each.gain)) for each in self.table
+            (norm.site, norm.kind, outcome(norm.mean), outcome(norm.gain)) for norm in self.table
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        means = [each.mean for each in self.table if each.mean is not None]
-        gains = [each.gain for each in self.table if each.gain is not None]
+        means = [norm.mean for norm in self.table if norm.mean is not None]
+        gains = [norm.gain for norm in self.table if norm.gain is not None]
         count = f"gains folded: {gains.count(True)} of {len(gains)}; "
         count += f"layer norms that are RMS norms now: {means.count(True)} of {len(means)}"
         return "\n".join([*lines, f"{count}; float64 outputs differ by {self.error:.1g}"])
@@ -176,7 +176,7 @@ def _untie(model: nn.Module) -> None:
 
 def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any) -> list[Tensor]:
     """Return the floating-point outputs of a model, computed in float64."""
-    with widened():
+    with float64_operations():
         result = run(model, batch)
     leaves = tree_leaves([*result.values()] if isinstance(result, Mapping) else result)
     return [x.double() for x in leaves if isinstance(x, Tensor) and x.is_floating_point()]
@@ -198,7 +198,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
             row.mean = why_mean_stays(flow, row.site, model, centered) or True
         if row.mean is True:
             inputs = flow.sources(flow.norms[row.site][0].passed[0])
-            sources |= {each.name: each for each in inputs}
+            sources |= {node.name: node for node in inputs}
         norm = known[row.site]
         if norm.weight or norm.bias:
             row.gain = why_gain_stays(flow, row.site, model, bias=norm.shift) or True
@@ -207,7 +207,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
     for row in rows:
         if row.gain is True:
             readers = flow.ends(flow.norms[row.site][0], ("move",))
-            _fold_gain(model, known[row.site], [each for each in readers if each])
+            _fold_gain(model, known[row.site], [node for node in readers if node])
         if row.mean is True:
             _replace(model, row.site, known[row.site], plain=row.gain is True)
     return rows
@@ -225,7 +225,7 @@ def _center(model: nn.Module, source: Node) -> None:
 
 def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
     """Multiply the weights of products by a norm's gain, add its bias to theirs, and reset it."""
-    for name, product in {each.name: each for each in products}.items():
+    for name, product in {node.name: node for node in products}.items():
         weight = held(model, name)
         rows = weight if not product.turned else weight.T  # [out, in], a view
         if norm.shift is not None:

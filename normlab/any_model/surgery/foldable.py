@@ -51,7 +51,7 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
         return f"{path} is called {len(calls)} times"
     parameters = {id(x) for x in model.get_submodule(path).parameters()}
     homes = [id(x) for m in model.modules() for x in m.parameters(recurse=False)]
-    if any(homes.count(each) > 1 for each in parameters):
+    if any(homes.count(parameter) > 1 for parameter in parameters):
         return f"{path} shares its gain or bias with another module"
     ends = flow.ends(calls[0], ("move",))
     for end in ends:

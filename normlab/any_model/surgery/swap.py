@@ -101,10 +101,10 @@ class Swapped(nn.Module):
 
     def normalized(self, x: Float[Tensor, "..."]) -> Float[Tensor, "... D"]:
         """Return z, with features on the last axis."""
-        moved = x.movedim(self.axis, -1)
+        x = x.movedim(self.axis, -1)
         if self.center:
-            moved = moved - moved.mean(-1, keepdim=True)
-        return self.norm(moved.reshape(len(moved), -1, moved.shape[-1])).view(moved.shape)
+            x = x - x.mean(-1, keepdim=True)
+        return self.norm(x.reshape(len(x), -1, x.shape[-1])).view(x.shape)
 
 
 @torch.no_grad()
@@ -267,7 +267,7 @@ def _calls(
     calls: list[tuple[str, Tensor, Tensor]] = []
 
     def see(path: str, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> None:
-        x, *more = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        x, *more = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
         if not more:
             # copies, as later operations may change them in place
             calls.append((path, x[:rows].clone(), y[:rows].clone()))
@@ -282,7 +282,7 @@ def _calls(
             with suppress(_Seen):
                 run(batch)
         mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-        yield from ((*each, mask) for each in calls)
+        yield from ((*call, mask) for call in calls)
         calls.clear()
 
 
@@ -342,7 +342,7 @@ def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float |
             for number, value in enumerate(alphas):
                 alpha.fill_(value)
                 totals[number] += _totals(new.normalized(x), y.movedim(new.axis, -1), mask)
-        fits = [_fitted(each, new.weight, shift=shift) for each in totals]
+        fits = [_fitted(sums, new.weight, shift=shift) for sums in totals]
         best, (gain, bias, error) = min(zip(alphas, fits, strict=True), key=lambda fit: fit[1][2])
     alpha.fill_(best)
     new.weight.copy_(gain)

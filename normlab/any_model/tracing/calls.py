@@ -83,8 +83,8 @@ class Runner:
             self._seed += 1
             for seed in (torch.manual_seed, np.random.seed, random.seed):
                 seed(self._seed)
-            for each in self.state.snapshot.generators if self.state else ():
-                each.manual_seed(self._seed)
+            for generator in self.state.snapshot.generators if self.state else ():
+                generator.manual_seed(self._seed)
 
     @contextmanager
     def reseeded(self) -> Iterator[None]:
@@ -209,8 +209,8 @@ def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         bound.apply_defaults()
         return dict(bound.arguments)
     known = getattr(torch.ops.aten, function.__name__).default._schema.arguments
-    defaults = {each.name: each.default_value for each in known if each.has_default_value()}
-    return {**defaults, **dict(zip((each.name for each in known), args, strict=False)), **kwargs}
+    defaults = {x.name: x.default_value for x in known if x.has_default_value()}
+    return {**defaults, **dict(zip((x.name for x in known), args, strict=False)), **kwargs}
 
 
 class Functionals(TorchFunctionMode):

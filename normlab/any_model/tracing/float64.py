@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-WIDE = {
+WIDE_DTYPES = {
     **dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float64),
     **dict.fromkeys((torch.complex64, torch.complex32), torch.complex128),
 }
@@ -27,21 +27,21 @@ _READING = (F.embedding, F.embedding_bag)
 _dtype_of = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def wide(value: Any) -> Any:
+def to_float64(value: Any) -> Any:
     """Convert float tensors and dtypes, also in lists, to float64; leave anything else as it is."""
     if isinstance(value, Tensor):
-        return value.to(wider) if (wider := WIDE.get(value.dtype)) else value
+        return value.to(wide_dtype) if (wide_dtype := WIDE_DTYPES.get(value.dtype)) else value
     if isinstance(value, list | tuple):
-        return type(value)(map(wide, value))
-    return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+        return type(value)(map(to_float64, value))
+    return WIDE_DTYPES.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-def _narrow(value: Any) -> Any:
+def _to_float32(value: Any) -> Any:
     """Convert float64 tensors and dtypes, also in lists, to float32."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype == torch.float64 else value
     if isinstance(value, list | tuple):
-        return type(value)(map(_narrow, value))
+        return type(value)(map(_to_float32, value))
     return torch.float32 if value is torch.float64 else value
 
 
@@ -49,12 +49,13 @@ class Float64(TorchDispatchMode):
     """Casts the tensor and dtype arguments of each operation to float64.
 
     A view stays a view of the original tensor, and is cast when an operation computes with it. An
-    operation that does not support float64 runs in float32, and its name is added to `narrowed`.
+    operation that does not support float64 runs in float32, and its name is added to
+    `without_float64`.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.narrowed: set[str] = set()
+        self.without_float64: set[str] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -67,18 +68,20 @@ class Float64(TorchDispatchMode):
         if _is_view(func):
             return func(*args, **kwargs)
         if func.overloadpacket in _READERS:
-            return wide(func(*args, **kwargs))
+            return to_float64(func(*args, **kwargs))
         if func is _aten._grouped_mm.default:
-            return _grouped_mm(*wide(args), **{name: wide(x) for name, x in kwargs.items()})
+            return _grouped_mm(
+                *to_float64(args), **{name: to_float64(x) for name, x in kwargs.items()}
+            )
         try:
-            return wide(_cast(wide, func, args, kwargs))
+            return to_float64(_cast(to_float64, func, args, kwargs))
         except (RuntimeError, NotImplementedError) as error:
             try:
-                result = _cast(_narrow, func, args, kwargs)
+                result = _cast(_to_float32, func, args, kwargs)
             except Exception:
                 raise error from None  # the operation fails in any dtype
-            self.narrowed.add(func.name())
-            return wide(result)
+            self.without_float64.add(func.name())
+            return to_float64(result)
 
 
 @cache
@@ -115,9 +118,12 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func == _dtype_of:
-            return WIDE.get(dtype := func(*args, **kwargs), dtype)
+            return WIDE_DTYPES.get(dtype := func(*args, **kwargs), dtype)
         if _compares(func) and not kwargs.get("inplace"):
-            args, kwargs = wide(tuple(args)), {name: wide(x) for name, x in kwargs.items()}
+            args, kwargs = (
+                to_float64(tuple(args)),
+                {name: to_float64(x) for name, x in kwargs.items()},
+            )
         return func(*args, **kwargs)
 
 
@@ -134,7 +140,11 @@ def _compares(func: Any) -> bool:
 def _written(func: Any) -> list[tuple[int, str]]:
     """Return the arguments that an operation writes to."""
     arguments = enumerate(func._schema.arguments)
-    return [(n, each.name) for n, each in arguments if each.alias_info and each.alias_info.is_write]
+    return [
+        (n, argument.name)
+        for n, argument in arguments
+        if argument.alias_info and argument.alias_info.is_write
+    ]
 
 
 def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -145,7 +155,7 @@ def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> 
 
 
 @contextmanager
-def widened() -> Iterator[Float64]:
+def float64_operations() -> Iterator[Float64]:
     """Run every floating-point operation of this thread in float64, and without autocast.
 
     Weights are cast one operation at a time, and never copied as a whole.

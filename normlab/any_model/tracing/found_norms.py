@@ -154,7 +154,7 @@ def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
     if example.length:
         with suppress(UserError):
             pair = (example.alone(example.lead), example.padded(example.pads))
-            passes += [calls(each) for each in pair]
+            passes += [calls(variant) for variant in pair]
     return passes
 
 
@@ -180,7 +180,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     if place_of(call) is None:
         return None
     sure, few = _is_norm(module), _FEW * call.output[0].numel()
-    if not sure and sum(each.numel() for each in module.parameters()) > few:
+    if not sure and sum(weight.numel() for weight in module.parameters()) > few:
         return None
     trial = Trial(call, dtype)
     if not sure and not trial.ignores_scale():
@@ -235,20 +235,22 @@ def _channels(trial: Trial) -> int:
     return trial.x.ndim - 1 if last or (trial.x.ndim < 4 and not first) else 1
 
 
-def _counts(moved: Tensor) -> list[int]:
+def _counts(changed: Tensor) -> list[int]:
     """Return, for each axis, at how many indices anything changed."""
-    return [int(moved.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in enumerate(moved.shape)]
+    sizes = enumerate(changed.shape)
+    return [int(changed.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in sizes]
 
 
 def _reach(
     trials: Sequence[Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
 ) -> Reach:
     """Return what the first real value of row 0 affects, and whether row 0's padding affects it."""
-    trial, left, padding = trials[0], example.side == "left", None
-    moved = trial.moved([-left if role == _POSITION else 0 for role in axes], training)
-    counts = _counts(moved)
+    trial, on_the_left, padding = trials[0], example.side == "left", None
+    first = [-on_the_left if role == _POSITION else 0 for role in axes]
+    changed = trial.changed_outputs(first, training)
+    counts = _counts(changed)
     pools = {r for a, role in enumerate(axes) for r in role if counts[a] > 1}
-    if any(_in_one_row(moved, a, example) for a, role in enumerate(axes) if role == _BOTH):
+    if any(_in_one_row(changed, a, example) for a, role in enumerate(axes) if role == _BOTH):
         pools -= _BATCH
     features = [a for a, role in enumerate(axes) if role == _FEATURE]
     reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
@@ -256,18 +258,19 @@ def _reach(
         alone = calls[1].output.shape
         for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):
             if real < size:  # change the outermost padding
-                index = [-1 if a == axis and not left else 0 for a in range(len(alone))]
-                moved = padded.moved(index, training).narrow(axis, (size - real) * left, real)
-                padding = bool(moved.any())
+                last = [-1 if a == axis and not on_the_left else 0 for a in range(len(alone))]
+                start = (size - real) * on_the_left
+                reaches = padded.changed_outputs(last, training).narrow(axis, start, real)
+                padding = bool(reaches.any())
     words = sorted(pools, key=AXES.index)
     return Reach(tuple(words), (reached, everything), padding)
 
 
-def _in_one_row(moved: Tensor, axis: int, example: Example) -> bool:
+def _in_one_row(changed: Tensor, axis: int, example: Example) -> bool:
     """Return whether all changes along a flattened axis of rows and positions are in row 0."""
-    length, odd = divmod(moved.shape[axis], example.size)
-    places = moved.movedim(axis, 0).flatten(1).any(1).nonzero()
-    return not odd and bool((places < length).all())
+    length, rest = divmod(changed.shape[axis], example.size)
+    places = changed.movedim(axis, 0).flatten(1).any(1).nonzero()
+    return not rest and bool((places < length).all())
 
 
 def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ LARGE = 1e3
 # In multiples of the input's RMS. One of them may happen to leave an output's normalized value the
 # same; the other one then changes it.
 _CHANGES = (LARGE, -777.0)
-_MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
+_CHANGED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 
 
@@ -25,7 +25,7 @@ def copied(module: nn.Module) -> nn.Module:
 
     `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
     """
-    held = (x for each in module.modules() for x in tensors([*vars(each).values()]))
+    held = (x for part in module.modules() for x in tensors([*vars(part).values()]))
     memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
     return copy.deepcopy(module, memo)
 
@@ -49,7 +49,7 @@ class Trial:
         self.size = float(x.square().mean().sqrt()) or 1.0
         self.x = x + 0.1 * self.size * torch.where(x < 0, -1, 1)  # no value is near 0
         self._before: dict[bool, Tensor] = {}
-        self._buffers = [(each, each.clone()) for each in self.module.buffers()]
+        self._buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
 
     @torch.no_grad()
     def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
@@ -68,16 +68,16 @@ class Trial:
             self._before[training] = self(self.x, training=training)
         return self._before[training]
 
-    def moved(self, index: Sequence[int], training: bool) -> Tensor:
+    def changed_outputs(self, index: Sequence[int], training: bool) -> Tensor:
         """Return which outputs change if the input's value at `index` changes."""
         before = self.before(training)
-        moved = torch.zeros_like(before, dtype=torch.bool)
+        changed = torch.zeros_like(before, dtype=torch.bool)
         for change in _CHANGES:
             other = self.x.clone()
             other[tuple(index)] += change * (self.size + 1)  # far above eps, too
             y = self(other, training=training)
-            moved |= ~((y - before).abs() <= _MOVED * before.abs())
-        return moved
+            changed |= ~((y - before).abs() <= _CHANGED * before.abs())
+        return changed
 
     def ignores_scale(self) -> bool:
         """Return whether doubling the input changes the output far less than noise as large."""
@@ -86,7 +86,7 @@ class Trial:
             x = scale / self.size * self.x
             before = self(x)
             doubled, noisy = ((self(y) - before).norm() for y in (2 * x, x + scale * noise))
-            if not (doubled <= share * noisy and noisy > _MOVED * before.norm()):
+            if not (doubled <= share * noisy and noisy > _CHANGED * before.norm()):
                 return False
         return True
 

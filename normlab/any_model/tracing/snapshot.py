@@ -75,7 +75,7 @@ class Snapshot:
             self._add(path, _container(value, base, [*base.items(value)]))
             inner += [(f"{path}.{key}" if path else str(key), x) for key, x in base.items(value)]
         elif isinstance(value, list | deque | set):
-            base = next(each for each in (list, deque, set) if isinstance(value, each))
+            base = next(cls for cls in (list, deque, set) if isinstance(value, cls))
             self._add(path, _container(value, base, [*base.__iter__(value)]))
             inner += [(f"{path}[{n}]", x) for n, x in enumerate(base.__iter__(value))]
         elif isinstance(value, tuple | frozenset):
@@ -164,7 +164,7 @@ def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
 def _mapping(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
     """Return a step that refills a dict; fast, since it runs for many dicts in each pass."""
     size, count = len(former), base.__len__
-    keys, values = [each[0] for each in former], [each[1] for each in former]
+    keys, values = [item[0] for item in former], [item[1] for item in former]
     get_keys, get_values, write = base.keys, base.values, base.__setitem__
 
     def restore() -> None:
@@ -245,7 +245,7 @@ def _comparable(state: Any) -> Any:
         hash(state)
         return state
     if isinstance(state, dict):
-        return [(key, _comparable(each)) for key, each in state.items()]
+        return [(key, _comparable(value)) for key, value in state.items()]
     return [*map(_comparable, state)] if isinstance(state, tuple | list) else state
 
 

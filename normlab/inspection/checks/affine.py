@@ -3,7 +3,7 @@
 import torch
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement, percent
+from normlab.findings.relative_change import percent, relative_change
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm
@@ -25,7 +25,7 @@ def identity() -> list[CheckFinding]:
         for d in range(WIDTH):
             design = torch.stack([normal[:, d], torch.ones(len(flat), dtype=torch.float64)], dim=1)
             best[:, d] = design @ torch.linalg.lstsq(design, flat[:, d : d + 1]).solution[:, 0]
-        left[name] = movement(best - flat.mean(0), flat - flat.mean(0))
+        left[name] = relative_change(best - flat.mean(0), flat - flat.mean(0))
     statement = "a learned scale and shift can undo the norm, so that nothing is lost"
     return [
         finding(

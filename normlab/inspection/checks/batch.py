@@ -11,7 +11,7 @@ from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
-from normlab.findings.relative_change import movement, percent
+from normlab.findings.relative_change import percent, relative_change
 from normlab.inspection.bare_norm import call, one_by_one, run
 from normlab.inspection.bare_norm import look as look_at_norm
 from normlab.inspection.checks.finding import change_finding, changes, check, finding
@@ -49,9 +49,9 @@ def alone() -> list[CheckFinding]:
     bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
     by_batch = trained_norm("bn", eval_stats="batch")
     single, single_by_batch = (
-        movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch)
+        relative_change(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch)
     )
-    far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
+    far = relative_change(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
     refuses, refusal = False, "it accepts them"
     try:
         run(rows, longer)
@@ -81,7 +81,7 @@ def generation() -> list[CheckFinding]:
     }
     text = "decoding token by token gives a different output than the whole sentence"
     return [
-        change_finding(f"{name}: {text}", movement(one_by_one(norm, x), run(norm, x)))
+        change_finding(f"{name}: {text}", relative_change(one_by_one(norm, x), run(norm, x)))
         for name, norm in norms.items()
     ]
 
@@ -92,14 +92,14 @@ def ranks() -> list[CheckFinding]:
     x = draw_tokens(16, LENGTH)
     whole = {name: run(new_norm(name), x) for name in ("bn", "ln")}
     moved = {
-        name: movement(torch.cat([run(new_norm(name), half) for half in x.chunk(2)]), y)
+        name: relative_change(torch.cat([run(new_norm(name), half) for half in x.chunk(2)]), y)
         for name, y in whole.items()
     }
     half = "half of the batch on each of two processes"
     both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
     return [
         change_finding(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
-        change_finding(both, movement(_in_step(x), whole["bn"])),
+        change_finding(both, relative_change(_in_step(x), whole["bn"])),
         change_finding(f"ln: {half} does not change the output", moved["ln"], expected=False),
     ]
 
@@ -128,7 +128,7 @@ def gradients() -> list[CheckFinding]:
         for parts, how in ((2, "over two processes"), (4, "into four steps that accumulate it")):
             does = "changes" if name == "bn" else "keeps"
             statement = f"{name}: splitting a batch {how} {does} the gradient"
-            moved = movement(gradient(name, parts), gradient(name, 1))
+            moved = relative_change(gradient(name, parts), gradient(name, 1))
             findings.append(change_finding(statement, moved, expected=name == "bn"))
     return findings
 
@@ -141,7 +141,7 @@ def order() -> list[CheckFinding]:
     return [
         change_finding(
             f"{name}: the order of the samples of a batch does not matter",
-            movement(run(new_norm(name), x[orders]), run(new_norm(name), x)[orders]),
+            relative_change(run(new_norm(name), x[orders]), run(new_norm(name), x)[orders]),
             expected=False,
         )
         for name in ("bn", "ln")

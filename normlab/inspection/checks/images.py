@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import check, finding, in_words
 from normlab.inspection.checks.inputs import draw, new_norm
@@ -27,7 +27,7 @@ def shift() -> list[CheckFinding]:
 
     def off(name: str, **values: int) -> float:
         before, after = (run(new_norm(name, CHANNELS, **values), each)[0] for each in (x, other))
-        return movement(after, shifted(before))
+        return relative_change(after, shifted(before))
 
     movements = {name: off(name) for name in SHIFTED}
     by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
@@ -59,7 +59,7 @@ def channels() -> list[CheckFinding]:
 
     def moved(name: str) -> float:
         before, after = (run(new_norm(name, CHANNELS), each)[..., 1:] for each in (x, other))
-        return movement(after, before)
+        return relative_change(after, before)
 
     bn, ln = moved("bn"), moved("ln")
     return [

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import change_finding, check, finding, in_words
 from normlab.inspection.checks.inputs import draw, new_norm
@@ -33,7 +33,7 @@ def subjects() -> list[CheckFinding]:
     others = marks()
     others[0, 1:] += 20.0
     changed = {
-        name: movement(run(new_norm(name, 3), others)[0, 0], standardized(name)[0])
+        name: relative_change(run(new_norm(name, 3), others)[0, 0], standardized(name)[0])
         for name in ("bn", "ln")
     }
     first = f"{PUPILS[0]}'s {', '.join(SUBJECTS)} become"
@@ -62,7 +62,7 @@ def coach() -> list[CheckFinding]:
     """Does a norm calm what is too large, rouse what is too small, and line people up?"""
     x = draw(1, 12, 64)
     ln = [run(new_norm("ln"), factor * x)[0] for factor in (1.0, 10.0, 0.1)]
-    off = max(movement(each, ln[0]) for each in ln[1:])
+    off = max(relative_change(each, ln[0]) for each in ln[1:])
     heights = torch.tensor([[[152.0], [171.0], [160.0], [190.0]]], dtype=torch.float64)
     lined = run(new_norm("bn", 1), heights)[0, :, 0]
     same = bool((lined.argsort() == heights[0, :, 0].argsort()).all())

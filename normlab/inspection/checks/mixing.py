@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.bare_norm import call
 from normlab.inspection.checks.finding import check, finding
 from normlab.inspection.checks.inputs import draw, new_norm
@@ -71,7 +71,7 @@ def kernel() -> list[CheckFinding]:
     x, weight = draw(2, 6, 8), draw(5, 8, seed=2)
     linear = x @ weight.T
     convolution = nn.functional.conv1d(x.mT, weight[:, :, None]).mT
-    off = movement(convolution, linear)
+    off = relative_change(convolution, linear)
     return [
         finding(
             "only in a CNN are all values of a channel made by one kernel",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement, percent
+from normlab.findings.relative_change import percent, relative_change
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.finding import change_finding, changes, check, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, trained_norm
@@ -19,7 +19,7 @@ def mismatch() -> list[CheckFinding]:
 
     def gap(name: str, sequences: int) -> float:
         norm, x = trained_norm(name), draw_tokens(sequences, 16)
-        return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
+        return relative_change(run(norm, x), run(copy.deepcopy(norm).train(), x))
 
     few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
     statement = "bn: the same batch has a different output in eval than in training"

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.bare_norm import padding_moves, run, with_padding
 from normlab.inspection.checks.finding import change_finding, check, close, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, option
@@ -94,11 +94,11 @@ def batch_of_three() -> list[CheckFinding]:
         counted, left_out = (
             run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")
         )
-        moved[name] = movement(counted[real], left_out[real])
+        moved[name] = relative_change(counted[real], left_out[real])
     by_position = run(new_norm("bn_position"), x, real)
     lonely = by_position[2, 3:].abs().max()
     ln, alone = run(new_norm("ln"), x, real), run(new_norm("ln"), x[2:], real[2:])
-    apart = movement(ln[2:], alone)
+    apart = relative_change(ln[2:], alone)
     numbers = {"cells": float(cells), "padding": float(empty)}
     many = f"{empty} of {cells} cells are padding"
     return [

@@ -3,7 +3,7 @@
 import torch
 
 from normlab.claims.evidence import CheckFinding
-from normlab.findings.relative_change import movement
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.checks.finding import change_finding, check
 from normlab.inspection.checks.inputs import draw_tokens, new_norm
 from normlab.norms.tokens import Tokens
@@ -19,7 +19,7 @@ def signal() -> list[CheckFinding]:
     def moved(kind: type[NormResidual], name: str) -> float:
         x = draw_tokens(8, 16)
         with torch.no_grad():
-            return movement(kind(new_norm(name), 0.0)(x, Tokens(), torch.zeros_like), x)
+            return relative_change(kind(new_norm(name), 0.0)(x, Tokens(), torch.zeros_like), x)
 
     changes, leaves = (f"{what} the signal that passes by" for what in ("changes", "leaves"))
     after = {name: moved(PostResidual, name) for name in ("bn", "ln")}

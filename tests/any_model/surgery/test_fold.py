@@ -14,7 +14,7 @@ from transformers import (
 
 import normlab
 from normlab.any_model.surgery.fold import EXACT, FoldedRMSNorm
-from normlab.any_model.tracing.float64 import widened
+from normlab.any_model.tracing.float64 import float64_operations
 from normlab.cli import main
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Text
@@ -46,7 +46,7 @@ def llama():
 
 @torch.no_grad()
 def logits(model):
-    with widened():
+    with float64_operations():
         return model.eval()(**IDS).logits
 
 
