@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
-    from normlab.inspection.model import inspect as inspect
+    from normlab.inspection.sheet import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.inspection.depth import gradients
-from normlab.inspection.model import subject_of_config
+from normlab.inspection.subject import subject_of_config
 from normlab.records.files import atomic_write
 from normlab.reports.chart_data import DARK, LIGHT, Panel, Series, styles_of
 from normlab.reports.figures import draw, write

@@ -165,7 +165,7 @@ def _measured(cell: RunToStart) -> Measured:
 
 def _examined(folder: Path) -> list[float]:
     """Return the values of `Found` for a run's model, in order."""
-    from normlab.inspection.model import inspect
+    from normlab.inspection.sheet import inspect
 
     results = inspect(folder, ("statistics", "batch_mates"))
     loss, values = results["statistics"].values["loss"], results["batch_mates"].values["values"]

@@ -34,7 +34,7 @@ from normlab.reports.table import averaged
 if TYPE_CHECKING:
     from normlab.findings.finding import Finding
     from normlab.findings.question import Question
-    from normlab.inspection.model import Subject
+    from normlab.inspection.subject import Subject
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
@@ -72,8 +72,8 @@ def main(argv: list[str]) -> int:
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
-        from normlab.inspection.model import subject_of_config, subject_of_run
         from normlab.inspection.questions import questions
+        from normlab.inspection.subject import subject_of_config, subject_of_run
 
         chosen = questions("model", names=arguments.only)
         runs, changes = _runs(arguments.subject, arguments.where)
@@ -170,7 +170,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
 def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
     """Ask the questions about one model, print the answers (not as JSON); return the sheet."""
-    from normlab.inspection.model import answer, sheet
+    from normlab.inspection.sheet import answer, sheet
 
     findings: dict[str, Finding] = {}
     for number, each in enumerate(chosen):
@@ -207,7 +207,7 @@ def _several(
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
-    from normlab.inspection.model import side_by_side
+    from normlab.inspection.sheet import side_by_side
 
     for folder, record in runs.items():
         if not record.finished:

@@ -19,7 +19,7 @@ from normlab.distributed.process_group import Shard
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.inference import BATCH, by_length, loss
-from normlab.inspection.model import Subject
+from normlab.inspection.subject import Subject
 from normlab.models.seq2seq import Layer
 from normlab.probes.sites import sites
 from normlab.tasks.base import spread

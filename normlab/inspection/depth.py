@@ -9,7 +9,8 @@ from normlab.data.batching import Batches
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import ratio, relative_change
-from normlab.inspection.model import Subject, look
+from normlab.inspection.recording import look
+from normlab.inspection.subject import Subject
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.batch import Batch

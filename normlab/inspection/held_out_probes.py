@@ -13,7 +13,7 @@ from normlab.config.registry import instantiate, option_settings
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent
-from normlab.inspection.model import Subject
+from normlab.inspection.subject import Subject
 from normlab.probes.base import Probe
 
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude

@@ -15,7 +15,8 @@ from normlab.distributed.process_group import Shard
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import ratio
-from normlab.inspection.model import Subject, taking
+from normlab.inspection.recording import taking
+from normlab.inspection.subject import Subject
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
 from normlab.tasks.batch import Batch

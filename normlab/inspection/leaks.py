@@ -13,19 +13,19 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent, ratio
 from normlab.findings.summary import Verdict
-from normlab.inspection.model import (
+from normlab.inspection.recording import (
     MODES,
     ROUNDING,
     Pass,
-    Subject,
     by_how_much,
     deviation,
     look,
-    real_values,
     taking,
     watched,
 )
+from normlab.inspection.subject import Subject
 from normlab.models.base import stacks
+from normlab.probes.sites import real_values
 
 SETS = 16
 MATES = 31

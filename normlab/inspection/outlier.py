@@ -11,7 +11,8 @@ from torch import Tensor
 from normlab.findings.finding import AnswerTable, Cell, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
-from normlab.inspection.model import Pass, Subject, look
+from normlab.inspection.recording import Pass, look
+from normlab.inspection.subject import Subject
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0

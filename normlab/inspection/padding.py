@@ -11,7 +11,8 @@ from torch import nn
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
-from normlab.inspection.model import MODES, ROUNDING, Subject, by_how_much, look
+from normlab.inspection.recording import MODES, ROUNDING, by_how_much, look
+from normlab.inspection.subject import Subject
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
 

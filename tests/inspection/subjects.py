@@ -10,7 +10,7 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.findings.finding import Finding
-from normlab.inspection.model import Subject, subject_of_config
+from normlab.inspection.subject import Subject, subject_of_config
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
 from normlab.records.record import plain

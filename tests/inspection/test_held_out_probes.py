@@ -11,8 +11,8 @@ from torch import nn
 
 from normlab.inspection import ablations, held_out_probes
 from normlab.inspection.ablations import losses_without, quantized, quantized_losses
-from normlab.inspection.model import subject_of_config
 from normlab.inspection.questions import questions
+from normlab.inspection.subject import subject_of_config
 from normlab.models.seq2seq import Layer
 from normlab.norms.bounded import BoundedMap
 from normlab.norms.make import make_norm

@@ -14,9 +14,9 @@ from normlab.inspection.checks import compute
 from normlab.inspection.checks.order import rank_correlation
 from normlab.inspection.inference import by_length, differences, loss
 from normlab.inspection.leaks import attention_weights, derivative, total_variation
-from normlab.inspection.model import Pass, by_how_much, look
 from normlab.inspection.padding import same_lengths
 from normlab.inspection.questions import questions
+from normlab.inspection.recording import Pass, by_how_much, look
 from normlab.models.attention import AttentionCore
 from normlab.norms.tokens import Tokens
 from normlab.probes.sites import sites

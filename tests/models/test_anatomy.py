@@ -7,8 +7,8 @@ from torch import nn
 
 from normlab.inspection import leaks
 from normlab.inspection.leaks import leak
-from normlab.inspection.model import subject_of_config
 from normlab.inspection.outlier import outlier
+from normlab.inspection.subject import subject_of_config
 from normlab.models.base import stacks
 from normlab.training.build import make_fast
 from tests.inspection.subjects import examined
