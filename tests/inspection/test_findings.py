@@ -24,7 +24,7 @@ from normlab.inspection.checks import (
     sampling,
     shape,
 )
-from normlab.inspection.question import questions
+from normlab.inspection.questions import questions
 from normlab.norms.base import Norm
 from normlab.placements.post import PostResidual
 
