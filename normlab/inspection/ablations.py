@@ -12,9 +12,9 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.any_model.surgery.ablation import quantized, skip
 from normlab.distributed.process_group import Shard
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
@@ -105,14 +105,9 @@ def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -
     losses: dict[str, float] = {}
     for name, layer in layers.items():
         with ExitStack() as undo:
-            undo.callback(layer.register_forward_hook(_skip, with_kwargs=True).remove)
+            undo.callback(layer.register_forward_hook(skip, with_kwargs=True).remove)
             losses[name] = loss()
     return losses
-
-
-def _skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
-    x = args[0] if args else next(iter(kwargs.values()))
-    return (x, *y[1:]) if isinstance(y, tuple) else x
 
 
 @torch.no_grad()
@@ -154,10 +149,3 @@ def quantized_losses(
                     undo.callback(layer.register_forward_pre_hook(change).remove)
             losses["".join(f"{part}{bits}" for part in parts)] = loss()
     return losses
-
-
-def quantized(x: Float[Tensor, "*any"], largest: Tensor, bits: int) -> Float[Tensor, "*any"]:
-    """Return `x` rounded to the nearest of 2^bits - 1 equally spaced values within +-largest."""
-    most = 2 ** (bits - 1) - 1
-    step = (largest / most).clamp(min=torch.finfo(x.dtype).tiny)
-    return (x / step).round().clamp(-most, most) * step

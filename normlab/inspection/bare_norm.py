@@ -4,7 +4,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,16 +15,15 @@ from normlab.config.registry import Option, option_settings
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
-from normlab.norms.moments import Axis
 from normlab.norms.ramp import Clock
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
 
-AXES: tuple[str, ...] = get_args(Axis)
 STEPS = 12  # steps of a run: enough for all phases to end
 # `explain` shows norms that do not pool at first at this step of a long run
 HALF_WAY, LONG_RUN = 500, 1000
 WIDTH = 4  # width of the articles' example tensor
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
 _ROUNDING = 1e-9  # far above the effect of summation order in float64
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
 """A mask of the real tokens in four sequences."""
@@ -145,6 +144,19 @@ def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
 def look(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
     """Return the output of a copy of the norm; the norm itself stays unchanged."""
     return run(copy.deepcopy(norm), x, valid)
+
+
+def affected(norm: Norm, x: Tensor, place: tuple[int, ...], before: Tensor) -> Tensor:
+    """Return which outputs change, even in the last bit, if the input at `place` changes.
+
+    `before` is the output for the unchanged input.
+    """
+    changed = torch.zeros_like(before, dtype=torch.bool)
+    for factor, summand in _CHANGES:
+        other = x.clone()
+        other[place] = other[place] * factor + summand
+        changed |= look(norm, other) != before
+    return changed
 
 
 def trained(norm: Norm, *batches: Tensor) -> Norm:

@@ -16,9 +16,10 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import Question, question
 from normlab.inspection.bare_norm import normal, on_table, trained
 from normlab.inspection.depth import first_update, gradients
-from normlab.inspection.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
+from normlab.inspection.explain import SHAPE, dependence, sees_in_words
 from normlab.inspection.questions import entry
 from normlab.inspection.subject import Subject, subject_of, subject_of_run
+from normlab.norms.axes import axes_in_words, in_order
 from normlab.norms.running import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain

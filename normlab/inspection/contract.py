@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
 from normlab.inspection.bare_norm import (
-    AXES,
     STEPS,
     BareNorm,
     call,
@@ -30,9 +29,10 @@ from normlab.inspection.bare_norm import (
     train_step,
     with_padding,
 )
-from normlab.inspection.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
+from normlab.inspection.explain import PADDED, SEEN, dependence, sees
 from normlab.inspection.questions import questions
 from normlab.norms.agreement import agrees
+from normlab.norms.axes import AXES, axes_in_words, in_order
 from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST
 from normlab.norms.layer import TokenNorm

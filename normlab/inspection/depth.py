@@ -1,22 +1,20 @@
 """Depth: how large is each layer's gradient, and how much does one update change its output?"""
 
 import math
-from collections.abc import Collection
 
 import torch
 
 from normlab.data.batching import Batches
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import ratio, relative_change
+from normlab.findings.relative_change import relative_change
 from normlab.inspection.recording import look
 from normlab.inspection.subject import Subject
 from normlab.norms.running import normalized_by
-from normlab.probes.gradients import gradient_norms
+from normlab.probes.gradients import STEEP, gradients_by_layer, growth_by_stack, steepest
 from normlab.tasks.batch import Batch
 from normlab.training.optimizer import build_optimizer
 
-GROWTH = 100.0  # growth or decay of the gradient above which it is worth a look
 MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory
 _SECOND_WEIGHT = "feed_forward.fc2.weight"
 
@@ -40,16 +38,14 @@ def gradients(subject: Subject) -> Finding:
     """
     model = subject.model
     loss = backward(subject, training_batch(subject))
-    norms = {name: float(value) for name, value in gradient_norms(model).items()}
+    layers = gradients_by_layer(model)
     second = [  # one per feed-forward layer, in model order
         float(torch.linalg.vector_norm(parameter.grad.double()))
         for name, parameter in model.named_parameters()
         if name.endswith(_SECOND_WEIGHT) and parameter.grad is not None
     ]
     model.zero_grad(set_to_none=True)
-    layers = {n.removeprefix("norm/"): v for n, v in norms.items() if n.startswith("norm/")}
-    stacks = by_stack(layers).items()
-    growth = {stack: ratio(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
+    growth = growth_by_stack(layers)
     values = {
         "loss": loss,
         "norm": math.hypot(*layers.values()),
@@ -60,14 +56,14 @@ def gradients(subject: Subject) -> Finding:
     grows = " and ".join(
         f"x {v:.2g} from first to last layer of the {n}" for n, v in growth.items()
     )
-    worst = max((max(v, ratio(1.0, v)) for v in growth.values()), default=0.0)
+    worst = steepest(growth)
     return Finding(
         f"{grows}; {values['norm']:.3g} in total",
         values,
         AnswerTable(("layer", "gradient norm"), [*layers.items()]),
-        verdict="look" if worst > GROWTH else "fine",
+        verdict="look" if worst > STEEP else "fine",
         value=worst,
-        threshold=GROWTH,
+        threshold=STEEP,
     )
 
 
@@ -91,16 +87,6 @@ def training_batch(subject: Subject) -> Batch:
         seed=subject.seed,
     )
     return subject.batch("train", next(batches).tolist())
-
-
-def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
-    """Group numbered layers (`encoder.0`) by stack, in the given order."""
-    stacks: dict[str, list[str]] = {}
-    for name in layers:
-        stack, _, number = name.rpartition(".")
-        if number.isdigit():
-            stacks.setdefault(stack, []).append(name)
-    return stacks
 
 
 def first_update(subject: Subject) -> dict[str, float]:

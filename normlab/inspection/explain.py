@@ -22,11 +22,11 @@ from torch import Tensor
 from normlab.config.registry import Option
 from normlab.findings.finding import NO_TABLE, AnswerTable
 from normlab.inspection.bare_norm import (
-    AXES,
     HALF_WAY,
     LONG_RUN,
     WIDTH,
     OnTable,
+    affected,
     look,
     normal,
     on_table,
@@ -34,6 +34,7 @@ from normlab.inspection.bare_norm import (
     run,
     trained,
 )
+from normlab.norms.axes import AXES, axes_in_words
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.running import RunningNorm
@@ -57,7 +58,6 @@ DOCUMENT = (
 PADDED = torch.tensor([[True, True, True], [True, True, False]])
 """A mask of real tokens in which the last token of the second sample is padding."""
 WIDE = 512  # the width at which parameters and buffers are counted
-_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
 _CLOSE = 1e-6
 
 
@@ -77,16 +77,6 @@ def groups(cells: Cells) -> list[list[Cell]]:
     """Return the distinct groups, ordered by first cell, each as a sorted list of cells."""
     rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
     return [list(row) for row in dict.fromkeys(rows)]
-
-
-def in_order(pools: Iterable[str]) -> list[str]:
-    """Return axes in the order batch, position, feature."""
-    return sorted(pools, key=AXES.index)
-
-
-def axes_in_words(pools: Iterable[str], names: Sequence[str] = AXES) -> str:
-    """Return the axes as text: `batch, position`, or `nothing`."""
-    return ", ".join(names[AXES.index(axis)] for axis in in_order(pools)) or "nothing"
 
 
 def describe(group: Iterable[Cell]) -> str:
@@ -111,10 +101,7 @@ def dependence(norm: Norm, *, features: int | None = None) -> Cells:
     before = look(norm, x)
     cells = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
     for source in product(*map(range, (*SHAPE[:2], features or norm.dim))):
-        for factor, summand in _CHANGES:
-            other = x.clone()
-            other[source] = other[source] * factor + summand
-            cells[(..., *source)] |= look(norm, other) != before
+        cells[(..., *source)] = affected(norm, x, source, before)
     return cells
 
 

@@ -14,9 +14,9 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 from normlab.inspection.subject import Subject
+from normlab.probes.activations import MASSIVE, TIMES
 from normlab.probes.base import Probe
 
-MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per feature, examples
 Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place in the model
 

@@ -7,12 +7,11 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from normlab.config.registry import Option
-from normlab.inspection.bare_norm import look, normal, on_table
+from normlab.inspection.bare_norm import affected, look, normal, on_table
 from normlab.inspection.explain import Section
 from normlab.norms.base import Norm
 
 IMAGES, CHANNELS, HEIGHT, PIXELS = 2, 4, 2, 4
-_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
 FIGURE = {
     "bn": "BN of Wu and He's figure.",
     "seqn": "LN of Wu and He's figure: all channels and pixels of an image.",
@@ -27,13 +26,10 @@ FIGURE = {
 def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
     """Return which values change the output of the first one, found by changing one at a time."""
     x = normal(IMAGES, PIXELS, CHANNELS, seed=7)
-    before = look(norm, x)[0, 0, 0]
+    before = look(norm, x)
     cells = torch.zeros(x.shape, dtype=torch.bool)
     for place in product(*map(range, x.shape)):
-        for factor, summand in _CHANGES:
-            other = x.clone()
-            other[place] = other[place] * factor + summand
-            cells[place] |= bool(look(norm, other)[0, 0, 0] != before)
+        cells[place] = affected(norm, x, place, before)[0, 0, 0]
     cells[0, 0, 0] = True
     return cells
 

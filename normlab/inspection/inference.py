@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normlab.any_model.questions.statistics import COST, cost
 from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import Shard
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import ratio
 from normlab.inspection.recording import taking
 from normlab.inspection.subject import Subject
 from normlab.norms.model_norms import recalibrated
@@ -27,8 +27,6 @@ DECODED = 12  # number of sentences to decode
 BATCH = 32
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-# relative rise of the loss with running over recalibrated statistics that is worth a `look`
-COST = 0.05
 _LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration to close
 _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
 
@@ -80,7 +78,7 @@ def statistics(subject: Subject) -> Finding:
     if closed is not None:
         answer += f"; recalibration closes {closed:.0%} of it"
     rows = [(name, value, value - batch_loss) for name, value in losses.items()]
-    stale = ratio(losses["running"] - least, abs(least))
+    stale = cost(losses)
     return Finding(
         answer,
         values,

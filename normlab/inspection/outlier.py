@@ -11,13 +11,13 @@ from torch import Tensor
 from normlab.findings.finding import AnswerTable, Cell, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
+from normlab.inspection.checks.outlier import SATURATED
 from normlab.inspection.recording import Pass, look
 from normlab.inspection.subject import Subject
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
 SENTENCES = 8
-SATURATED = 0.99
 ALIVE = 0.5  # the largest share of rows that may be saturated
 _WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
 _COLUMNS = (

@@ -18,6 +18,7 @@ from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import ModuleCall, places
 
 SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # minimum mean weight, maximum queries, minimum keys
+MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 
 
 def describe(

@@ -13,13 +13,17 @@ The rule of thumb is about 1e-3.
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from normlab.findings.relative_change import ratio
 from normlab.probes.base import Probe, StepView, Values
 from normlab.probes.sites import layer, sublayer_kinds
 
+STEEP = 100.0
+"""Growth or decay of the gradient over a stack above which it is worth a look."""
 _LAYER = re.compile(r"norm/[^/]+\.\d+")
 
 
@@ -35,6 +39,33 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
         for group in groups:
             squares[group].append(_square(gradients))
     return {group: torch.stack(parts).sum().sqrt() for group, parts in squares.items()}
+
+
+def gradients_by_layer(model: nn.Module) -> dict[str, float]:
+    """Return the norm of the model's current gradients by layer, such as `encoder.0`."""
+    norms = gradient_norms(model).items()
+    return {n.removeprefix("norm/"): float(x) for n, x in norms if n.startswith("norm/")}
+
+
+def by_stack(layers: Iterable[str]) -> dict[str, list[str]]:
+    """Group numbered layers (`encoder.0`) by stack, in the given order."""
+    stacks: dict[str, list[str]] = {}
+    for name in layers:
+        stack, _, number = name.rpartition(".")
+        if number.isdigit():
+            stacks.setdefault(stack, []).append(name)
+    return stacks
+
+
+def growth_by_stack(layers: Mapping[str, float]) -> dict[str, float]:
+    """Return each stack's growth: its last layer's value divided by its first layer's."""
+    stacks = by_stack(layers).items()
+    return {stack: ratio(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
+
+
+def steepest(growth: Mapping[str, float]) -> float:
+    """Return the factor of the largest growth or decay; 0 without stacks."""
+    return max((max(factor, ratio(1.0, factor)) for factor in growth.values()), default=0.0)
 
 
 class Gradients(Probe):

@@ -8,9 +8,10 @@ import torch
 
 from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
-from normlab.inspection.bare_norm import AXES, on_table
+from normlab.inspection.bare_norm import on_table
 from normlab.inspection.explain import dependence, pooled_cells, work
 from normlab.inspection.wiring import wiring
+from normlab.norms.axes import AXES
 
 DOCUMENT = torch.tensor(
     [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[-1, 0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]]

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from normlab.any_model.surgery.ablation import quantized
 from normlab.inspection import ablations, held_out_probes
-from normlab.inspection.ablations import losses_without, quantized, quantized_losses
+from normlab.inspection.ablations import losses_without, quantized_losses
 from normlab.inspection.questions import questions
 from normlab.inspection.subject import subject_of_config
 from normlab.models.seq2seq import Layer

@@ -10,8 +10,9 @@ import torch
 
 from normlab.distributed.process_group import Shard
 from normlab.inspection import inference, leaks, outlier, padding
-from normlab.inspection.depth import by_stack, gradients, training_batch
+from normlab.inspection.depth import gradients, training_batch
 from normlab.inspection.questions import questions
+from normlab.probes.gradients import by_stack
 from tests.inspection.subjects import OVER_BATCH, OVER_TIME, examined, subject, trained
 
 FEW = (0.0, 0.3, 0.8)

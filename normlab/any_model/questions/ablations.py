@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +9,7 @@ from torch.utils._pytree import tree_map_only
 
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.layers import layer_outputs, look_above
+from normlab.any_model.surgery.ablation import quantized, skip
 from normlab.any_model.tracing.scripted import is_scripted
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
@@ -27,8 +27,7 @@ def int8(x: Tensor) -> Tensor:
     """Round to 255 levels within +-max |x|; leave vectors unchanged."""
     if x.ndim < 2 or not x.is_floating_point():
         return x
-    step = (x.abs().amax() / 127).clamp(min=torch.finfo(x.dtype).tiny)
-    return (x / step).round().clamp(-127, 127) * step
+    return quantized(x, x.abs().amax(), 8)
 
 
 @question("precision", of="module", slow=True)
@@ -104,11 +103,6 @@ def _change(examination: Examination) -> float:
 
 def _change_without(examination: Examination, module: nn.Module) -> float:
     """Return how much the longest row's output changes if a module returns its first argument."""
-
-    def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
-        x = args[0] if args else next(iter(kwargs.values()))
-        return (x, *y[1:]) if isinstance(y, tuple) else x
-
     _ = examination.outputs(examination.lead)  # cached, as `_change` compares with it
     with examination.runner.changed(lambda: module.register_forward_hook(skip, with_kwargs=True)):
         return _change(examination)

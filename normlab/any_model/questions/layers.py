@@ -12,13 +12,18 @@ from normlab.any_model.questions.examination import Examination
 from normlab.any_model.tracing.restore import unchanged
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import percent, ratio
-from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
-from normlab.probes.gradients import gradient_norms
+from normlab.findings.relative_change import percent
+from normlab.probes.activations import (
+    MASSIVE,
+    SINK,
+    SINK_KEYS,
+    SINK_QUERIES,
+    TIMES,
+    describe,
+)
+from normlab.probes.gradients import STEEP, gradients_by_layer, growth_by_stack, steepest
 
-GROWTH = 100.0  # growth or decay of the gradient from the first to the last layer
 OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
-MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 FEWEST = 8  # positions needed before a channel can be called dead
 
 
@@ -37,20 +42,15 @@ def depth(examination: Examination) -> Finding:
             (y * y.detach().cos()).sum().backward()
         except RuntimeError as error:  # some layers have no backward pass in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
-        gradients = {name: float(norm) for name, norm in gradient_norms(examination.model).items()}
-    layers = {n.removeprefix("norm/"): v for n, v in gradients.items() if n.startswith("norm/")}
-    stacks: dict[str, list[float]] = {}
-    for name, norm in layers.items():
-        stack, _, number = name.rpartition(".")
-        if number.isdigit():
-            stacks.setdefault(stack, []).append(norm)
-    growth = {stack: ratio(norms[-1], norms[0]) for stack, norms in stacks.items()}
+        layers = gradients_by_layer(examination.model)
+    growth = growth_by_stack(layers)
     answers = [
         f"gradient x {v:.2g} from the first to the last layer{f' of {n}' * bool(n)}"
         for n, v in growth.items()
     ]
-    value = max((max(factor, ratio(1.0, factor)) for factor in growth.values()), default=0.0)
-    return look_above(answers, value, GROWTH, AnswerTable(("layer", "gradient"), [*layers.items()]))
+    return look_above(
+        answers, steepest(growth), STEEP, AnswerTable(("layer", "gradient"), [*layers.items()])
+    )
 
 
 @question("channels", of="module", slow=True)

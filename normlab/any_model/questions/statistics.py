@@ -15,13 +15,15 @@ from normlab.any_model.questions.examination import Examination
 from normlab.any_model.tracing.scripted import inside_script, is_scripted, unexamined
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
+from normlab.findings.relative_change import ratio
 from normlab.findings.summary import Verdict
 
 FAR = 0.5  # distance between the means in standard deviations, median over channels
 RATIO = 2.0  # ratio of the variances, in either direction, median over channels
 _UNKNOWN: Verdict = "does not apply"
 FEWEST = 16  # values per channel needed to compare moments
-COST = 0.05  # relative rise of the loss above which running statistics get a `look`
+COST = 0.05
+"""Relative rise of the loss with running over recalibrated statistics that is worth a `look`."""
 
 
 @question("statistics", of="module")
@@ -63,8 +65,7 @@ def statistics(examination: Examination) -> Finding:
     if losses:
         parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
         answer += f"; loss {', '.join(parts)} statistics"
-        least = losses["recalibrated"]
-        if losses["running"] - least > COST * abs(least):
+        if cost(losses) > COST:
             faults.append(worst)
     return Finding(
         answer,
@@ -89,6 +90,12 @@ def _sentence(rows: Sequence[tuple[Any, ...]], worst: tuple[Any, ...]) -> str:
     if more := len(rows) - len(compared):
         answer += f"; {more} could not be compared, for lack of data or of a channel axis"
     return f"{worst[0] or 'the model'}: {worst[-1]}; {answer}" if worst[-1] else answer
+
+
+def cost(losses: Mapping[str, float]) -> float:
+    """Return the relative rise of the `running` over the `recalibrated` loss."""
+    least = losses["recalibrated"]
+    return ratio(losses["running"] - least, abs(least))
 
 
 class Running(NamedTuple):

@@ -8,7 +8,7 @@ role, inferred from how its size changes with the number of rows and the length:
 
 import math
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -29,9 +29,9 @@ from normlab.any_model.tracing.calls import (
 from normlab.any_model.tracing.norm_trial import LARGE, Trial, eps_of, place_of
 from normlab.any_model.tracing.scripted import class_name, is_scripted
 from normlab.errors import UserError
+from normlab.norms.axes import AXES, axes_in_words, in_order
 from normlab.norms.base import Norm
 
-AXES = ("batch", "position", "feature")
 NEAR_ZERO = 0.01  # as a share of the root mean square of a norm's gains
 _CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 _ROWS = 3
@@ -48,11 +48,6 @@ _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
 )
 Roles = Sequence[Set[str]]
 """The roles of each axis of a norm's input."""
-
-
-def axes_in_words(pools: Iterable[str]) -> str:
-    """Return the axes as text, such as `batch, position`, or `nothing`."""
-    return ", ".join(sorted(pools, key=AXES.index)) or "nothing"
 
 
 @dataclass(frozen=True)
@@ -262,8 +257,7 @@ def _reach(
                 start = (size - real) * on_the_left
                 reaches = padded.changed_outputs(last, training).narrow(axis, start, real)
                 padding = bool(reaches.any())
-    words = sorted(pools, key=AXES.index)
-    return Reach(tuple(words), (reached, everything), padding)
+    return Reach(tuple(in_order(pools)), (reached, everything), padding)
 
 
 def _in_one_row(changed: Tensor, axis: int, example: Example) -> bool:

@@ -1,0 +1,23 @@
+"""What is taken from a model to see what it is worth: a module, or the precision of numbers."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
+    """Return a module's first argument instead of its output, or of the output's first entry.
+
+    This is a forward hook, registered with `with_kwargs=True`.
+    """
+    x = args[0] if args else next(iter(kwargs.values()))
+    return (x, *y[1:]) if isinstance(y, tuple) else x
+
+
+def quantized(x: Float[Tensor, "*any"], largest: Tensor, bits: int) -> Float[Tensor, "*any"]:
+    """Return `x` rounded to the nearest of 2^bits - 1 equally spaced values within +-largest."""
+    most = 2 ** (bits - 1) - 1
+    step = (largest / most).clamp(min=torch.finfo(x.dtype).tiny)
+    return (x / step).round().clamp(-most, most) * step
