@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from normlab.any_model.batches.example import Forward, ModelFailed
-from normlab.any_model.batches.from_batch import Axes, example_of, first_batches
+from normlab.any_model.batches.from_batch import Axes, Conventions, example_of, first_batches
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.tracing.calls import Runner
@@ -142,8 +142,9 @@ def inspect(
         start = State([("", model), ("", (first, forward))], state)  # in eval mode
         runner = Runner(model, forward, start)
         with nullcontext() if start.shares_guard else start.guard:
-            options = {"forward": forward, "mask": mask, "axes": Axes(rows, positions)}
-            examination = _examination(runner, first, options, max_rows, max_positions)
+            axes = Axes(rows, positions)
+            conventions = Conventions(forward, mask, axes, max_rows, max_positions)
+            examination = _examination(runner, first, conventions)
             examination.loss, examination.causal = loss, causal
             findings = dict(_answers(examination, chosen))
             title = examination.title
@@ -178,13 +179,11 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _examination(
-    runner: Runner, batches: Sequence[Any], options: Any, rows: int, positions: int
-) -> Examination:
+def _examination(runner: Runner, batches: Sequence[Any], conventions: Conventions) -> Examination:
     """Return the examination of the first batch; UserError if the model cannot run its rows."""
     # second try uncut, for models that accept only one length
-    for most in (positions, sys.maxsize):
-        example = example_of(runner.model, batches[0], max_rows=rows, max_positions=most, **options)
+    for attempt in (conventions, replace(conventions, max_positions=sys.maxsize)):
+        example = example_of(runner.model, batches[0], attempt)
         examination = Examination(runner, example, batches)
         try:
             examination.outputs(examination.lead)

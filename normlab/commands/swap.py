@@ -104,7 +104,7 @@ def _fold(arguments: Namespace) -> int:
 def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
     with at_work("loading the model"):
         from normlab.any_model.loading.load import read_lines
-        from normlab.any_model.surgery.adapt import LanguageModel, adapt, save
+        from normlab.any_model.surgery.adapt import Adaptation, LanguageModel, adapt, save
         from normlab.any_model.surgery.swap import check_name, swap
 
         check_name(norm)
@@ -124,22 +124,17 @@ def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
             save(model, language, held[0], arguments.out, keep=False)
     print(f"\n{swapped}\n")
     with at_work("adapting"):
-        trained = adapt(
-            model,
-            original,
-            language.shuffled(learned, arguments.seed),
-            steps=arguments.steps,
-            lr=arguments.lr,
-            everything=arguments.train == "all",
-            taper=arguments.taper,
+        adaptation = Adaptation(
+            arguments.steps, arguments.lr, arguments.train == "all", arguments.taper
         )
+        trained = adapt(model, original, language.shuffled(learned, arguments.seed), adaptation)
         losses[f"adapted in {arguments.steps:,} steps"] = language.loss(model, held)
     columns = ("norms", "held-out loss")
     print_table(columns, [(k, f"{v:.4f}") for k, v in losses.items()], numeric=columns[1:])
     print_prose(f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} weights trained")
     if arguments.out:
-        apart = save(model, language, held[0], arguments.out, keep=True)
-        print_prose(f"saved in {arguments.out}; loaded again, its logits differ by {apart:.1g}")
+        change = save(model, language, held[0], arguments.out, keep=True)
+        print_prose(f"saved in {arguments.out}; loaded again, its logits differ by {change:.1g}")
     return 0
 
 

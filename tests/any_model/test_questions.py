@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import normlab
-from normlab.any_model.batches.from_batch import example_of
+from normlab.any_model.batches.from_batch import Conventions, example_of
 from normlab.any_model.batches.outputs import Overlap
 from normlab.any_model.tracing.calls import Runner
 from normlab.any_model.tracing.float64 import float64_operations
@@ -238,7 +238,7 @@ def test_an_operation_without_float64_runs_in_float32_and_is_named():
 def test_variants_change_only_what_they_say(batch):
     left = {name: x.flip(1) for name, x in batch.items()}
     left["position_ids"] = (left["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    example = example_of(Encoder(), left, max_positions=8)
+    example = example_of(Encoder(), left, Conventions(max_positions=8))
     assert (example.side, example.size, example.length) == ("left", 3, 8)
     padded, other = (example.padded(4, other=other).values for other in (False, True))
     ids, others = padded["input_ids"][0], other["input_ids"][0]

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -59,15 +59,21 @@ class Axes(NamedTuple):
         return Axes(rows, positions)
 
 
+@dataclass(frozen=True)
+class Conventions:
+    """How to read a user's batch, and how much of it; `normlab.inspect` explains each field."""
+
+    forward: Forward | None = None
+    mask: Any = None
+    axes: Axes = field(default_factory=Axes)
+    max_rows: int = 4
+    max_positions: int = 128
+
+
 def example_of(
     model: nn.Module,
     batch: Any,
-    *,
-    forward: Forward | None = None,
-    mask: Any = None,
-    axes: Axes = Axes(),  # noqa: B008
-    max_rows: int = 4,
-    max_positions: int = 128,
+    conventions: Conventions = Conventions(),
 ) -> Example:
     """Return a batch's longest rows as an example, cut to the real positions of the longest one.
 
@@ -76,12 +82,14 @@ def example_of(
     config = getattr(model, "config", None)
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     values = values_of(batch, device)
-    parameters = [] if forward else [*inspect.signature(model.forward).parameters]
+    by_position = not conventions.forward  # otherwise the user's function names them
+    parameters = [*inspect.signature(model.forward).parameters] if by_position else []
     names = _names(values, parameters)
+    mask = conventions.mask
     key, kind = find_mask(values, names, mask.to(device) if isinstance(mask, Tensor) else mask)
     main = _main_input(values, names, key)
     x, marks = values[main], values[key] if kind else None
-    axes = axes.of(x, names[main])
+    axes = conventions.axes.of(x, names[main])
     axis = axes.positions
     if axis is None:
         axis = _token_axis(model, x, names[main], marks, axes.rows)
@@ -102,7 +110,7 @@ def example_of(
     _check_rows(by_row, main, row_axis, x, size, names[main])
     special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
     example = Example(values, type(batch), by_row, by_token, key, kind, special=special)
-    return _cut(_filled(example, main, names, config), config, max_rows, max_positions)
+    return _cut(_filled(example, main, names, config), config, conventions)
 
 
 def _kind(model: nn.Module, x: Tensor, row_axis: int, marks: Tensor, name: str, kind: str) -> str:
@@ -264,9 +272,10 @@ def batch_first(model: nn.Module) -> bool | None:
     return all(settings) if settings else None
 
 
-def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
+def _cut(example: Example, config: Any, conventions: Conventions) -> Example:
     """Return the longest rows in the batch's order, cut to the real positions of the longest."""
-    total, longest = example.size, example.real.sum(1).argsort(descending=True, stable=True)[:rows]
+    total, positions = example.size, conventions.max_positions
+    longest = example.real.sum(1).argsort(descending=True, stable=True)[: conventions.max_rows]
     order = longest.sort().values
     example = example.change(example.rows, lambda k, x: x.index_select(example.rows[k], order))
     example = replace(example, numbers=(*order.tolist(),), total=total)
@@ -278,9 +287,9 @@ def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
         config = getattr(config, "text_config", config)
         limits = [] if floats else [getattr(config, name, None) for name in _LIMITS]
         limits = [n for n in limits if isinstance(n, int) and n > 0]  # XLNet has -1
-        most = min([tokens, *(n * 2 // 3 for n in limits)])
+        most = min([positions, *(n * 2 // 3 for n in limits)])
         if any(x.ndim == 2 or x.shape[1] == 1 for x in floats):
-            most = tokens * SAMPLES
+            most = positions * SAMPLES
         if example.side == "left":
             start = max(start, stop + 1 - most)
         example = example.cut(example.tokens, start, min(stop + 1, start + most))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -88,16 +89,17 @@ class LanguageModel:
         return sum(n * loss for n, loss in pairs) / sum(n for n, _ in pairs)
 
 
-def adapt(
-    model: Any,
-    original: nn.Module,
-    batches: Iterator[Batch],
-    *,
-    steps: int,
-    lr: float,
-    everything: bool = False,
-    taper: int = 0,
-) -> int:
+@dataclass(frozen=True)
+class Adaptation:
+    """How long and how fast to train, and whether all weights or only the new norms' (`adapt`)."""
+
+    steps: int
+    lr: float
+    everything: bool = False
+    taper: int = 0
+
+
+def adapt(model: Any, original: nn.Module, batches: Iterator[Batch], adaptation: Adaptation) -> int:
     """Train the new norms, or all weights, with AdamW; return the number of trained weights.
 
     During the first `taper` steps a norm outputs `(1 - a) old + a new`, with the old norm from the
@@ -108,7 +110,8 @@ def adapt(
     Raises UserError if the loss is no longer finite.
     """
     swapped = {path: m for path, m in model.named_modules() if isinstance(m, Swapped)}
-    groups = _trained(model, swapped, lr, everything=everything)
+    steps, lr = adaptation.steps, adaptation.lr
+    groups = _trained(model, swapped, lr, everything=adaptation.everything)
     optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
     rate = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda done: min(1.0, 10 * (done + 1) / steps) * (1 - done / steps)
@@ -123,7 +126,7 @@ def adapt(
             hook = new.register_forward_hook(partial(mix, original.get_submodule(path)))
             hooks.callback(hook.remove)
         for step in range(1, steps + 1):
-            a = min(1.0, step / (taper + 1))
+            a = min(1.0, step / (adaptation.taper + 1))
             loss = model(**next(batches)).loss
             if not loss.isfinite():
                 raise UserError(f"the loss is {loss} at step {step}: lower --lr, now {lr:g}")

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import normlab
-from normlab.any_model.surgery.adapt import LanguageModel, adapt
+from normlab.any_model.surgery.adapt import Adaptation, LanguageModel, adapt
 from normlab.any_model.surgery.swap import Swapped
 from normlab.cli import main
 
@@ -112,7 +112,9 @@ def swapped(name, norm="none"):
 def test_the_norms_alone_or_all_weights_are_trained(everything):
     language, model, batches = swapped("gpt2", "dyt")
     before = {name: weight.clone() for name, weight in model.named_parameters()}
-    count = adapt(model, language.model, batches, steps=2, lr=1e-3, everything=everything)
+    count = adapt(
+        model, language.model, batches, Adaptation(steps=2, lr=1e-3, everything=everything)
+    )
     news = [path for path, module in model.named_modules() if isinstance(module, Swapped)]
     for name, weight in model.named_parameters():
         own = name.startswith(tuple(f"{path}." for path in news))
@@ -125,7 +127,7 @@ def test_training_lowers_the_loss():
     language, model, batches = swapped("llama")
     held = [*islice(batches, 4)]
     before = language.loss(model, held)
-    adapt(model, language.model, batches, steps=20, lr=1e-2, everything=True)
+    adapt(model, language.model, batches, Adaptation(steps=20, lr=1e-2, everything=True))
     assert language.loss(model, held) < 0.9 * before
     with pytest.raises(ValueError, match="no token to predict"):
         language.loss(model, language.batches(["", ""], 0))  # rows of <s> alone
@@ -138,10 +140,10 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
     assert abs(new - old) > 1e-3
     seen = []
     hook = model.register_forward_hook(lambda *call: seen.append(float(call[2].loss)))
-    adapt(model, language.model, iter([batch] * 3), steps=3, lr=1e-12, taper=2)
+    adapt(model, language.model, iter([batch] * 3), Adaptation(steps=3, lr=1e-12, taper=2))
     hook.remove()
     assert abs(seen[0] - old) < abs(seen[1] - old) and seen[2] == pytest.approx(new, abs=1e-6)
-    adapt(model, language.model, iter([batch]), steps=1, lr=1e-12, taper=10**7)
+    adapt(model, language.model, iter([batch]), Adaptation(steps=1, lr=1e-12, taper=10**7))
     assert float(model(**batch).loss) == pytest.approx(new, abs=1e-6)
 
 
