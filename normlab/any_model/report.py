@@ -152,7 +152,7 @@ def inspect(
         findings["restore"] = _not_restored(state.refused)
     if one_way := state.snapshot.one_way:
         title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
-    return Report(title, findings, examination.__dict__.get("norms", []))
+    return Report(title, findings, vars(examination).get("norms", []))
 
 
 def _check_arguments(model: nn.Module, batches: Any, max_rows: int, max_positions: int) -> None:

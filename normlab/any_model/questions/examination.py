@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -150,6 +150,10 @@ class Examination:
         if self.example.lengths[row] == self.example.length:
             return self.alone(row)
         return self._variants.setdefault(("one", row), self.example.one(row))
+
+    def without_cache(self) -> "Examination":
+        """Return the same examination of a model that has been changed since."""
+        return replace(self, _outputs={}, _variants={})
 
     def keep(self, variant: Example) -> None:
         """Cache the outputs of a variant that is compared more than once."""

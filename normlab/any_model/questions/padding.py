@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, cast
 
 from normlab.any_model.batches.example import ModelFailed
@@ -139,7 +138,7 @@ def _implementations(examination: Examination) -> dict[str, OutputChange]:
             suppress(Exception),
             examination.runner.changed(lambda n=name: model.set_attn_implementation(n)),
         ):
-            other = replace(examination, _outputs={}, _variants={})
+            other = examination.without_cache()
             for n in (examination.example.pads, to_blocks(examination.lead.length)[-1]):
                 total = examination.lead.length + n
                 pair = padded(other, n)
