@@ -1,7 +1,7 @@
 """The slow questions about layers: gradients, extreme activations and attention sinks."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,16 @@ def depth(examination: Examination) -> Finding:
     )
 
 
+class Activations(NamedTuple):
+    """A layer's share of outlier features and of dead channels, and its largest magnitude."""
+
+    layer: str
+    outliers: float
+    dead: float
+    largest: float
+    over_median: float
+
+
 @question("channels", of="module", slow=True)
 @torch.no_grad()
 def channels(examination: Examination) -> Finding:
@@ -63,7 +73,7 @@ def channels(examination: Examination) -> Finding:
     and the largest magnitude divided by the median magnitude. A value is massive if it is above 100
     and this ratio is above 1000 (Sun et al. 2024).
     """
-    rows = list[tuple[Any, ...]]()
+    rows: list[Activations] = []
     for name, y in layer_outputs(examination).items():
         length = examination.example.length
         first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == length != y.shape[1])
@@ -71,17 +81,19 @@ def channels(examination: Examination) -> Finding:
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         described = describe(x, real, threshold=OUTLIER)
         dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
-        shown = (described["outliers"], dead, described["largest"], described["over_median"])
-        rows.append((name, *map(float, shown)))
-    worst = max(rows, key=lambda row: row[4], default=("", 0.0, 0.0, 0.0, 0.0))
-    outliers, dead = (percent(max((row[i] for row in rows), default=0.0)) for i in (1, 2))
+        shares = (described["outliers"], dead, described["largest"], described["over_median"])
+        rows.append(Activations(name, *map(float, shares)))
+    worst = max(rows, key=lambda row: row.over_median, default=Activations("", 0.0, 0.0, 0.0, 0.0))
+    outliers = percent(max((row.outliers for row in rows), default=0.0))
+    dead = percent(max((row.dead for row in rows), default=0.0))
     answers = [
-        f"the largest magnitude is {worst[3]:.3g}, {worst[4]:.3g} times the median, in {worst[0]}",
+        f"the largest magnitude is {worst.largest:.3g}, {worst.over_median:.3g} times the median, "
+        f"in {worst.layer}",
         f"in the worst layer {outliers} of features are outliers, {dead} of channels dead",
     ]
     table = AnswerTable(("layer", "outliers", "dead", "largest", "times the median"), rows)
-    limit = TIMES if worst[3] > MASSIVE else torch.inf
-    return look_above(answers if rows else [], worst[4], limit, table)
+    limit = TIMES if worst.largest > MASSIVE else torch.inf
+    return look_above(answers if rows else [], worst.over_median, limit, table)
 
 
 @question("sinks", of="module", slow=True)

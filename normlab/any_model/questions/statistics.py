@@ -55,10 +55,10 @@ def statistics(examination: Examination) -> Finding:
     if not norms:
         return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
     moments = _moments(examination, norms)
-    rows = [(name, *_compared(norm, moments[name])) for name, norm in norms.items()]
-    faults = [row for row in rows if row[-1]]
-    broken = [row for row in faults if _not_finite(norms[row[0]])]
-    worst = max(broken or faults or rows, key=lambda row: row[3])
+    rows = [_compared(name, norm, moments[name]) for name, norm in norms.items()]
+    faults = [row for row in rows if row.fault]
+    broken = [row for row in faults if _not_finite(norms[row.norm])]
+    worst = max(broken or faults or rows, key=lambda row: row.times_limit)
     answer = "; ".join(filter(None, (_sentence(rows, worst), unexamined(hidden))))
     plain = [norm for norm in norms.values() if not is_scripted(norm)]
     losses = {} if examination.loss is None or not plain else _losses(examination, plain)
@@ -75,21 +75,40 @@ def statistics(examination: Examination) -> Finding:
             "unexamined": hidden,
         },
         AnswerTable(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
-        verdict=_verdict(bool(broken), bool(faults or hidden), any(r[1] is not None for r in rows)),
-        value=worst[3],
+        verdict=_verdict(bool(broken), bool(faults or hidden), any(row.has_data for row in rows)),
+        value=worst.times_limit,
         threshold=1.0,
-        module=worst[0] if faults else None,
+        module=worst.norm if faults else None,
     )
 
 
-def _sentence(rows: Sequence[tuple[Any, ...]], worst: tuple[Any, ...]) -> str:
+class Comparison(NamedTuple):
+    """A norm's running statistics compared with the data; `fault` is empty if they match.
+
+    `distance` and `variance_ratio` are None without enough data. `times_limit` is the factor by
+    which the worse of them exceeds its limit.
+    """
+
+    norm: str
+    distance: float | None
+    variance_ratio: float | None
+    times_limit: float
+    fault: str
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there was enough data to compare."""
+        return self.distance is not None
+
+
+def _sentence(rows: Sequence[Comparison], worst: Comparison) -> str:
     """Return the fault of the worst norm, and in how many norms the statistics match the data."""
-    compared = [row for row in rows if row[1] is not None]
-    matching = sum(not row[-1] for row in compared)
+    compared = [row for row in rows if row.has_data]
+    matching = sum(not row.fault for row in compared)
     answer = f"running statistics match the data in {matching} of {len(compared)} norms"
     if more := len(rows) - len(compared):
         answer += f"; {more} could not be compared, for lack of data or of a channel axis"
-    return f"{worst[0] or 'the model'}: {worst[-1]}; {answer}" if worst[-1] else answer
+    return f"{worst.norm or 'the model'}: {worst.fault}; {answer}" if worst.fault else answer
 
 
 def cost(losses: Mapping[str, float]) -> float:
@@ -178,34 +197,35 @@ def _not_finite(norm: Any) -> bool:
     return not all(bool(x.isfinite().all()) for x in moments) or bool((statistics.var < 0).any())
 
 
-def _compared(norm: Any, rows: list[Tensor]) -> tuple[float | None, float | None, float, str]:
-    """Return distance and ratio (None without data), the factor over the limit, and the fault."""
+def _compared(name: str, norm: Any, rows: list[Tensor]) -> Comparison:
+    """Compare a norm's running statistics with the moments of its inputs, by row."""
     statistics = running(norm)
     assert statistics
     mean, var = statistics.mean, statistics.var
     if _not_finite(norm):
-        return None, None, torch.inf, "not finite"
+        return Comparison(name, None, None, torch.inf, "not finite")
     never = "never updated"
     initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
     count = float(sum(row[0, 0] for row in rows))
     if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
-        return None, None, 0.0, never if initial else ""
+        return Comparison(name, None, None, 0.0, never if initial else "")
     # eps is added to both variances, so they agree if both are far below eps
     moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
     scale = var + eps
     pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
     if mean is None:
-        distance, ratio = 0.0, float(((square + eps) / scale).median())
-        stale = f"stale: mean square {ratio:.2g}-fold"
+        distance, variance_ratio = 0.0, float(((square + eps) / scale).median())
+        stale = f"stale: mean square {variance_ratio:.2g}-fold"
     else:
         error = moments[:, 1].var(0) / len(rows)
         squared = ((pooled - mean).square() - error).clamp(min=0) / scale
         distance = float(squared.sqrt().median())
         unbiased = (square - pooled.square()) * count / (count - 1)
-        ratio = float(((unbiased + eps) / scale).median())
-        stale = f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
-    times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
-    return distance, ratio, times, never if initial else stale if times > 1 else ""
+        variance_ratio = float(((unbiased + eps) / scale).median())
+        stale = f"stale: mean {distance:.2g} sd off, variance {variance_ratio:.2g}-fold"
+    times = max(distance / FAR, variance_ratio / RATIO, 1 / RATIO / max(variance_ratio, 1e-12))
+    fault = never if initial else stale if times > 1 else ""
+    return Comparison(name, distance, variance_ratio, times, fault)
 
 
 def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
