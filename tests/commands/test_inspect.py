@@ -9,7 +9,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.config.compose import compose
-from normlab.inspection import question
+from normlab.inspection import questions
 from normlab.inspection.sheet import FORMAT
 from normlab.training import train
 from tests.tiny_runs import QUICK, tiny
@@ -91,8 +91,8 @@ def test_a_question_that_is_named_is_shown_with_its_tables(config, capsys):
 
 def test_details_are_the_tables_of_all_questions(config, capsys, monkeypatch):
     names = ["gradients", "outlier"]
-    asked = question.questions("model", names=names)
-    monkeypatch.setattr(question, "questions", lambda *_, **__: asked)  # all would take longer
+    asked = questions.questions("model", names=names)
+    monkeypatch.setattr(questions, "questions", lambda *_, **__: asked)  # all would take longer
     counts = []
     for words in ([], ["--details"], ["--only", ",".join(names)]):
         assert main(["inspect", *config, *words]) == 0
