@@ -1,4 +1,7 @@
-"""What a check found: how a number becomes evidence for a claim or against it."""
+"""What a check found: how a number becomes evidence for a claim or against it.
+
+A `Finding` has a verdict on a norm or a model, a `CheckFinding` supports or contradicts a claim.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
