@@ -22,11 +22,12 @@ def words(tmp_path):
     return [word for word in given if not word.startswith("budget.steps")]
 
 
-def test_a_sweep_of_batch_sizes_has_one_group_per_size(words, wandb_server, tmp_path):
+def test_a_sweep_of_batch_sizes_has_one_group_per_size(words, wandb_server, capsys):
     sweep = [word for word in words if not word.startswith("batch_size")]
     sweep += ["norm=layernorm", "batch_size=4,6", "observe.processes=1", "tags=sizes"]
     own = ["wandb.project=norms", "wandb.entity=team", "wandb.tags=a", "wandb.notes=no, warm-up"]
     assert main(["train", "-m", *sweep, *own]) == 0
+    assert "wandb.group" not in capsys.readouterr().out, "no run is named by what normlab adds"
     runs = [(run.fields, run.config) for run in wandb_server.runs.values()]
     found = sorted((fields["groupName"], config["batch_size"]) for fields, config in runs)
     assert found == [("ln-pre-b4", 4), ("ln-pre-b6", 6)]
