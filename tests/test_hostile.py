@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from normlab.cli import main
-from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import from_dict, to_dict
 from normlab.data.cache import MAX_BYTES, members
 from normlab.data.corpus import FolderCorpus
 from normlab.records.labels import batch_label, corpus_label, norm_label

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from normlab.config import machine
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.distributed.process_group import Shard
 from normlab.records.record import fingerprint
 from normlab.training import runtime

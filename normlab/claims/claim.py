@@ -32,7 +32,7 @@ from normlab.claims.endpoint import Endpoint, Text
 from normlab.claims.other_endpoints import Computed, Published, Timing
 from normlab.claims.study_endpoints import Contrast, Document, Gap, Level, Spread, Trains
 from normlab.config.conversion import convert
-from normlab.config.registry import read_yaml
+from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 KINDS: dict[str, type[Endpoint]] = {

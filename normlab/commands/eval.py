@@ -91,7 +91,7 @@ def _unlike_the_record(scores_of: Mapping[Path, Mapping[str, Score]]) -> list[st
 
 def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
     """Re-score the translations saved with a run, for the scores in its record."""
-    from normlab.config.compose import from_dict, to_dict
+    from normlab.config.plain import from_dict, to_dict
     from normlab.training.build import build_task
     from normlab.training.loaded import check_data, rescored
 

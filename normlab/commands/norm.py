@@ -266,7 +266,7 @@ def _code(commit: str | None, dirty: bool | None) -> str:
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and regenerate the board and the pages."""
-    from normlab.config.compose import to_dict
+    from normlab.config.plain import to_dict
     from normlab.inspection.card import TASKS
     from normlab.records.packed import Key, write_pack
     from normlab.records.store import RECORD_FILE, RunStore, read_record

@@ -87,7 +87,8 @@ def shown_config(argv: Sequence[str]) -> str | None:
         raise UserError(f"--cfg job shows the config of one run: omit {other[0]}")
     from omegaconf import OmegaConf
 
-    from normlab.config.compose import compose_written, to_dict
+    from normlab.config.compose import compose_written
+    from normlab.config.plain import to_dict
 
     config = OmegaConf.create(to_dict(compose_written(overrides)))
     part = OmegaConf.select(config, known.package) if known.package else config

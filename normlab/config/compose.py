@@ -1,15 +1,14 @@
-"""Composing a run's config from `configs/`, and reading the config in a record.
+"""Composes the config of a run from `configs/` and what was typed, with Hydra.
 
 In a run's config, a group such as `norm` has its option's name and values; only the file names
 the class. The default recipe depends on task and scale, which Hydra cannot express, so it is added
 before Hydra reads the overrides. Nothing here imports torch.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -19,52 +18,29 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config import ranges, registry
+from normlab.config import registry
 from normlab.config.experiments import EXPERIMENT, names_in, settings_in
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.overrides import (
     error_line,
     is_sweep,
-    meant,
     quoted,
-    settings_of_experiments,
-    start_file,
     typed,
     written_out,
 )
-from normlab.config.recipe import default_recipe, settle_recipe
-from normlab.config.registry import TARGET, with_option_names
+from normlab.config.recipe import default_recipe
 from normlab.config.schema import (
     LATER,
-    LATER_KEYS,
-    MISSING,
-    NORM_KEYS,
-    OPTIONS,
-    PARTS,
-    SHORT,
-    Precision,
-    RunConfig,
     WrittenConfig,
-    leaves,
 )
-from normlab.config.sites import settle_sites
+from normlab.config.settle import settle
 from normlab.config.source import OptionFolders, OptionSource
 from normlab.errors import UserError
 
 CONFIG_NAME = "config"
-# Top-level keys that composition copies into the task's nodes, under the same name.
-_COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
-_TASK_NODES = ("task", "task.corpus", "task.source")  # where they are copied to
-
-_READS_FILES = (
-    "add task=translation for your own pairs of sentences, task=lm task/corpus=documents for your "
-    "own documents, or the task of a published data set (normlab list tasks)"
-)
-
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
 TASK = "toy"  # the default of configs/config.yaml
 
@@ -169,187 +145,3 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
             .compute_defaults_list(CONFIG_NAME, words, RunMode.RUN)
         )
     return {key: name for key, name in listed.overrides.known_choices.items() if name}
-
-
-def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> DictConfig:
-    """Name the options in a config, settle values that depend on other keys, and check it."""
-    plain = cast("dict[str, Any]", OmegaConf.to_container(config))
-    short = {key: value for key in SHORT if (value := plain.pop(key)) != MISSING}
-    config = _typed(plain)
-    precision = settled_precision(config.precision.name, device=config.device.name)
-    config.precision = Precision[precision]
-    config.choices = {
-        group.split("@")[-1]: option
-        for group, option in choices.items()
-        if not group.startswith(("hydra/", EXPERIMENT)) and isinstance(option, str | None)
-    }
-    if classes := [text for text in overrides if TARGET in text]:
-        raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
-    of_files = settings_of_experiments(overrides, config.choices)
-    _settle_short(config, short, overrides, of_files)
-    typed_values = typed(overrides)
-    settle_recipe(config, config.choices, of_files | typed_values)
-    _name_options(config)
-    if config.sites is not None:
-        settle_sites(config)
-    _drop(config.model, LATER)
-    for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
-        _drop(node, {"one_plus": False})
-    _settle_batch_size(config, of_files, typed_values)
-    _settle_paths(config)
-    OmegaConf.resolve(config)
-    if config.data_dir is not None and not _nodes_with(config, "data_dir"):
-        problem = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
-        raise UserError(f"{problem}: {_READS_FILES}, or leave data_dir out")
-    if missing := sorted(OmegaConf.missing_keys(config)):
-        raise UserError(f"{missing[0]} must be given, as {missing[0]}=VALUE")
-    plain = to_dict(config)
-    _check_plain(plain)
-    ranges.check(plain)
-    return config
-
-
-def _name_options(config: DictConfig) -> None:
-    """Replace the classes in all nodes of a config with the names of their options."""
-    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):
-        parent = config.observe if key in ("probe", "sink") else config
-        if isinstance(parent[key], DictConfig):
-            node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
-            choices = {} if parent is config.observe else config.choices
-            parent[key] = with_option_names(node, key, choices)
-
-
-def _settle_paths(config: DictConfig) -> None:
-    """Expand `~`, which a shell does only at a word's start; name the run to start from."""
-    for key in ("data_dir", "runs_dir", "start_from"):
-        if isinstance(config[key], str):
-            config[key] = os.path.expanduser(config[key])
-    if isinstance(folder := config.start_from, str):
-        path = start_file(folder, Path(config.runs_dir))
-        config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
-
-
-def _nodes_with(config: DictConfig, key: str) -> list[str]:
-    """Return the nodes of the task that have a key."""
-    return [node for node in _TASK_NODES if key in (OmegaConf.select(config, node) or {})]
-
-
-def reads_files(task: str) -> bool:
-    """Return whether a task has a `data_dir`, as it does if a corpus can be chosen for it."""
-    node = OmegaConf.create({"task": dict(registry.option_settings("task", task, "task"))})
-    return bool(_nodes_with(node, "data_dir")) or not node.task.keys() & {"corpus", "source"}
-
-
-def _settle_short(
-    config: DictConfig,
-    short: Mapping[str, Any],
-    overrides: Sequence[str],
-    of_files: Mapping[str, Any],
-) -> None:
-    """Set the keys that short keys stand for, unless the full key was set later.
-
-    `epochs` without `steps` lifts the limit on steps.
-    """
-    keys = [*of_files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
-    last = {SHORT.get(key, key): key for key in keys}
-    for key in short.keys() & last.values():
-        OmegaConf.update(config, SHORT[key], short[key])
-    if "epochs" in short and SHORT["steps"] not in last:
-        config.budget.steps = None
-
-
-def _settle_batch_size(
-    config: DictConfig, of_files: Mapping[str, Any], typed_keys: Mapping[str, str]
-) -> None:
-    """Keep one of the two batch sizes: the one set last, otherwise `max_tokens`."""
-    sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
-    if not sizes or len([key for key in sizes if key in typed_keys]) == 2:
-        both = f"batch_size={config.batch_size} and max_tokens={config.max_tokens}"
-        raise UserError(f"{both}: give exactly one (sequences or tokens per batch)")
-    last = [*sizes[::-1], *(key for key in (*of_files, *typed_keys) if key in sizes)][-1]
-    for key in sizes:
-        if key != last:
-            config[key] = None
-
-
-def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
-    """Remove newer keys at their defaults from a node, so that older runs keep their hash."""
-    for name, value in defaults.items():
-        if isinstance(node, DictConfig) and name in node:
-            if isinstance(value, Mapping):
-                _drop(node[name], value)
-                value = {}
-            if node[name] == value:
-                node.pop(name)
-
-
-def _names_classes(node: object) -> bool:
-    """Return whether a mapping in a list, or a text of it, names a class."""
-    if isinstance(node, Mapping):
-        return TARGET in node or any(map(_names_classes, node.values()))
-    return isinstance(node, list) and any(map(_names_classes, node))
-
-
-def _check_plain(config: Mapping[str, Any]) -> None:
-    """Raise ValueError for a class or an interpolation: records hold only plain data."""
-    for key, value in leaves(config):
-        if TARGET in key.split(".") or (isinstance(value, list) and _names_classes(value)):
-            raise UserError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
-        if "${" in str(value):
-            raise UserError(f"{key}={value!r:.60}: records hold only plain values")
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """Return a config as plain values, with enumerations as their names.
-
-    Newer keys at their defaults are left out, so that older runs keep their hash.
-    """
-    plain = cast("Any", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    for key, value in LATER_KEYS.items():
-        node, _, name = key.rpartition(".")
-        if plain.get(node, {}).get(name, value) == value:
-            plain.get(node, {}).pop(name, None)
-    return plain
-
-
-def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
-    """Rebuild a config from a `to_dict` result, applying dotted `key=value` changes.
-
-    Keys newer than the run get their defaults. Raises UserError for a missing node, an unknown
-    change, a class, or an interpolation: a config from elsewhere must not read the environment.
-    """
-    _check_plain(plain)
-    nodes = ("choices", "norm", *OPTIONS, *PARTS)
-    lacks = [name for name in nodes if not isinstance(plain.get(name), Mapping)]
-    if lacks or "seed" not in plain:
-        why = "it is damaged, or made by another version"
-        raise UserError(f"the run's config lacks {', '.join(lacks or ['seed'])}: {why}")
-    config = _typed(plain)
-    copies: list[str] = []
-    for change in changes:
-        key, equals, value = change.partition("=")
-        node, _, last = key.rpartition(".")
-        parent = OmegaConf.select(config, node) if node else config
-        if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
-            of_option = f" with {node}={config.choices[node]}" if node in config.choices else ""
-            raise UserError(f"{change!r}: no such key in a run{of_option}.{meant(key)}")
-        if isinstance(parent[last], DictConfig):
-            raise UserError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
-        copied = _nodes_with(config, key) if key in _COPIED else []
-        if key == "data_dir" and not copied:
-            raise UserError(f"{change!r}: the run's task={config.choices['task']} reads no files")
-        copies += [f"{task}.{key}={value}" for task in copied]
-    changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
-    threads, is_change = changed.observe.threads, "observe.threads" in typed(changes)
-    if isinstance(threads, int) and threads > MOST_THREADS and not is_change:
-        changed.observe.threads = None  # the run was made on a machine with more cores
-    ranges.check(to_dict(changed))
-    return changed
-
-
-def _typed(*parts: Any) -> DictConfig:
-    """Merge configs into the schema; UserError for an unknown key or a value of the wrong type."""
-    try:
-        return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
-    except Exception as error:  # OmegaConf raises errors of many kinds
-        raise UserError(f"the run's config: {error_line(error)}") from None

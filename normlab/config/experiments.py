@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from normlab.config.folders import INCLUDE, groups
-from normlab.config.registry import paths, read_option, read_yaml
+from normlab.config.registry import paths, read_option
 from normlab.config.schema import SHORT, leaves, text_keys
+from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 EXPERIMENT = "experiment"

@@ -1,4 +1,6 @@
-"""The allowed range of each number in a config, and checks of values that conflict.
+"""The range of each key of a config, and checks of values that conflict.
+
+The keys of the schema have it in their annotations, those of options in a table.
 
 An impossible value is refused when a run is composed, before it costs anything. Nothing here
 imports torch.
@@ -6,26 +8,32 @@ imports torch.
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, get_type_hints
 
 import msgspec
-from msgspec import Meta
 
-from normlab.config.machine import MOST_THREADS
-from normlab.config.schema import NORM_KEYS, STACK_NORMS
+from normlab.config.schema import NORM_KEYS, PARTS, STACK_NORMS, RunConfig
+from normlab.config.value_range import (
+    ABOVE_NONE,
+    BELOW_ONE,
+    COUNT,
+    FROM_NONE,
+    FROM_TWO,
+    NOT_NEGATIVE,
+    NUMBERS,
+    POSITIVE,
+    PROJECT,
+    SEED,
+    SHARE,
+    TAGS,
+    Range,
+    list_of,
+    number,
+)
 from normlab.errors import UserError
-
-
-class Range(NamedTuple):
-    """What a key may hold, in words that follow `must be` and as a type that msgspec checks."""
-
-    allowed: str
-    kind: Any
-
 
 CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -33,101 +41,72 @@ CONTROL = re.compile(
 """Characters that no value may have: controls, marks that change the text's direction, and bytes
 that are not UTF-8. Spaces and joiners of all scripts may occur in names."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
-_MOST = sys.float_info.max  # leaves out infinity
-
-
-def _range(kind: type[int | float] = float, **ends: Any) -> Range:
-    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    text = " and ".join(f"{words[end]} {value:.15g}" for end, value in ends.items())
-    if not {"le", "lt"} & ends.keys():
-        ends["le"] = 2**62 if kind is int else _MOST
-    return Range(f"{text}{', a whole number' * (kind is int)}", Annotated[kind, Meta(**ends)])
-
-
-def _list(kind: str, each: Range, length: int | None = None) -> Range:
-    sized = Meta(min_length=length, max_length=length)
-    return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
-
-
-_COUNT, _FROM_NONE, _FROM_TWO = _range(int, gt=0), _range(int, ge=0), _range(int, ge=2)
-_POSITIVE, _NOT_NEGATIVE = _range(gt=0), _range(ge=0)
-_SHARE, _ABOVE_NONE, _BELOW_ONE = _range(ge=0, le=1), _range(gt=0, le=1), _range(ge=0, lt=1)
-_EPOCH = Range(f"{_COUNT.allowed}, or epoch", _COUNT.kind | Literal["epoch"])
-_NUMBERS = Range("a list of numbers", list[Annotated[float, Meta(ge=-_MOST, le=_MOST)]])
-_PROJECT = Range(
-    "1 to 128 characters without / \\ # ? % :",
-    Annotated[str, Meta(min_length=1, max_length=128, pattern=r"\A[^/\\#?%:\x00-\x1f]+\Z")],
-)  # W&B's rules, here and for tags
-_TAGS = Range(
-    "a list of tags, each 1 to 64 characters on one line",
-    list[Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[^\x00-\x1f]+\Z")]],
-)
-_FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
-
-# Ranges by prefix and key; `norm.` also covers the rules of `sites`, and a star matches any name.
-_TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
-    (_COUNT, "", ("batch_size", "max_tokens", "accumulate", "budget.steps", "budget.tokens")),
-    (_COUNT, "validate.", ("patience", "recalibration_batches", "limit")),
-    (_COUNT, "observe.", ("log_every", "checkpoint_every", "probe.*.every", "probe.*.smooth")),
-    (_COUNT, "norm.", ("ghost", "window", "groups", "num_positions")),
-    (_COUNT, "model.", ("dim", "ffn_dim", "num_heads", "width", "blocks", "patch", "depth")),
-    (_COUNT, "model.", ("num_layers", "encoder_layers", "decoder_layers", "max_positions")),
-    (_COUNT, "", ("model.qk_length", "model.rope.global_every")),
-    (_COUNT, "schedule.", ("total", "doubling")),
-    (_COUNT, "task.", ("batch_size", "eval_batch_size", "max_tokens", "accumulate", "vocab_size")),
-    (_COUNT, "task.", ("length_change.step", "source.valid_size", "source.train_size")),
-    (_COUNT, "task.corpus.", ("size", "valid_size", "test_size")),
-    (_EPOCH, "validate.", ("every",)),
-    (_range(int, gt=0, le=MOST_THREADS), "observe.", ("threads", "processes")),
-    (_range(int, gt=0, le=1000), "task.", ("*_search.beam",)),
-    (_list("numbers", _COUNT), "task.", ("test_batch_sizes", "length_buckets")),
-    (_FROM_NONE, "", ("validate.average", "observe.test_seen", "observe.probe.*.step")),
-    (_FROM_NONE, "norm.", ("warmup_steps", "blend_steps", "correction_steps")),
-    (_FROM_NONE, "", ("schedule.warmup",)),
-    (_FROM_NONE, "task.", ("one_by_one", "augmentation.shift", "*_search.length_offset")),
-    (_range(int, ge=0, le=10**12), "", ("seed", "model.permutation_seed")),
-    (_range(int, ge=0, lt=2**32), "task.", ("corpus.seed",)),
-    (_FROM_TWO, "observe.probe.*.", ("samples", "tokens", "window", "min_history")),
-    (_FROM_TWO, "task.", ("max_length", "eval_max_length", "length_change.max_length")),
-    (_POSITIVE, "", ("clip_grad", "budget.epochs", "budget.minutes")),
-    (_POSITIVE, "observe.", ("probe.*.threshold", "probe.*.eps", "rank_timeout")),
-    (_POSITIVE, "", ("model.gain", "optim.lr", "schedule.lr")),
-    (_POSITIVE, "model.", ("rope.base", "rope.local_base", "score_cap", "logit_cap")),
+# Ranges of the options' keys by prefix and key; `norm.` also covers the rules of `sites`, and a
+# star matches any name. They are not annotations of the options' parameters: reading those imports
+# the options' classes, and with them torch, but a config is checked without torch.
+_OF_OPTIONS: Sequence[tuple[Range, str, Sequence[str]]] = (
+    (COUNT, "observe.probe.*.", ("every", "smooth")),
+    (COUNT, "norm.", ("ghost", "window", "groups", "num_positions")),
+    (COUNT, "model.", ("dim", "ffn_dim", "num_heads", "width", "blocks", "patch", "depth")),
+    (COUNT, "model.", ("num_layers", "encoder_layers", "decoder_layers", "max_positions")),
+    (COUNT, "", ("model.qk_length", "model.rope.global_every")),
+    (COUNT, "schedule.", ("total", "doubling")),
+    (COUNT, "task.", ("batch_size", "eval_batch_size", "max_tokens", "accumulate", "vocab_size")),
+    (COUNT, "task.", ("length_change.step", "source.valid_size", "source.train_size")),
+    (COUNT, "task.corpus.", ("size", "valid_size", "test_size")),
+    (number(int, gt=0, le=1000), "task.", ("*_search.beam",)),
+    (list_of("numbers", COUNT), "task.", ("test_batch_sizes", "length_buckets")),
+    (FROM_NONE, "observe.probe.*.", ("step",)),
+    (FROM_NONE, "norm.", ("warmup_steps", "blend_steps", "correction_steps")),
+    (FROM_NONE, "", ("schedule.warmup",)),
+    (FROM_NONE, "task.", ("one_by_one", "augmentation.shift", "*_search.length_offset")),
+    (SEED, "model.", ("permutation_seed",)),
+    (number(int, ge=0, lt=2**32), "task.", ("corpus.seed",)),
+    (FROM_TWO, "observe.probe.*.", ("samples", "tokens", "window", "min_history")),
+    (FROM_TWO, "task.", ("max_length", "eval_max_length", "length_change.max_length")),
+    (POSITIVE, "observe.probe.*.", ("threshold", "eps")),
+    (POSITIVE, "", ("model.gain", "optim.lr", "schedule.lr")),
+    (POSITIVE, "model.", ("rope.base", "rope.local_base", "score_cap", "logit_cap")),
     (Range("halves, interleaved", Literal["halves", "interleaved"]), "model.", ("rope.pairs",)),
-    (_FACTOR, "", ("divergence_factor",)),
-    (
-        _list("numbers", _range(gt=0, le=100)),
-        "observe.",
-        ("test_noise", "test_weight_noise", "test_brightness"),
-    ),
-    (_NOT_NEGATIVE, "observe.sink.*.", ("connect_seconds", "finish_seconds")),
-    (_NOT_NEGATIVE, "norm.", ("eps", "penalty_mean", "penalty_var", "noise_shift", "d_max")),
-    (_NOT_NEGATIVE, "optim.", ("eps", "weight_decay", "groups.*.weight_decay", "groups.*.rate")),
-    (_NOT_NEGATIVE, "schedule.", ("initial", "minimum")),
-    (_NOT_NEGATIVE, "", ("model.initial_noise", "model.qk_eps", "task.*_search.length_factor")),
-    (_range(ge=1), "norm.", ("noise_scale", "r_max")),
-    (_SHARE, "norm.", ("warmup_share", "blend_share", "correction_share", "start")),
-    (_SHARE, "", ("freeze_statistics", "placement.share", "optim.dampening")),
-    (_SHARE, "", ("schedule.final", "task.short_share")),
-    (_list("3 numbers", _SHARE, 3), "task.", ("mask_split",)),
-    (_ABOVE_NONE, "", ("norm.momentum", "norm.backward_momentum", "norm.share", "task.mask_share")),
-    (_BELOW_ONE, "", ("optim.momentum", "optim.alpha", "task.label_smoothing")),
-    (_BELOW_ONE, "model.", ("dropout", "attention_dropout", "activation_dropout")),
-    (_list("2 numbers", _BELOW_ONE, 2), "optim.", ("betas",)),
-    (_range(gt=0, lt=1), "task.corpus.", ("valid_share", "test_share")),
-    (_NUMBERS, "", ("observe.targets.*", "task.targets.*")),
-    (_PROJECT, "observe.sink.wandb.", ("project",)),
-    (_TAGS, "observe.", ("tags", "sink.wandb.tags")),
+    (NOT_NEGATIVE, "observe.sink.*.", ("connect_seconds", "finish_seconds")),
+    (NOT_NEGATIVE, "norm.", ("eps", "penalty_mean", "penalty_var", "noise_shift", "d_max")),
+    (NOT_NEGATIVE, "optim.", ("eps", "weight_decay", "groups.*.weight_decay", "groups.*.rate")),
+    (NOT_NEGATIVE, "schedule.", ("initial", "minimum")),
+    (NOT_NEGATIVE, "", ("model.initial_noise", "model.qk_eps", "task.*_search.length_factor")),
+    (number(ge=1), "norm.", ("noise_scale", "r_max")),
+    (SHARE, "norm.", ("warmup_share", "blend_share", "correction_share", "start")),
+    (SHARE, "", ("placement.share", "optim.dampening")),
+    (SHARE, "", ("schedule.final", "task.short_share")),
+    (list_of("3 numbers", SHARE, 3), "task.", ("mask_split",)),
+    (ABOVE_NONE, "", ("norm.momentum", "norm.backward_momentum", "norm.share", "task.mask_share")),
+    (BELOW_ONE, "", ("optim.momentum", "optim.alpha", "task.label_smoothing")),
+    (BELOW_ONE, "model.", ("dropout", "attention_dropout", "activation_dropout")),
+    (list_of("2 numbers", BELOW_ONE, 2), "optim.", ("betas",)),
+    (number(gt=0, lt=1), "task.corpus.", ("valid_share", "test_share")),
+    (NUMBERS, "", ("observe.targets.*", "task.targets.*")),
+    (PROJECT, "observe.sink.wandb.", ("project",)),
+    (TAGS, "observe.sink.wandb.", ("tags",)),
     (Range("text", str), "observe.sink.wandb.", ("notes",)),
 )
+
+
+def _of_schema() -> Iterator[tuple[str, Range]]:
+    """Yield the keys of the schema whose annotation has a range."""
+    for prefix, schema in {"": RunConfig, **PARTS}.items():
+        for name, hint in get_type_hints(schema, include_extras=True).items():
+            for row in getattr(hint, "__metadata__", ()):
+                yield f"{prefix}.{name}".lstrip("."), row
+
+
 RANGES: Mapping[str, Range] = {
-    f"{start}{name}": row for row, start, names in _TABLE for name in names
+    **dict(_of_schema()),
+    **{f"{start}{name}": row for row, start, names in _OF_OPTIONS for name in names},
 }
 
 
 @lru_cache(maxsize=4096)
 def range_of(key: str) -> Range | None:
-    """Return the range of a dotted key; None if the table has none."""
+    """Return the range of a dotted key; None if it has none."""
     first, _, rest = key.partition(".")
     if first == "sites" or first in NORM_KEYS:
         key = f"norm.{key.rpartition('.')[2] if first == 'sites' else rest}"

@@ -1,4 +1,4 @@
-"""The typed schema of a run: the keys of its config, with types and defaults, and the norm keys.
+"""The typed schema of a run: the keys of its config, with types, ranges and defaults.
 
 A wrong key or type fails while the config is composed, with its full path. Groups such as `norm`,
 `placement` and `task` are YAML files instead; their values are checked against the signature of the
@@ -17,9 +17,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
+
+from normlab.config.machine import MOST_THREADS
+from normlab.config.value_range import (
+    COUNT,
+    COUNT_OR_EPOCH,
+    FACTOR,
+    FROM_NONE,
+    NOISES,
+    POSITIVE,
+    SEED,
+    SHARE,
+    TAGS,
+    number,
+)
 
 MISSING = "???"  # as in omegaconf, which light commands do not import
+THREADS = number(int, gt=0, le=MOST_THREADS)
 
 Batching = Enum("Batching", ("bucket", "random"))
 Precision = Enum("Precision", ("auto", "fp32", "bf16", "fp64"))
@@ -49,47 +64,47 @@ STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
 class BudgetConfig:
     """When a run ends: at the first limit that it reaches."""
 
-    steps: int | None = 3000
-    epochs: float | None = None
-    tokens: int | None = None
-    minutes: float | None = None
+    steps: Annotated[int | None, COUNT] = 3000
+    epochs: Annotated[float | None, POSITIVE] = None
+    tokens: Annotated[int | None, COUNT] = None
+    minutes: Annotated[float | None, POSITIVE] = None
 
 
 @dataclass
 class ValidateConfig:
     """When a run is validated, and which weights are tested."""
 
-    every: int | str = 250
+    every: Annotated[int | str, COUNT_OR_EPOCH] = 250
     test: TestedWeights = TestedWeights.last
     best: bool = True
     select_by: str = "loss"
-    patience: int | None = None
-    average: int = 0
+    patience: Annotated[int | None, COUNT] = None
+    average: Annotated[int, FROM_NONE] = 0
     average_statistics: AverageStatistics = AverageStatistics.recalibrate
-    recalibration_batches: int = 64
-    limit: int | None = None
+    recalibration_batches: Annotated[int, COUNT] = 64
+    limit: Annotated[int | None, COUNT] = None
 
 
 @dataclass
 class ObserveConfig:
     """Settings that observe a run without changing the experiment; never in the fingerprint."""
 
-    log_every: int = 50
-    checkpoint_every: int = 250
-    rank_timeout: float = 30.0
-    threads: int | None = None
+    log_every: Annotated[int, COUNT] = 50
+    checkpoint_every: Annotated[int, COUNT] = 250
+    rank_timeout: Annotated[float, POSITIVE] = 30.0
+    threads: Annotated[int | None, THREADS] = None
     fast: bool = False
     other_code: OtherCode = OtherCode.refuse
     debug: bool = False
     name: str | None = None
-    tags: list[str] = field(default_factory=list)
+    tags: Annotated[list[str], TAGS] = field(default_factory=list)
     study: str | None = None
-    processes: int | None = None
+    processes: Annotated[int | None, THREADS] = None
     targets: Any = None
-    test_noise: list[float] = field(default_factory=list)
-    test_weight_noise: list[float] = field(default_factory=list)
-    test_brightness: list[float] = field(default_factory=list)
-    test_seen: int = 0
+    test_noise: Annotated[list[float], NOISES] = field(default_factory=list)
+    test_weight_noise: Annotated[list[float], NOISES] = field(default_factory=list)
+    test_brightness: Annotated[list[float], NOISES] = field(default_factory=list)
+    test_seen: Annotated[int, FROM_NONE] = 0
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)
 
@@ -112,20 +127,20 @@ class RunConfig:
     placement: Any = MISSING
     optim: Any = MISSING
     schedule: Any = MISSING
-    seed: int = 1
-    batch_size: int | None = 32
-    max_tokens: int | None = None
+    seed: Annotated[int, SEED] = 1
+    batch_size: Annotated[int | None, COUNT] = 32
+    max_tokens: Annotated[int | None, COUNT] = None
     batching: Batching = Batching.bucket
-    accumulate: int = 1
-    clip_grad: float | None = None
+    accumulate: Annotated[int, COUNT] = 1
+    clip_grad: Annotated[float | None, POSITIVE] = None
     precision: Precision = Precision.auto
     device: Device = Device.auto
-    divergence_factor: float = 3.0
+    divergence_factor: Annotated[float, FACTOR] = 3.0
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     validate: ValidateConfig = field(default_factory=ValidateConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     start_from: Any = None
-    freeze_statistics: float | None = None
+    freeze_statistics: Annotated[float | None, SHARE] = None
     data_dir: str | None = None
     runs_dir: str = "runs"
     choices: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,8 @@ _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 def settle_sites(config: DictConfig) -> None:
     """Replace the norm names in `sites` with nodes, and add the rules' label to the choices."""
+    if config.sites is None:
+        return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
         raise UserError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")

@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from normlab.claims.endpoint import Text
 from normlab.config.conversion import convert
-from normlab.config.registry import read_yaml
+from normlab.config.yaml_files import read_yaml
 from normlab.documents.evidence import KINDS, Item, RowItem
 from normlab.documents.language import Locale, Words
 from normlab.errors import UserError

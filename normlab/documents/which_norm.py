@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from normlab.config.conversion import convert
-from normlab.config.registry import read_yaml
+from normlab.config.yaml_files import read_yaml
 from normlab.documents.evidence import GapItem, PartItem, Results
 from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
 from normlab.documents.layout import filled

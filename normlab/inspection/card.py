@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
 from normlab.config.overrides import check_given_once
+from normlab.config.plain import to_dict
 from normlab.config.registry import options
 from normlab.errors import UserError
 from normlab.findings.finding import AnswerTable, Finding

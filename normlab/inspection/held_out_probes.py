@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from normlab.config.registry import instantiate, option_settings
+from normlab.config.objects import instantiate
+from normlab.config.registry import option_settings
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent

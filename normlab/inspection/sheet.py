@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.errors import UserError
 from normlab.findings.finding import Finding, Findings
 from normlab.findings.question import Question

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.config.compose import to_dict
 from normlab.config.folders import own_line
+from normlab.config.plain import to_dict
 from normlab.errors import UserError
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question

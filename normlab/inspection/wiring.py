@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.config.registry import Option, instantiate, option_settings
+from normlab.config.objects import instantiate
+from normlab.config.registry import Option, option_settings
 from normlab.findings.finding import AnswerTable
 from normlab.inspection.explain import Explanation, Section
 from normlab.norms.base import Norm

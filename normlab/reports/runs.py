@@ -105,7 +105,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read the config of a run without a record; if damaged, a UserError names file and fix."""
-    from normlab.config.registry import parse_config  # only a run without a record needs it
+    from normlab.config.yaml_files import parse_config  # only a run without a record needs it
 
     try:
         config = parse_config(read_file(path).decode())

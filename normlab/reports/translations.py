@@ -164,7 +164,8 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     They are read from `data_dir`, or from the run's own data folder. Raises UserError if the task
     is not translation, or if the text is missing or differs from the record's.
     """
-    from normlab.config.registry import check, settings_of
+    from normlab.config.objects import check
+    from normlab.config.registry import settings_of
     from normlab.data.cache import offline
     from normlab.data.corpus import Corpus
 

@@ -86,7 +86,8 @@ def runs_of(
 
 def _with_files(run: Planned) -> Planned:
     """Return a run without `data_dir` if its task reads no files (other runs of a study may)."""
-    from normlab.config.compose import TASK, reads_files
+    from normlab.config.compose import TASK
+    from normlab.config.plain import reads_files
 
     task = typed(run.overrides).get("task", TASK)
     if task not in option_names("task") or reads_files(task):
@@ -96,7 +97,8 @@ def _with_files(run: Planned) -> Planned:
 
 def composed(run: Planned) -> dict[str, Any]:
     """Return the config of a run; raises UserError for wrong overrides."""
-    from normlab.config.compose import compose, to_dict
+    from normlab.config.compose import compose
+    from normlab.config.plain import to_dict
 
     return to_dict(compose(run.overrides))
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from normlab.config.registry import OPTION, check, instantiate
+from normlab.config.objects import check, instantiate
+from normlab.config.registry import OPTION
 from normlab.config.schema import NORM_KEYS, SITES
 from normlab.errors import UserError
 from normlab.models.base import ModelArchitecture, stacks

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from normlab.config.registry import OPTION, TARGET, check, settings_of
+from normlab.config.objects import check
+from normlab.config.registry import OPTION, TARGET, settings_of
 from normlab.config.schema import leaves
 from normlab.data.cache import cache_key, known_checksum
 from normlab.data.source import DataSource

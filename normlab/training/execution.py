@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from normlab.config.machine import MOST_THREADS
+from normlab.config.objects import instantiate
 from normlab.config.overrides import TRACKERS
-from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
 from normlab.data.cache import cache_key
 from normlab.distributed import process_group

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normlab.config.compose import from_dict, to_dict
+from normlab.config.plain import from_dict, to_dict
 from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.running import running_norms

@@ -8,7 +8,7 @@ import msgspec
 import torch
 from torch import nn
 
-from normlab.config.registry import class_of, instantiate
+from normlab.config.objects import class_of, instantiate
 from normlab.errors import UserError
 from normlab.models.layers import OutputLayer
 from normlab.norms.base import Norm

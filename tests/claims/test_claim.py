@@ -13,9 +13,10 @@ from normlab.claims.endpoint import StudyEndpoint
 from normlab.claims.evidence import PlannedRuns, read_computed
 from normlab.claims.other_endpoints import Computed, Timing
 from normlab.claims.study_endpoints import Contrast, Level
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.registry import option_names, options, read_yaml
+from normlab.config.registry import option_names, options
+from normlab.config.yaml_files import read_yaml
 from normlab.inspection.questions import questions
 from normlab.studies.load import load_study
 from tests.claims.made import configs, contrast, part

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from normlab.config import folders
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
 from normlab.config.overrides import written_out
+from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
 from normlab.records.record import fingerprint
 from normlab.studies.load import load_study

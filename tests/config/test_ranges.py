@@ -8,8 +8,9 @@ import pytest
 
 from normlab.commands.list import keys
 from normlab.config import ranges
-from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.compose import compose
 from normlab.config.machine import MOST_THREADS
+from normlab.config.plain import from_dict, to_dict
 from normlab.config.ranges import RANGES
 from normlab.config.schema import top_level_keys
 from normlab.training import train

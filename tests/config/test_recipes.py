@@ -7,8 +7,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from normlab.commands import train as train_command
-from normlab.config.compose import compose, to_dict, with_recipe
-from normlab.config.registry import instantiate
+from normlab.config.compose import compose, with_recipe
+from normlab.config.objects import instantiate
+from normlab.config.plain import to_dict
 from normlab.errors import UserError
 from normlab.training.schedule import Schedule
 

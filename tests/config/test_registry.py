@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from normlab.config import folders, registry
-from normlab.config.registry import instantiate, option_settings
+from normlab.config.objects import instantiate
+from normlab.config.registry import option_settings
 from normlab.norms.base import Norm
 from normlab.norms.layer import LayerNorm
 from normlab.tasks.base import Task

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError
 from normlab.training.build import build_task

@@ -6,9 +6,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from normlab.config.compose import to_dict
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.registry import instantiate
+from normlab.config.objects import instantiate
+from normlab.config.plain import to_dict
 from normlab.distributed import process_group
 from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize

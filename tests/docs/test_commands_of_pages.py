@@ -23,8 +23,8 @@ from normlab.cli import main
 from normlab.commands import DOES, _run, _sweep
 from normlab.commands import train as training
 from normlab.commands._arguments import Parser
-from normlab.config.compose import to_dict
 from normlab.config.overrides import written_out
+from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
 from normlab.records.store import run_id
 from normlab.studies.load import load_study

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from normlab.cli import main
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.training.build import build_task
 from normlab.training.trainer import Trainer
 from tests.docs.pages import ROOT

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from normlab.config.compose import to_dict
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.registry import instantiate, option_names
+from normlab.config.objects import instantiate
+from normlab.config.plain import to_dict
+from normlab.config.registry import option_names
 from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Seq2SeqArchitecture

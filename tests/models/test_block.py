@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.config.registry import option_settings
 from normlab.config.schema import LATER
 from normlab.models.attention import AttentionCore

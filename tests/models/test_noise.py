@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
 from normlab.models.noise import noisy, noisy_weights

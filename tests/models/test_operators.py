@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.norms.base import Norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.norms.tokens import Tokens

@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from normlab.any_model.tracing.float64 import float64_operations
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.norms.tokens import Tokens
 from normlab.training.build import build_model
 from tests.models.test_block import LM, VOCAB

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.models.base import Text
 from normlab.norms.base import Norm
 from normlab.norms.rms import RMSNorm, UnitNorm

@@ -6,9 +6,11 @@ from itertools import groupby
 import pytest
 import yaml
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.registry import instantiate, option_names, options
+from normlab.config.objects import instantiate
+from normlab.config.plain import to_dict
+from normlab.config.registry import option_names, options
 from normlab.errors import UserError
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.study import Tuning

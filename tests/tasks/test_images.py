@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.data import cifar10
 from normlab.data.images import Augmentation, Digits
 from normlab.models.folding import fold

@@ -11,7 +11,7 @@ from torch import nn
 
 import normlab
 from normlab.cli import main
-from normlab.config.compose import to_dict
+from normlab.config.plain import to_dict
 from normlab.models.seq2seq import Seq2Seq
 from normlab.notebook import Records
 from normlab.records.record import RunRecord

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 from normlab.training.build import build_model, build_task

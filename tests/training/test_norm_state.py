@@ -5,7 +5,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
 from normlab.distributed.process_group import Shard
 from normlab.norms.make import make_norm

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.config.compose import compose, to_dict
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
 from normlab.records.record import fingerprint
 from normlab.training import train
 from normlab.training.loaded import load_run

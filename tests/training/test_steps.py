@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import normlab
-from normlab.config.compose import to_dict
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.registry import instantiate, option_names
+from normlab.config.objects import instantiate
+from normlab.config.plain import to_dict
+from normlab.config.registry import option_names
 from normlab.norms.running import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.training.checkpoint import load_checkpoint

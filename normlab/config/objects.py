@@ -1,0 +1,121 @@
+"""Builds the objects of a run from the nodes of its config, once all their values are valid.
+
+A node names an option with its values; its class is looked up in the option's file.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import get_type_hints as hints_of
+
+import msgspec
+
+from normlab.config.folders import folders, own_line, source_of
+from normlab.config.registry import OPTION, TARGET, settings_of, sha256
+from normlab.errors import UserError
+
+_IMPORTED: dict[Path, str] = {}  # the checksum of each own file whose class was used
+_Kind = TypeVar("_Kind")
+
+
+def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind:
+    """Build the object of a node, which must be a `kind`, and of all nodes inside it.
+
+    `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
+    arguments that no config holds, such as a width. Nothing is built unless all values are valid.
+    """
+    return cast("_Kind", check(node, key, kind, live)(**live))
+
+
+def check(
+    node: object,
+    key: str,
+    kind: type,
+    live: Collection[str] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> Callable[..., object]:
+    """Return a builder of a node that takes the `live` arguments; UserError for invalid values.
+
+    The option's file names the class; `settings` is the file's content, if already known.
+    """
+    settings = settings or settings_of(node, key)
+    assert isinstance(node, Mapping), "settings_of refuses anything else"
+    target = _target(str(settings.get(TARGET)), key, kind)
+    parameters = inspect.signature(target).parameters
+    allowed = [name for name in parameters if name not in live]
+    hints = hints_of(target.__init__, include_extras=True)
+    values: dict[str, Any] = {}
+    for name, value in node.items():
+        if name in (OPTION, TARGET):
+            continue
+        if name not in allowed:
+            raise UserError(f"{key}.{name} does not exist: {key} has {', '.join(allowed)}")
+        values[name] = _value(value, hints.get(name, Any), f"{key}.{name}", settings.get(name))
+    for name in allowed:
+        if name not in values and parameters[name].default is inspect.Parameter.empty:
+            raise UserError(f"{key}.{name} is missing")
+    return partial(_build, target, key, values)
+
+
+def _build(target: type, key: str, arguments: Mapping[str, Any], **live: Any) -> object:
+    values = {name: v() if isinstance(v, partial) else v for name, v in arguments.items()}
+    try:
+        return target(**live, **values)
+    except (TypeError, ValueError) as error:
+        if target.__module__.startswith("normlab."):
+            raise
+        text = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        problem = f"{key}: {target.__name__} rejects {text}: {error}{_at(error)}"
+        raise UserError(problem) from error
+
+
+def _at(error: Exception) -> str:
+    """Return where the user's own code raised an error that it does not call a `UserError`."""
+    line = "" if isinstance(error, UserError) else own_line(error)
+    return f" ({line})" if line else ""
+
+
+def class_of(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
+    """Return the class of a node, which must be a `kind`; UserError otherwise."""
+    return _target(str(settings_of(node, key).get(TARGET)), key, kind)
+
+
+def _target(name: str, key: str, kind: type) -> type:
+    module, _, attribute = name.rpartition(".")
+    try:
+        source = source_of(name)
+        target = getattr(import_module(module), attribute)
+    except Exception as error:  # a module of the user's own may raise anything
+        raise UserError(f"{key}: {name!r} cannot be imported: {error}{_at(error)}") from error
+    of_user = any(source.is_relative_to(folder) for folder in folders()[1:])
+    if of_user and _IMPORTED.setdefault(source, checksum := sha256(source)) != checksum:
+        raise UserError(f"{key}: {source} has changed since it was imported: start Python again")
+    if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
+        raise UserError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
+    return target
+
+
+def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
+    """Return a builder if the value is a node, else the value converted to its annotation."""
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    default = settings
+    if isinstance(value, Mapping) and (OPTION in value or TARGET in value):
+        default = settings_of(value, key)
+    if isinstance(value, Mapping) and isinstance(default, Mapping) and TARGET in default:
+        for kind in choices:
+            if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
+                return check(value, key, kind, settings=default)
+        raise UserError(f"{key} takes a value, not an option")
+    try:
+        return msgspec.convert(value, hint)
+    except TypeError:  # a type of torch, whose class checks the value itself
+        return value
+    except msgspec.ValidationError as error:
+        words = [str(w) for kind in choices if get_origin(kind) is Literal for w in get_args(kind)]
+        words = [*(["true", "false"] if words and bool in choices else []), *words]
+        problem = f" must be {', '.join(words)}" if words else f": {error}"
+        raise UserError(f"{key}={value!r}{problem}") from None

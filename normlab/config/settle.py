@@ -1,0 +1,165 @@
+"""From the config that Hydra composes to the config of a run: `settle`, pass by pass.
+
+Hydra's config has the classes of its options and the short keys as they were typed; some values
+depend on others. A run's config names options, has full keys alone, and each value is final.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from normlab.config import ranges, registry
+from normlab.config.experiments import EXPERIMENT
+from normlab.config.machine import settled_precision
+from normlab.config.overrides import settings_of_experiments, start_file, typed
+from normlab.config.plain import check_plain, in_schema, nodes_with, to_dict
+from normlab.config.recipe import settle_recipe
+from normlab.config.registry import TARGET, with_option_names
+from normlab.config.schema import LATER, MISSING, NORM_KEYS, OPTIONS, SHORT, Precision
+from normlab.config.sites import settle_sites
+from normlab.errors import UserError
+
+_READS_FILES = (
+    "add task=translation for your own pairs of sentences, task=lm task/corpus=documents for your "
+    "own documents, or the task of a published data set (normlab list tasks)"
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written for a run, in contrast to what the options of `configs/` say.
+
+    `short` has the values of short keys, `files` what experiments set, by dotted key, and `typed`
+    what was typed; `keys` are all keys in the order in which they were written.
+    """
+
+    short: Mapping[str, Any]
+    files: Mapping[str, Any]
+    typed: Mapping[str, str]
+    keys: Sequence[str]
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return {**self.files, **self.typed}
+
+
+def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> DictConfig:
+    """Return the config of a run, given Hydra's config, its choices and what was typed."""
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config))
+    short = {key: value for key in SHORT if (value := plain.pop(key)) != MISSING}
+    run = in_schema(plain)
+    settle_precision(run)
+    run.choices = chosen_options(choices)
+    written = what_was_written(short, overrides, run.choices)
+    set_full_keys(run, written)
+    settle_recipe(run, run.choices, written.values)
+    name_options(run)
+    settle_sites(run)
+    drop_later_keys(run)
+    keep_one_batch_size(run, written)
+    settle_paths(run)
+    OmegaConf.resolve(run)  # last, since all of the above changes what other keys repeat
+    check_complete(run)
+    check_plain(plain := to_dict(run))
+    ranges.check(plain)
+    return run
+
+
+def settle_precision(run: DictConfig) -> None:
+    """Replace `precision=auto` by the device's."""
+    run.precision = Precision[settled_precision(run.precision.name, device=run.device.name)]
+
+
+def chosen_options(choices: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the option of each group, without Hydra's own groups and experiments."""
+    return {
+        group.split("@")[-1]: option
+        for group, option in choices.items()
+        if not group.startswith(("hydra/", EXPERIMENT)) and isinstance(option, str | None)
+    }
+
+
+def what_was_written(
+    short: Mapping[str, Any], overrides: Sequence[str], choices: Mapping[str, Any]
+) -> Written:
+    """Return what was typed and what experiments set; UserError if a class was typed."""
+    if classes := [text for text in overrides if TARGET in text]:
+        raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
+    files = settings_of_experiments(overrides, choices)
+    keys = [*files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
+    return Written(short, files, typed(overrides), keys)
+
+
+def set_full_keys(run: DictConfig, written: Written) -> None:
+    """Set the keys that short keys stand for, unless the full key was set later.
+
+    `epochs` without `steps` lifts the limit on steps.
+    """
+    last = {SHORT.get(key, key): key for key in written.keys}
+    for key in written.short.keys() & last.values():
+        OmegaConf.update(run, SHORT[key], written.short[key])
+    if "epochs" in written.short and SHORT["steps"] not in last:
+        run.budget.steps = None
+
+
+def name_options(run: DictConfig) -> None:
+    """Replace the classes in all nodes with the names of their options."""
+    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):
+        parent = run.observe if key in ("probe", "sink") else run
+        if isinstance(parent[key], DictConfig):
+            node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
+            choices = {} if parent is run.observe else run.choices
+            parent[key] = with_option_names(node, key, choices)
+
+
+def drop_later_keys(run: DictConfig) -> None:
+    """Remove newer keys at their defaults, so that older runs keep their hash."""
+    _drop(run.model, LATER)
+    for node in (*map(run.get, NORM_KEYS), *(run.sites or {}).values()):
+        _drop(node, {"one_plus": False})
+
+
+def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
+    for name, value in defaults.items():
+        if isinstance(node, DictConfig) and name in node:
+            if isinstance(value, Mapping):
+                _drop(node[name], value)
+                value = {}
+            if node[name] == value:
+                node.pop(name)
+
+
+def keep_one_batch_size(run: DictConfig, written: Written) -> None:
+    """Keep one of the two batch sizes: the one set last, otherwise `max_tokens`."""
+    sizes = [key for key in ("max_tokens", "batch_size") if run[key] is not None]
+    if not sizes or len([key for key in sizes if key in written.typed]) == 2:
+        both = f"batch_size={run.batch_size} and max_tokens={run.max_tokens}"
+        raise UserError(f"{both}: give exactly one (sequences or tokens per batch)")
+    set_last = [key for key in (*written.files, *written.typed) if key in sizes]
+    last = [*sizes[::-1], *set_last][-1]
+    for key in sizes:
+        if key != last:
+            run[key] = None
+
+
+def settle_paths(run: DictConfig) -> None:
+    """Expand `~`, which a shell does only at a word's start; name the run to start from."""
+    for key in ("data_dir", "runs_dir", "start_from"):
+        if isinstance(run[key], str):
+            run[key] = os.path.expanduser(run[key])
+    if isinstance(folder := run.start_from, str):
+        path = start_file(folder, Path(run.runs_dir))
+        run.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
+
+
+def check_complete(run: DictConfig) -> None:
+    """Raise UserError for a folder of data that no task reads, and for a value that is missing."""
+    if run.data_dir is not None and not nodes_with(run, "data_dir"):
+        problem = f"data_dir={run.data_dir}: task={run.choices['task']} does not read it"
+        raise UserError(f"{problem}: {_READS_FILES}, or leave data_dir out")
+    if missing := sorted(OmegaConf.missing_keys(run)):
+        raise UserError(f"{missing[0]} must be given, as {missing[0]}=VALUE")

@@ -1,0 +1,52 @@
+"""The range of a value, in words and as a type, and the ranges that many keys have.
+
+A key of the schema has its range in its annotation: `accumulate: Annotated[int, COUNT] = 1`.
+"""
+
+import sys
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta
+
+
+class Range(NamedTuple):
+    """What a key may hold, in words that follow `must be` and as a type that msgspec checks."""
+
+    allowed: str
+    kind: Any
+
+
+_MOST = sys.float_info.max  # leaves out infinity
+
+
+def number(kind: type[int | float] = float, **ends: Any) -> Range:
+    """Return the range of a number from the ends that `msgspec.Meta` knows, such as `ge=0`."""
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    text = " and ".join(f"{words[end]} {value:.15g}" for end, value in ends.items())
+    if not {"le", "lt"} & ends.keys():
+        ends["le"] = 2**62 if kind is int else _MOST
+    return Range(f"{text}{', a whole number' * (kind is int)}", Annotated[kind, Meta(**ends)])
+
+
+def list_of(kind: str, each: Range, length: int | None = None) -> Range:
+    """Return the range of a list: what its elements are called, and the range of each."""
+    sized = Meta(min_length=length, max_length=length)
+    return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
+
+
+COUNT, FROM_NONE, FROM_TWO = number(int, gt=0), number(int, ge=0), number(int, ge=2)
+POSITIVE, NOT_NEGATIVE = number(gt=0), number(ge=0)
+SHARE, ABOVE_NONE, BELOW_ONE = number(ge=0, le=1), number(gt=0, le=1), number(ge=0, lt=1)
+COUNT_OR_EPOCH = Range(f"{COUNT.allowed}, or epoch", COUNT.kind | Literal["epoch"])
+NUMBERS = Range("a list of numbers", list[Annotated[float, Meta(ge=-_MOST, le=_MOST)]])
+PROJECT = Range(
+    "1 to 128 characters without / \\ # ? % :",
+    Annotated[str, Meta(min_length=1, max_length=128, pattern=r"\A[^/\\#?%:\x00-\x1f]+\Z")],
+)  # W&B's rules, here and for tags
+TAGS = Range(
+    "a list of tags, each 1 to 64 characters on one line",
+    list[Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[^\x00-\x1f]+\Z")]],
+)
+FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
+SEED = number(int, ge=0, le=10**12)
+NOISES = list_of("numbers", number(gt=0, le=100))
