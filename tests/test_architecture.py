@@ -15,7 +15,7 @@ PACKAGE = ROOT / "normlab"
 # Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
-    ("errors", "formats", "openmp"),
+    ("errors", "formats", "openmp", "templates"),
     ("config", "progress", "dropout", "findings"),
     ("distributed",),
     ("norms", "records"),

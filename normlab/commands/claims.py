@@ -115,7 +115,8 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
     from normlab.claims.evidence import EvidenceStore, read_computed, to_json
     from normlab.claims.ledger import ledger
     from normlab.claims.other_endpoints import Computed
-    from normlab.claims.pages import markdown, saved, summary
+    from normlab.claims.pages import markdown, summary
+    from normlab.claims.saved import saved
 
     claims = load_all(CONFIG_DIR / "claim")
     computed = read_computed(results / _COMPUTED)

@@ -1,20 +1,20 @@
 """The two languages of the articles' tables: the Chinese original, and English."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from msgspec import Struct
 
+from normlab.claims.chinese import data_in_chinese
 from normlab.claims.endpoint import Text
-from normlab.claims.pages import CHINESE_DATA
 
 
 @dataclass(frozen=True)
 class Locale:
     """The words around the articles' own, in one language, and the code of the language.
 
-    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `data`
-    translates studies' names of their data; texts with braces are formats.
+    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `data_name`
+    translates a study's name for its data; texts with braces are formats.
     """
 
     code: str
@@ -41,11 +41,7 @@ class Locale:
     no_tables: str
     play: str
     ends: tuple[str, str]
-    data: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    def data_name(self, name: str) -> str:
-        """Return a study's name for its data in this language."""
-        return self.data.get(name, name)
+    data_name: Callable[[str], str] = str
 
 
 ENGLISH = Locale(
@@ -128,7 +124,7 @@ CHINESE = Locale(
     ),
     play="逐句检验，附可以动手的例子：normlab documents --html",
     ends=("（", "）"),
-    data=CHINESE_DATA,
+    data_name=data_in_chinese,
 )
 
 

@@ -18,6 +18,7 @@ from normlab.documents.language import Locale
 from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.latex import PAGE, escaped, long_table, tabular
 from normlab.reports.table import pipes
+from normlab.templates import environment
 
 _GAP = 2
 _NAME = 18  # columns for the rows' names, at most
@@ -260,15 +261,10 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
 
     Raises jinja2's UndefinedError if the template uses a name that is not in `values`.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     html = template.endswith(".html")
-    environment = Environment(
-        loader=PackageLoader("normlab.documents", "templates"),
+    jinja = environment(
+        "normlab.documents",
         autoescape=html,
         finalize=lambda value: one_line(value) if html and type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
-    return environment.get_template(template).render(values)
+    return jinja.get_template(template).render(values)

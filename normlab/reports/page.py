@@ -29,6 +29,7 @@ from normlab.reports.study_table import data_name
 from normlab.reports.sweep import by_axis
 from normlab.reports.table import ScoreTable
 from normlab.studies.study import Study
+from normlab.templates import environment
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -95,31 +96,24 @@ def _unbroken(gap: str) -> str:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
         return value if not isinstance(value, str) or isinstance(value, Markup) else one_line(value)
 
-    environment = Environment(
-        loader=PackageLoader("normlab.reports", "templates"),
-        autoescape=True,
-        finalize=finalize,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    jinja = environment(
+        "normlab.reports", autoescape=True, finalize=finalize, keep_trailing_newline=True
     )
     compact = {"separators": (",", ":"), "allow_nan": False, "sort_keys": True}
-    environment.policies["json.dumps_kwargs"] = compact
-    environment.filters |= {
+    jinja.policies["json.dumps_kwargs"] = compact
+    jinja.filters |= {
         "duration": duration,
         "breakable": lambda path: _marked(r"(?<=[/_])(?=\w)", "<wbr>", path),
         "unbroken": _unbroken,
         "coded": lambda text: _marked(r"`([^`]+)`", r"<code>\1</code>", text),
         "link": quote,
     }
-    return environment
+    return jinja
 
 
 @dataclass(frozen=True)

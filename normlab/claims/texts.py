@@ -1,0 +1,43 @@
+"""How a claim's verdict, value and seeds are written, wherever they are shown."""
+
+from normlab.claims.claim import Part
+from normlab.claims.ledger import JudgedClaim, JudgedPart
+
+
+def verdict_text(entry: JudgedClaim) -> str:
+    """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
+    details = "; ".join(filter(None, (entry.counts, entry.grades)))
+    return f"{entry.verdict} ({details})" if details else entry.verdict
+
+
+def part_text(part: Part) -> str:
+    """Return the statement of a part, with its note."""
+    return f"{part.statement} ({part.note})" if part.note else part.statement
+
+
+def outcome_text(outcome: JudgedPart) -> str:
+    """Return the verdict of an endpoint with its grade."""
+    return f"{outcome.verdict} ({outcome.grade})" if outcome.grade else outcome.verdict
+
+
+def value_text(outcome: JudgedPart) -> str:
+    """Return the value with its interval, the values behind it, and the reason if it is open."""
+    decision = outcome.decision
+    both = f"{decision.value} ({decision.detail})" if decision.value and decision.detail else ""
+    text = both or decision.value or decision.detail
+    return "; ".join(filter(None, (text, outcome.reason)))
+
+
+def seeds_text(outcome: JudgedPart) -> str:
+    """Return the number of seeds or rounds, and the confidence of the interval."""
+    basis, estimate = outcome.basis, outcome.decision.estimate
+    if not basis.n:
+        return ""
+    text = f"{basis.n} {basis.repeats}{'s' if basis.n != 1 else ''}"
+    return text if estimate is None else f"{text}, {100 * estimate.confidence:g} %"
+
+
+def observed_p(outcome: JudgedPart) -> float | None:
+    """Return the p value before correction; None without a test."""
+    p = outcome.decision.p
+    return None if p is None else p.observed
