@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from normlab.claims.evidence import CheckFinding, read_computed
-from normlab.documents.found import found
 from normlab.documents.language import Locale, Words
+from normlab.documents.measured_part import measured_part
 from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
@@ -229,7 +229,7 @@ class PartItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def value(self, results: Results, language: Locale) -> str:
         """Return what was found in one line; in Chinese "" if runs or timings gave no number."""
         part = results.part(self.part)
-        number = found(part)
+        number = measured_part(part)
         if number is not None:
             return number.text(language)
         return "" if language.code == "zh" else part["found"]
@@ -310,11 +310,11 @@ class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         finding = results.check(self.check)
         verdict = language.verdicts[self.verdict(results)]
         if language.code == "zh":  # what was found; the verdict is on the cell's words
-            said = f"{verdict}{language.stop}{self.in_chinese(results)}{language.stop}"
+            text = f"{verdict}{language.stop}{self.in_chinese(results)}{language.stop}"
         else:
-            asked = language.about.format(verdict, finding.question) + language.stop
-            said = asked + language.measurement.format(finding.finding)
-        return f"[{self.check}] {said}"
+            question = language.about.format(verdict, finding.question) + language.stop
+            text = question + language.measurement.format(finding.finding)
+        return f"[{self.check}] {text}"
 
 
 class RemarkItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -30,8 +30,8 @@ from normlab.documents.evidence import (
     Translation,
     in_chinese,
 )
-from normlab.documents.found import SIDES, Found, found, score_name
 from normlab.documents.language import CHINESE, ENGLISH, Locale
+from normlab.documents.measured_part import SIDES, MeasuredPart, measured_part, score_name
 
 SCRIPTS = (
     *("norms.js", "dom.js", "asked.js", "reading.js"),
@@ -240,8 +240,8 @@ class EvidenceIndex:
         texts = _both(lambda language: item.text(self.results, language).replace("+-", "\u00b1"))
         if not isinstance(item, RowItem):
             return {"s": texts}
-        named = "" if isinstance(item, TrainsItem) else self._name(score_name(item.name()))
-        return {"u": named, "f": texts, "k": "shown", "r": item.of}
+        unit = "" if isinstance(item, TrainsItem) else self._name(score_name(item.name()))
+        return {"u": unit, "f": texts, "k": "shown", "r": item.of}
 
     def _part(self, item: PartItem) -> dict[str, Any]:
         part = self.results.part(item.part)
@@ -253,7 +253,7 @@ class EvidenceIndex:
         published = isinstance(endpoint, Published)
         texts = [endpoint.chinese, item.value(self.results, ENGLISH)] if published else None
         measured = part["verdict"] != "not measured"
-        number = found(part) if measured else None
+        number = measured_part(part) if measured else None
         return {
             "v": part["verdict"],
             "s": [part["chinese"], part["statement"]],
@@ -289,7 +289,7 @@ class EvidenceIndex:
         texts = yaml.safe_load(_text("findings.yaml"))
         return msgspec.convert(texts, dict[str, tuple[Translation, ...]])
 
-    def _number(self, number: Found) -> dict[str, Any]:
+    def _number(self, number: MeasuredPart) -> dict[str, Any]:
         """Return a number of runs or timings, and the words that it needs in both languages."""
         return {
             "u": self._name(number.name),

@@ -130,14 +130,14 @@ def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
     return _Shown(
         in_markdown(situation.when.text(language)),
         in_markdown(situation.advised(results, language)),
-        [_said(each, results, language) for each in situation.changed(results)],
+        [_evidence(each, results, language) for each in situation.changed(results)],
         [_line(name, results, language) for name in situation.rests_on],
         [_line(name, results, language) for name in situation.also],
-        [_said(number, results, language) for number in situation.numbers],
+        [_evidence(number, results, language) for number in situation.numbers],
     )
 
 
-def _said(each: str | Number, results: Results, language: Locale) -> str:
+def _evidence(each: str | Number, results: Results, language: Locale) -> str:
     if isinstance(each, Number):
         return in_markdown(each.gap.short(results, language))
     return _line(each, results, language)

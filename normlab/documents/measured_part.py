@@ -75,7 +75,7 @@ SIDES = {
 """The words between the numbers of both sides as patterns, and what they are in Chinese."""
 
 
-class Found(NamedTuple):
+class MeasuredPart(NamedTuple):
     """What was found on a part: its value, the values behind it, and why it is open.
 
     `name` says what the number is; it and `reason` are in Chinese and English. Between `limits`,
@@ -96,14 +96,14 @@ class Found(NamedTuple):
         sides = in_chinese(self.sides) if zh else self.sides
         if value and sides:
             value += sides.join(language.ends)
-        named = f"{self.name[not zh]} {value or sides}" if value or sides else ""
+        number = f"{self.name[not zh]} {value or sides}" if value or sides else ""
         margin = language.inside if self.inside else language.margin
         limits = margin.format(limits=self.limits) if self.limits else ""
-        named = re.sub("(?<=[：）]) ", "", named)
-        return language.between.join(filter(None, (named, limits, self.reason[not zh])))
+        number = re.sub("(?<=[：）]) ", "", number)
+        return language.between.join(filter(None, (number, limits, self.reason[not zh])))
 
 
-def found(part: Mapping[str, Any]) -> Found | None:
+def measured_part(part: Mapping[str, Any]) -> MeasuredPart | None:
     """Return what runs or timings found on a part of the ledger; None if they found nothing."""
     unit, shown = part.get("unit", "value"), part.get("shown", "")
     sides, reason = part.get("sides", ""), part.get("reason", "")
@@ -122,7 +122,7 @@ def found(part: Mapping[str, Any]) -> Found | None:
     if not re.search("[1-9]", shown):  # rounding
         shown = re.sub(r"-?0\.0+", "0", shown)
     inside = part["verdict"] == "no difference"
-    return Found(name, shown, sides, limits, inside, (_reason_in_chinese(reason), reason))
+    return MeasuredPart(name, shown, sides, limits, inside, (_reason_in_chinese(reason), reason))
 
 
 def score_name(score: str) -> tuple[str, str]:
