@@ -291,17 +291,17 @@ def depth(examined: Examined) -> Finding:
     deep = ("model.dim=64", "model.ffn_dim=128", f"model.depth={layers}")
     subject = subject_of(to_dict(examined.config("translation", *deep)))
     values = gradients(subject).values
-    moved, growth = first_update(subject), values["growth"]
-    gradient = {name: each for name, each in values["layers"].items() if name in moved}
-    last = [*moved.values()][-1]
+    changes, growth = first_update(subject), values["growth"]
+    gradient = {name: each for name, each in values["layers"].items() if name in changes}
+    last = [*changes.values()][-1]
     grows = " and ".join(f"x {value:.2g} over the {stack}" for stack, value in growth.items())
     return Finding(
         f"{layers}+{layers} layers: the gradient grows {grows}; one update changes the last "
         f"layer's output by {last:.0%}",
-        {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved},
+        {"layers": layers, "gradient": gradient, "growth": growth, "moved": changes},
         AnswerTable(
             ("layer", "gradient norm", "changed by one update"),
-            [(name, each, moved[name]) for name, each in gradient.items()],
+            [(name, each, changes[name]) for name, each in gradient.items()],
         ),
         board={"grad growth": growth.get("decoder"), "first update": last},
     )

@@ -143,10 +143,10 @@ def padding(norm: BareNorm) -> str:
         for columns, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
             padded = with_padding(bare, x, real, columns=columns, value=value)
             pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
-            moved = " and ".join(what for what, before, after in pairs if differ(before, after))
+            changed = " and ".join(what for what, before, after in pairs if differ(before, after))
             require(
-                not moved,
-                f"in {mode} padding changes the {moved} of real tokens: use `tokens.real(x)` "
+                not changed,
+                f"in {mode} padding changes the {changed} of real tokens: use `tokens.real(x)` "
                 "(`tokens.valid` is None without padding)",
             )
             require(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
@@ -226,19 +226,21 @@ def formula(norm: BareNorm) -> str | Finding:
         )
     elif issubclass(kind, RunningNorm):
         in_training, in_eval = _settled(norm, x)
-        apart = float((in_training - in_eval).abs().max() / in_eval.abs().max())
+        difference = float((in_training - in_eval).abs().max() / in_eval.abs().max())
         require(
-            apart < _SETTLED,
+            difference < _SETTLED,
             f"after {_STEPS_TO_SETTLE} steps on one batch, whose statistics are then the running "
-            f"ones, training and eval differ by {apart:.0%}: `training_formula` and `formula` "
+            f"ones, training and eval differ by {difference:.0%}: `training_formula` and `formula` "
             "contradict each other",
         )
     doubled = _in_both_modes(norm, x, "formula")
-    moved = [not torch.equal(y, z) for y, z in zip(plain, doubled, strict=True)]
-    if not moved[0] and issubclass(kind, RunningNorm):
-        moved[0] = not torch.equal(plain[0], _in_both_modes(norm, x, "training_formula")[0])
-    for changes, mode in zip(moved, ("training", "eval"), strict=True):
-        require(changes, f"another `formula` does not change the output in {mode}: use it there")
+    changed_by_formula = [not torch.equal(y, z) for y, z in zip(plain, doubled, strict=True)]
+    if not changed_by_formula[0] and issubclass(kind, RunningNorm):
+        changed_by_formula[0] = not torch.equal(
+            plain[0], _in_both_modes(norm, x, "training_formula")[0]
+        )
+    for changed, mode in zip(changed_by_formula, ("training", "eval"), strict=True):
+        require(changed, f"another `formula` does not change the output in {mode}: use it there")
     runs = "the formula is used in training and in eval"
     if kind in FAST and agrees(norm.new()):
         return f"{runs}, or a kernel that equals it where both were compared"
@@ -329,9 +331,9 @@ def running(norm: BareNorm) -> str | Finding:
         run(bare, x, valid)
 
     with recalibrated(model, feed):
-        moved = _altered(before, _state(bare))
+        changed = _altered(before, _state(bare))
     require(
-        moved,
+        changed,
         "recalibration changes nothing: pass the batch's moments to `self.remember` unless "
         "`self.regime` is running, and update the tables in `enter`",
     )

@@ -326,10 +326,10 @@ def _follows(shown: OnTable, norm: Norm, dependences: Cells) -> dict[str, str]:
         ways = get_args(get_type_hints(type(norm).__init__)["padding"])
     treated = {how or "any": shown.make(padding=how) if how else norm for how in ways}
     moving = [how for how, each in treated.items() if padding_moves(each, document(), PADDED)]
-    wide = make_norm(shown.option.name, WIDE)
+    full_size = make_norm(shown.option.name, WIDE)
     parameters, buffers = (
         ", ".join(f"{name} {list(x.shape)}" for name, x in stored.items())
-        for stored in _stored(wide)
+        for stored in _stored(full_size)
     )
     settings = [f"{key}={str(value).lower()}" for key, value in shown.settings.items()]
     return {

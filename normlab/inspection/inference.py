@@ -163,26 +163,26 @@ def stepwise(subject: Subject) -> Finding:
             metrics = _compare(subject, np.sort(picked).tolist())
         if metrics is None:
             return Finding.none("the task does not generate text")
-        values[name], loss, apart = metrics, metrics["loss"], metrics["difference"]
-        rows.append((statistics, *loss.values(), *apart.values(), metrics["changed"]))
+        values[name], loss, difference = metrics, metrics["loss"], metrics["difference"]
+        rows.append((statistics, *loss.values(), *difference.values(), metrics["changed"]))
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
     table = AnswerTable((*columns, "next token changed"), rows)
     metrics = values["eval"]
-    apart, loss = metrics["difference"], metrics["loss"]
+    difference, loss = metrics["difference"], metrics["loss"]
     if metrics["same"]:
-        answer = f"the same up to rounding (at most {apart['largest']:.1g} nats per token)"
+        answer = f"the same up to rounding (at most {difference['largest']:.1g} nats per token)"
     else:
         answer = (
-            f"{apart['mean']:.3g} nats per token different, {metrics['changed']:.0%} of the next "
-            f"tokens differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
+            f"{difference['mean']:.3g} nats per token different, {metrics['changed']:.0%} of the "
+            f"next tokens differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
         )
     return Finding(
         answer,
         values,
         table,
-        board={"stepwise": apart["mean"]},
+        board={"stepwise": difference["mean"]},
         verdict="fine" if metrics["same"] else "broken",
-        value=apart["largest"],
+        value=difference["largest"],
         threshold=metrics["rounding"],
     )
 
@@ -192,14 +192,14 @@ def differences(
 ) -> dict[str, Any]:
     """Return the metrics of `stepwise` for whole and stepwise logits of the same targets."""
     first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
-    apart = (first - second).abs()
+    difference = (first - second).abs()
     return {
         "tokens": len(targets),
         "loss": {"whole": -float(first.mean()), "stepwise": -float(second.mean())},
-        "difference": {"mean": float(apart.mean()), "largest": float(apart.max())},
+        "difference": {"mean": float(difference.mean()), "largest": float(difference.max())},
         "changed": float((whole.argmax(-1) != stepwise.argmax(-1)).double().mean()),
         "rounding": (limit := _ROUNDING * max(1.0, float(first.abs().max()))),
-        "same": bool(apart.max() <= limit),
+        "same": bool(difference.max() <= limit),
     }
 
 

@@ -137,8 +137,8 @@ def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
     If sets differ in their number of keys, missing keys count as padding with weight 0.
     """
     longest = max(rows.shape[-1] for rows in weights)
-    wide = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
-    together = torch.stack(wide)
+    padded_rows = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
+    together = torch.stack(padded_rows)
     return float((together - together.mean(0)).abs().sum(-1).mean() / 2)
 
 

@@ -61,7 +61,7 @@ def outlier(subject: Subject) -> Finding:
             stack: look(subject, batch, mode, enter=partial(_add, stack, place))
             for stack in before.outputs("stack")
         }
-        by_stack = {stack: {**worst(x), **moved(before, x)} for stack, x in passes.items()}
+        by_stack = {stack: {**worst(x), **output_changes(before, x)} for stack, x in passes.items()}
         effects[statistics] = Effect(worst(before), by_stack)
     most = max([0.0, *(effect.saturated for effect in effects.values())])
     rows = [row for name, effect in effects.items() for row in effect.rows(name)]
@@ -133,14 +133,14 @@ def worst(forward: Pass) -> dict[str, float]:
     return {name: choose(float(each[name]) for each in described) for name, choose in which.items()}
 
 
-def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
+def output_changes(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
     """Return how much each stack's output changed in the first sentence and in the others."""
-    movements, changed = {}, after.outputs("stack")
+    changes, outputs = {}, after.outputs("stack")
     for name, end in before.outputs("stack").items():
         own_sentence, others = end.valid.clone(), end.valid.clone()
         own_sentence[1:] = own_sentence[0, 0] = others[0] = False
-        movements[name] = {
-            where: relative_change(changed[name].all[tokens], end.all[tokens])
+        changes[name] = {
+            where: relative_change(outputs[name].all[tokens], end.all[tokens])
             for where, tokens in (("own", own_sentence), ("others", others))
         }
-    return {"moved": movements}
+    return {"moved": changes}

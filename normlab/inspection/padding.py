@@ -44,25 +44,25 @@ def padding(subject: Subject) -> Finding:
         return Finding.none(
             f"sentences of {longest} tokens leave no room for padding in {room} positions"
         )
-    moved: dict[str, dict[str, list[float]]] = {}
+    changes: dict[str, dict[str, list[float]]] = {}
     for mode in MODES:
         batches = [subject.batch("train", picked.tolist(), padding=share) for share in shares]
         passes = [look(subject, batch, mode).outputs("stack") for batch in batches]
-        moved[mode] = {
+        changes[mode] = {
             name: [relative_change(each[name].real, x.real) for each in passes]
             for name, x in passes[0].items()
         }
-    training, in_eval = (max(movements[-1] for movements in moved[mode].values()) for mode in MODES)
+    training, in_eval = (max(by_share[-1] for by_share in changes[mode].values()) for mode in MODES)
     columns = {"padding": shares}
     for mode in MODES:
-        columns |= {f"{stack}, {mode}": movements for stack, movements in moved[mode].items()}
+        columns |= {f"{stack}, {mode}": by_share for stack, by_share in changes[mode].items()}
     most = max(training, in_eval)
     # If the norm is set to count padding, this is worth a look, otherwise it is a fault.
     counted = any(norm.padding == "include" for norm in running_norms(subject.model))
     return Finding(
         f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "
         f"(training statistics), {by_how_much(in_eval)} in eval",
-        {"sentences": len(picked), "lengths": mean_lengths, "shares": shares, "moved": moved},
+        {"sentences": len(picked), "lengths": mean_lengths, "shares": shares, "moved": changes},
         AnswerTable(list(columns), list(zip(*columns.values(), strict=True))),
         board={"padding": training},
         verdict="fine" if most < ROUNDING else "look" if counted else "broken",

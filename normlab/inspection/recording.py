@@ -132,8 +132,8 @@ def watched(
 
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
     """Return the RMS deviation from the mean over sets, divided by the RMS of all values."""
-    wide = torch.stack(list(values)).double()
-    return ratio(rms(wide - wide.mean(0)), rms(wide))
+    together = torch.stack(list(values)).double()
+    return ratio(rms(together - together.mean(0)), rms(together))
 
 
 def by_how_much(share: float) -> str:
