@@ -174,7 +174,8 @@ def stepwise(subject: Subject) -> Finding:
     else:
         answer = (
             f"{difference['mean']:.3g} nats per token different, {metrics['changed']:.0%} of the "
-            f"next tokens differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
+            f"next tokens differ, and the loss is {loss['stepwise']:.3g} instead of "
+            f"{loss['whole']:.3g}"
         )
     return Finding(
         answer,

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +72,7 @@ def _locate(
         suspects = _suspects(before, after, overlap, agree) if remaining > limit else []
         tries = _tries(suspects, before, replaced, without, limit)
         # A leak may enter at several modules in a row: then fixing the first alone changes little.
-        if not tries or (number + 1 == ROUNDS and min(tries)[0] > remaining / 2):
+        if not tries or (number + 1 == ROUNDS and min(tries).remaining > remaining / 2):
             break
         remaining, _, call = min(tries)
         replaced |= _alike(call, before)
@@ -87,19 +87,31 @@ def _locate(
     return path, f"{path or 'the model itself'}: {text}{more}{part}"
 
 
+class Try(NamedTuple):
+    """A suspect, and the output's change that remains if it and its like are replaced.
+
+    Of two tries that explain the same, the one with the lower `number` is the lesser.
+    """
+
+    remaining: float
+    number: int
+    suspect: Call
+
+
 def _tries(
     suspects: Sequence[Call],
     calls: Calls,
     replaced: set[str],
     without: Callable[[set[str]], float],
     limit: float,
-) -> list[tuple[float, int, Call]]:
+) -> list[Try]:
     """Return the output's change `without` each suspect, up to the first that explains it."""
-    tries: list[tuple[float, int, Call]] = []
+    tries: list[Try] = []
     for call in suspects[:TRIES]:
         with suppress(UserError):
-            tries.append((without(replaced | _alike(call, calls)), len(tries), call))
-            if tries[-1][0] <= limit:
+            remaining = without(replaced | _alike(call, calls))
+            tries.append(Try(remaining, len(tries), call))
+            if remaining <= limit:
                 break
     return tries
 
