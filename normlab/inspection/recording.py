@@ -51,8 +51,8 @@ class AttentionInputs(NamedTuple):
 class Pass:
     """The module calls recorded in one forward pass of a batch, in order.
 
-    `calls` has the arguments and result of each call, by the module's kind and name. With `leaves`
-    in `watched`, `entered` has the arguments of each stack's entry module.
+    `calls` has the arguments and result of each call, by the module's kind and name. If `watched`
+    makes stacks' inputs leaves, `entered` has the arguments of each stack's entry module.
     """
 
     def __init__(self) -> None:
