@@ -24,18 +24,9 @@ from omegaconf.errors import OmegaConfBaseException
 from normlab.config import registry
 from normlab.config.experiments import EXPERIMENT, names_in, settings_in
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.overrides import (
-    error_line,
-    is_sweep,
-    quoted,
-    typed,
-    written_out,
-)
+from normlab.config.overrides import error_line, is_sweep, quoted, typed, written_out
 from normlab.config.recipe import default_recipe
-from normlab.config.schema import (
-    LATER,
-    WrittenConfig,
-)
+from normlab.config.schema import LATER, WrittenConfig
 from normlab.config.settle import settle
 from normlab.config.source import OptionFolders, OptionSource
 from normlab.errors import UserError

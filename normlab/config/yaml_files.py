@@ -10,8 +10,6 @@ import yaml
 from normlab.errors import UserError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
-
-
 _TEXT_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
