@@ -14,9 +14,9 @@ OUTSIDE = {
     *("kill", "nohup", "sha256sum", "torchrun", "fnmatch", "tokenizers", "addcmul", "weight_norm"),
     *("decoder_input_ids", "pad_token_id", "variance_epsilon", "batchnorm", "gradnorm"),
     *("qk_norm_scale", "qk_rmsnorm", "zho_Hans", "cmn", "sr", "sr_Latn", "pt", "por", "pt_BR"),
-    *("kr", "cn", "no", "inf", "weight"),
+    *("kr", "cn", "no", "inf", "weight", "longtable"),
 }
-"""Commands, languages, YAML's words, and names in other people's code."""
+"""Commands, languages, words of YAML and LaTeX, and names in other people's code."""
 MADE = {
     *("b32", "mlm_loss", "best_loss", "bleu_tok", "length_ratio", "bleu_by_batch_size"),
     *("mine", "option", "folds"),
