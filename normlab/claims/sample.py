@@ -16,7 +16,7 @@ from statistics import fmean
 
 from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
 from normlab.errors import UserError
-from normlab.metrics.baseline import at_baseline
+from normlab.metrics.baseline import at_baseline, baseline_problem
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written
@@ -96,7 +96,7 @@ class Sample:
         """Return each side's number of seeds that train (all runs clearly beat the baseline)."""
 
         def train(runs: Sequence[RunRecord]) -> bool:
-            clear = (at_baseline([run], name) is None for run in runs for name in self.scores)
+            clear = (not at_baseline([run], name) for run in runs for name in self.scores)
             return all(run.finished for run in runs) and all(clear)
 
         return {
@@ -118,7 +118,7 @@ class Sample:
         for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
             for score in scores:
-                if (shown := at_baseline(finished, score)) is not None:
+                if (shown := baseline_problem(finished, score)) is not None:
                     return f"{side}: {shown}"
         return None
 

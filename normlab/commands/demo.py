@@ -213,7 +213,7 @@ def sentences(results: Sequence[Measured]) -> list[str]:
         if not each.record.finished
     ]
     ended = [each for each in results if each.record.finished]
-    trained = [each for each in ended if at_baseline([each.record], "test/loss") is None]
+    trained = [each for each in ended if not at_baseline([each.record], "test/loss")]
     if stuck := [each for each in ended if each not in trained]:
         guess = _guess(results)
         parts.append(

@@ -7,6 +7,7 @@ import lzma
 import os
 import re
 import shutil
+import sys
 import tarfile
 import time
 import urllib.request
@@ -24,6 +25,7 @@ MANIFEST = "manifest.json"
 _LARGE, _SETTLED = 2**24, 5.0  # minimum bytes and age (s) of files with cached checksums
 MAX_BYTES = 4 * 2**30  # maximum size of an unpacked file or archive
 _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops its own downloads
+_READ_IT = ("huggingface_hub.constants", "datasets.config")  # as they are imported
 
 
 def cache_root() -> Path:
@@ -132,13 +134,22 @@ def is_whole(entry: Path) -> bool:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Refuse downloads within the block."""
-    before = os.environ.get(_OFFLINE, "")
+    """Refuse downloads within the block, also by libraries that have read the variable before."""
+    before = os.environ.get(_OFFLINE)
+    loaded = [sys.modules[name] for name in _READ_IT if name in sys.modules]
+    flags = [getattr(module, _OFFLINE) for module in loaded]
     os.environ[_OFFLINE] = "1"
+    for module in loaded:
+        setattr(module, _OFFLINE, True)
     try:
         yield
     finally:
-        os.environ[_OFFLINE] = before
+        for module, flag in zip(loaded, flags, strict=True):
+            setattr(module, _OFFLINE, flag)
+        if before is None:
+            del os.environ[_OFFLINE]
+        else:
+            os.environ[_OFFLINE] = before
 
 
 def download(what: str, url: str, name: str) -> Path:

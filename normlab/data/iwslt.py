@@ -40,7 +40,7 @@ MAX_TOKENS, MAX_RATIO, VALID_EVERY = 175, 1.5, 23
 # The order in which the evaluation sets are joined into one test split.
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 # Infixes of the file names that fairseq's script writes; files without one hold BPE pieces.
-INFIXES: Mapping[str, Form] = {".bpe": "bpe", ".tok": "tokenized", "": "bpe"}
+INFIXES: Mapping[str, Form] = {".bpe": "bpe", "": "bpe", ".tok": "tokenized"}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -115,10 +115,15 @@ class Iwslt14(GermanEnglish):
 
     def _prepared_text(self, folder: Path) -> tuple[str, Form]:
         """Return the infix and the form of the prepared text in a folder."""
-        for infix, form in INFIXES.items():
-            if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
-                break
-        return infix, form
+        wanted = [x for x, form in INFIXES.items() if self.prepared in ("auto", form)]
+        for infix in wanted:
+            if find_text(folder, f"test{infix}.de"):
+                return infix, INFIXES[infix]
+        names = ", ".join(f"test{infix}.de" for infix in wanted)
+        raise UserError(
+            f"{folder} has neither {ARCHIVE} nor prepared text (looked for {names}, also .gz; "
+            f"task.corpus.prepared={self.prepared}): set data_dir to the folder of one of them"
+        )
 
     @cached_property
     def _form_and_texts(self) -> tuple[Form, dict[str, ParallelText]]:

@@ -41,8 +41,10 @@ class LabelledSource(DataSource, Generic[Examples]):
             source in the record; both are set once `published` has returned.
         unit: what an example is, in the plural, such as `pictures`; the unit of a run's budget.
         classes: the names of the classes, in the order of their numbers.
-        valid_size: number of published training examples to hold out for validation.
-        train_size: number of other examples to train on, an equal share per class; None for all.
+        valid_size: about how many published training examples to hold out for validation: the same
+            share of each class, rounded (200 of the digits are 199).
+        train_size: about how many of the others to train on, the same share of each class; None for
+            all. Each size is a draw of its own: a smaller one is no part of a larger one.
     """
 
     label: str

@@ -13,20 +13,18 @@ from langcodes.tag_parser import LanguageTagError
 
 from normlab.errors import UserError
 
-# Scripts without spaces between words: Chinese, Japanese, and those of mainland Southeast Asia,
-# Java, Bali and Tibet.
-_UNSPACED = (
-    *("Hans", "Hant", "Hani", "Hanb", "Bopo", "Jpan", "Hira", "Kana", "Hrkt"),
-    *("Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Java", "Bali"),
-)
-# Scripts that sacreBLEU does not split at spaces, by the first words of their characters' names.
-_NAMES = {
-    **dict.fromkeys(("Hans", "Hant", "Hani", "Hanb"), ("CJK", "BOPOMOFO")),
+# Scripts whose text is not split at spaces, by the first words of their characters' names: those
+# without spaces between words (Chinese, Japanese, of mainland Southeast Asia, Java, Bali, Tibet),
+# and Korean, whose words sacreBLEU does not split. `metrics.bleu.tokenizer_of` has the same ones.
+_SPECIAL = {
+    **dict.fromkeys(("Hans", "Hant", "Hani", "Hanb", "Bopo"), ("CJK", "BOPOMOFO")),
     **dict.fromkeys(("Jpan", "Hira", "Kana", "Hrkt"), ("HIRAGANA", "KATAKANA", "CJK")),
     **dict.fromkeys(("Kore", "Hang", "Jamo"), ("HANGUL", "CJK")),
     **{"Thai": ("THAI",), "Laoo": ("LAO",), "Khmr": ("KHMER",), "Mymr": ("MYANMAR",)},
-    **{"Tibt": ("TIBETAN",)},
+    **{"Tibt": ("TIBETAN",), "Java": ("JAVANESE",), "Bali": ("BALINESE",)},
+    **{"Lana": ("TAI",), "Tale": ("TAI",), "Tavt": ("TAI",), "Talu": ("NEW",)},  # e.g. "TAI LE"
 }
+_SPACED = ("Kore", "Hang", "Jamo")  # of these, with spaces between words
 # characters from which a text's script is inferred, and minimum letters
 _SAMPLE, _FEWEST = 20_000, 20
 _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
@@ -46,7 +44,7 @@ class Language(NamedTuple):
     @property
     def spaced(self) -> bool:
         """Whether spaces separate words."""
-        return self.script not in _UNSPACED
+        return self.script not in _SPECIAL or self.script in _SPACED
 
 
 def language_of(code: str, key: str) -> Language:
@@ -74,8 +72,8 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
     """
     sample = "".join(islice(chain.from_iterable(lines), _SAMPLE))
     words = Counter(unicodedata.name(x, "").split(" ")[0] for x in sample if x.isalpha())
-    expected = _NAMES.get(language.script, ())
-    special = {word for names in _NAMES.values() for word in names}
+    expected = _SPECIAL.get(language.script, ())
+    special = {word for names in _SPECIAL.values() for word in names}
     wrong = {word for word in words if (word in special or expected) and word not in expected}
     if words.total() >= _FEWEST and sum(words[word] for word in wrong) > words.total() / 2:
         most = max(wrong, key=words.__getitem__)

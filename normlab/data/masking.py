@@ -1,8 +1,8 @@
 """Masked tokens for a masked language model (Devlin et al. 2019, section 3.1, appendix A.1).
 
-A share of each sequence is predicted: as closely as whole tokens (or words) allow, and exactly on
-average. Each chosen token, even in whole-word masking, is masked, replaced or kept
-independently of the others.
+Of n tokens, max(share n, 1) are predicted on average: at least one, so short sequences exceed their
+share (4 tokens at 0.15 have 0.25), as do those whose first chosen word is longer than it. Each
+chosen token, even in whole-word masking, is masked, replaced or kept independently of the others.
 """
 
 from collections.abc import Sequence
@@ -95,8 +95,8 @@ def _whole_words(
 ) -> np.ndarray:
     """Choose words of each row in ascending `order` [B, P], up to `targets` [B] tokens.
 
-    A word that fits only in part is chosen with probability equal to that part, so that the share
-    holds on average. The first word is always chosen, whatever its length.
+    A word that fits only in part is chosen with probability equal to that part, so that the targets
+    hold on average. The first word is always chosen, even if it is longer than the target.
     """
     # A special token ends a word, so the next token starts one, even if marked as a continuation.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)

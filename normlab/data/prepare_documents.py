@@ -26,7 +26,7 @@ from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.errors import UserError
 
 DOCUMENTS_FORMAT = "normlab.documents/8"
-SAMPLE_CHARACTERS = 100_000_000  # maximum amount of text from which a vocabulary is learned
+SAMPLE_BYTES = 100_000_000  # of a longer text, a vocabulary is learned from about this much
 _DOCUMENTS = 1_000  # documents encoded at once
 _TOKENIZER = "tokenizer.json"
 
@@ -64,7 +64,7 @@ def prepare_documents(
 
     def build(folder: Path) -> dict[str, Any]:
         repeated = _write_text(corpus, folder)
-        every = math.ceil((folder / "train.txt").stat().st_size / SAMPLE_CHARACTERS)
+        every = math.ceil((folder / "train.txt").stat().st_size / SAMPLE_BYTES)
         sample = islice(blocks(iterate_lines(folder / "train.txt")), 0, None, every)
         sentences = [sentence for document in sample for sentence in document]
         tokenizer = DocumentTokenizer.train(sentences, vocab_size=vocab_size, **how)

@@ -5,11 +5,12 @@
   share of the runs (BERT: a tenth) has a random, lower limit. No run spans two documents.
 - With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B. Half of the
   examples keep their B. The others get the B of an example from another document whose A has as
-  many sentences and leaves about as much room, so that lengths do not give the label away.
+  many sentences and leaves about as much room, so that lengths do not give the label away. One B
+  may be given to several.
 - A document of one sentence gets its B from another document in the same way. If most runs are such
   documents, each epoch leaves some out, so that both labels stay equally frequent.
 - Sentences are truncated only if a run of one or two is longer than its limit: A then keeps at
-  least half of the room and B gets the rest. Such examples swap their Bs with each other.
+  least half of the room and B gets the rest. Such examples take their Bs from each other.
 
 BERT itself fills up a B from another document and truncates segments in the middle of sentences.
 """
@@ -241,15 +242,15 @@ def _assign_foreign_b(
     """Return the first and the end sentence of each B; `takers` get theirs from other documents.
 
     Takers are sorted by whether they are truncated, by the number of sentences in A and by the room
-    that it leaves, so that the nearest ones can swap their Bs. A taker that finds no B to swap gets
-    any sentence of another document.
+    that it leaves, so that neighbours can take each other's Bs. A taker that finds no B gets any
+    sentence of another document.
     """
     document, first, end, _ = cut.runs
     b_first, b_end = cut.split.copy(), end.copy()
     ties = rng.random(len(takers))
     keys = (ties, cut.b_room[takers], (cut.split - first)[takers], cut.truncated[takers])
     order = takers[np.lexsort(keys)]
-    giver = _nearest_givers(order, cut)
+    giver = _givers(order, cut)
     paired = giver >= 0
     b_first[order[paired]], b_end[order[paired]] = cut.split[giver[paired]], end[giver[paired]]
     unpaired = order[~paired]
@@ -260,25 +261,26 @@ def _assign_foreign_b(
     return b_first, b_end
 
 
-def _nearest_givers(order: np.ndarray, cut: _Cut) -> np.ndarray:
-    """Return, for each example of `order`, the nearest example whose B it can take, or -1.
+def _givers(order: np.ndarray, cut: _Cut) -> np.ndarray:
+    """Return, for each example of `order`, an example whose B it can take, or -1.
 
-    That B is from another document and fits into the room that the taker's A leaves; one that is
-    truncated anyway fits into any. Lone sentences have no B to give. Only the nearest `TRIES`
-    examples on each side are tried.
+    It is the first fitting one among the `TRIES` examples before it, from near to far, and then
+    among the `TRIES` after it. A B fits if it is from another document and has room behind the
+    taker's A; one that is truncated anyway fits into any. Lone sentences have no B to give.
     """
     document, room = cut.runs.document, cut.b_room
     needed = np.where(cut.truncated, 0, cut.b_wanted)
     gives = ~cut.runs.lone[order]
     givers = order[gives]
-    nearest = np.full(len(order), -1)
+    giver = np.full(len(order), -1)
     givers_before = np.cumsum(gives) - gives  # the number of givers ahead of each position
-    todo = np.arange(len(order) if len(givers) else 0)
-    for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
-        at = givers_before[todo] + way
-        taker, candidate = order[todo], givers[at % len(givers)] if len(todo) else todo
+    unpaired = np.arange(len(order) if len(givers) else 0)
+    for offset in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
+        at = givers_before[unpaired] + offset
+        taker = order[unpaired]
+        candidate = givers[at % len(givers)] if len(unpaired) else unpaired
         good = (document[candidate] != document[taker]) & (needed[candidate] <= room[taker])
         good &= (at >= 0) & (at < len(givers))
-        nearest[todo[good]] = candidate[good]
-        todo = todo[~good]
-    return nearest
+        giver[unpaired[good]] = candidate[good]
+        unpaired = unpaired[~good]
+    return giver

@@ -160,7 +160,7 @@ class ScoreItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
         else:
             value = _spread(values, self.score, percent=self.percent)
         shown = value + self.origin(experiment, len(values), language)
-        if at_baseline([r for r in experiment.records if r.finished], self.score) is not None:
+        if at_baseline([r for r in experiment.records if r.finished], self.score):
             shown += language.between + language.untrained
         return shown
 
@@ -175,9 +175,7 @@ class TrainsItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     def text(self, results: Results, language: Locale) -> str:
         experiment = self.seeds_of(results)
-        well = [
-            r for r in experiment.records if r.finished and at_baseline([r], self.trains) is None
-        ]
+        well = [r for r in experiment.records if r.finished and not at_baseline([r], self.trains)]
         return language.trains.format(n=len(well), of=len(experiment.records))
 
 

@@ -2,16 +2,22 @@
 
 import statistics
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
 NATS = 1.0
+HALF = 0.5
 POINTS = 0.02
 UNITS = 0.5
-"""How much better than the untrained baseline a loss, an accuracy or any other score must be."""
+"""How much better than the untrained baseline a score must be: a loss by `NATS`, or by `HALF` of a
+baseline below 2 nats, an accuracy by `POINTS`, any other score by `UNITS`."""
 NOT_CLEAR = "not clearly better than the untrained baseline"
-CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
+CLEAR = (
+    f"a loss by {NATS:g} nat, or by half of a baseline below {NATS / HALF:g} nats, "
+    f"an accuracy by {100 * POINTS:g} points"
+)
 """How tables, pages and messages describe runs that fail `clearly_beats`, and its thresholds."""
 BAND = 0.15
 ON_PLATEAU = "on a plateau"
@@ -27,7 +33,7 @@ def is_near_baseline(record: RunRecord) -> bool:
     """
     if not record.finished or record.budget.steps <= 1:
         return False
-    return at_baseline([record], _learning_score([record])) is not None
+    return at_baseline([record], _learning_score([record]))
 
 
 def on_plateau(record: RunRecord) -> bool:
@@ -50,13 +56,41 @@ def learning_problem(record: RunRecord) -> str:
     return f"{NOT_CLEAR} ({CLEAR})" if is_near_baseline(record) else ""
 
 
-def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
-    """Describe the mean score of runs if it is not clearly better than the untrained baseline.
+def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
+    """Return whether runs' mean score is not clearly better than the untrained baseline.
 
-    Returns None if it is clearly better (see `clearly_beats`), or if the baseline is unknown. A
-    score's baseline is stored under the last part of its name, such as `bleu` for `test_2017/bleu`.
-    For probe metrics and steps to a target, the runs are judged as by `is_near_baseline`.
+    False if it is (see `clearly_beats`), or if the baseline is unknown. For probe metrics and steps
+    to a target, the runs are judged as by `is_near_baseline`.
     """
+    return (compared := _against_baseline(records, score)) is not None and not compared.beaten
+
+
+def baseline_problem(records: Sequence[RunRecord], score: str) -> str | None:
+    """Return a sentence with both numbers if `at_baseline`, and with what is needed; else None."""
+    compared = _against_baseline(records, score)
+    return None if compared is None or compared.beaten else compared.sentence
+
+
+class _Compared(NamedTuple):
+    """A mean score next to the untrained baseline's."""
+
+    score: str
+    mean: float
+    baseline: float
+    beaten: bool
+
+    @property
+    def sentence(self) -> str:
+        needed = ""
+        if is_loss(self.score):
+            needed = f"; {nats_needed(self.baseline):.3g} nat is needed"
+        elif is_accuracy(self.score):
+            needed = f"; {100 * POINTS:g} points are needed"
+        return f"{self.score} {self.mean:.4g} is {NOT_CLEAR} ({self.baseline:.4g}{needed})"
+
+
+def _against_baseline(records: Sequence[RunRecord], score: str) -> _Compared | None:
+    """Compare runs with their baseline, stored under the last part of a score's name (`bleu`)."""
     if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
@@ -68,17 +102,32 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     scores = [record.scores[score] for record in known]
     values = [each.value for each in scores]
     n, higher = min(each.n for each in scores), scores[0].higher_is_better
-    if clearly_beats(baseline, values, name, higher_is_better=higher, n=n):
-        return None
-    needed = f"; {NATS:g} nat is needed" if name.endswith(("loss", "nll")) else ""
-    needed = f"; {100 * POINTS:g} points are needed" if "accuracy" in name else needed
-    return f"{score} {statistics.fmean(values):.4g} is {NOT_CLEAR} ({baseline:.4g}{needed})"
+    beaten = clearly_beats(baseline, values, name, higher_is_better=higher, n=n)
+    return _Compared(score, statistics.fmean(values), baseline, beaten)
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:
     """Return the score that decides about runs if the requested score has no baseline."""
     by_class = any("accuracy" in record.floors for record in records)
     return "test/accuracy" if by_class else "test/loss"
+
+
+def is_loss(name: str) -> bool:
+    """Return whether a score is a negative log-likelihood in nats, by its name: `loss`, `nll`."""
+    return name.endswith(("loss", "nll"))
+
+
+def is_accuracy(name: str) -> bool:
+    """Return whether a score is a share of examples, by its name: `nsp_accuracy`."""
+    return "accuracy" in name
+
+
+def nats_needed(baseline: float) -> float:
+    """Return how far a loss must be below the untrained baseline: min(1, baseline / 2) nats.
+
+    Half of it counts where few classes make the baseline small: two have one of 0.69 nats.
+    """
+    return min(NATS, HALF * baseline)
 
 
 def clearly_beats(
@@ -90,14 +139,14 @@ def clearly_beats(
 ) -> bool:
     """Return whether a score's mean over seeds is clearly better than the untrained baseline.
 
-    A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must start at
-    least 2 points above the baseline; without `n`, the mean counts as exact. For any other score,
-    the whole t interval over seeds must be better, or a single run by more than 0.5.
+    A loss must be better by `nats_needed`. The Wilson interval of an accuracy on `n` examples must
+    start at least 2 points above the baseline; without `n`, the mean counts as exact. For any other
+    score, the whole t interval over seeds must be better, or a single run by more than 0.5.
     """
     mean = statistics.fmean(values)
-    if name.endswith(("loss", "nll")):
-        return baseline - mean >= NATS
-    if "accuracy" in name:
+    if is_loss(name):
+        return baseline - mean >= nats_needed(baseline)
+    if is_accuracy(name):
         return (mean if n is None else wilson(mean * n, n)[0]) >= baseline + POINTS
     better = [(value - baseline) * (1 if higher_is_better else -1) for value in values]
     return (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS

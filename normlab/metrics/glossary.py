@@ -25,9 +25,9 @@ _DEVLIN = "Devlin et al. 2019"
 _DETTMERS = "after Dettmers et al. 2022"
 _PARK = "Park et al. 2025"
 _NLL = "negative log-likelihood"
-_PER = "nats per token and weight"
+_PER = "nats per token, per unit of weight"
 _LESS = {
-    "loss": ("nats per token or image", "the training loss, label smoothing included"),
+    "loss": ("nats per token or example", "the training loss; of text, with label smoothing"),
     "nll": ("nats per token", f"{_NLL}, without label smoothing"),
     "perplexity": ("-", f"exp of the {_NLL} per token"),
     "mlm_loss": ("nats per masked token", f"{_NLL} of masked tokens", _DEVLIN),
@@ -48,7 +48,7 @@ _MORE = {
     "mlm_accuracy": ("share", "masked tokens predicted correctly", _DEVLIN),
     "mlm_accuracy_top5": ("share", "masked tokens among the five most likely predictions"),
     "nsp_accuracy": ("share", "pairs classified correctly", _DEVLIN),
-    "accuracy": ("share", "images classified correctly"),
+    "accuracy": ("share", "examples classified correctly"),
 }
 _PROBES = {
     "activations/mean": ("of the values", "mean of a norm's input"),
@@ -65,7 +65,11 @@ _PROBES = {
     "attention/largest": ("logit", "largest magnitude of a logit"),
     "attention/saturated": ("share of rows", "rows with one weight near 1"),
     "attention/slope": ("0 to 1", "how much gradient passes through the softmax"),
-    "attention/sink": ("share of heads", "over 0.3 on the first of 64 keys", "Gu et al. 2025"),
+    "attention/sink": (
+        "share of heads",
+        "heads whose mean weight on the first key, over the first 64 queries, is above 0.3",
+        "Gu et al. 2025",
+    ),
     "attention/sink_unmasked": ("share of heads", "the same without a causal mask, over all keys"),
     "branches/rms": ("of the values", "root mean square of sub-layers' outputs"),
     "branches/crest": ("ratio", "largest output of a sub-layer over the root mean square"),
@@ -97,12 +101,20 @@ _PROBES = {
     "rank/effective": ("features", "effective rank of the stream", "Roy and Vetterli 2007"),
     "residual/rms": ("of the values", "root mean square of the stream", _XIONG),
     "residual/growth": ("ratio", "the last root mean square over the first of a stack", _XIONG),
-    "saturation/share": ("share of values", "outputs near the bound of DyT's function"),
+    "saturation/share": ("share of values", "outputs near the bound of a bounded norm's function"),
     "spikes/count": ("spikes", "sudden rises of the training loss"),
     "spikes/size": ("nats per token", "rise of the largest spike"),
     "spikes/recovery": ("updates", "until the loss is back at its earlier value"),
-    "statistics_gradient/mean": ("nats per token", "gradient through the batch's mean", _SHEN),
-    "statistics_gradient/var": ("nats per token", "gradient through the batch's variance", _SHEN),
+    "statistics_gradient/mean": (
+        "nats per token, per unit of activation",
+        "gradient through the batch's mean",
+        _SHEN,
+    ),
+    "statistics_gradient/var": (
+        "nats per token, per squared unit of activation",
+        "gradient through the batch's variance",
+        _SHEN,
+    ),
     "tid/mean": ("ratio", "distance of batch mean and running mean", _WANG),
     "tid/var": ("ratio", "distance of batch deviation and running deviation", _WANG),
     "updates/ratio": ("ratio", "size of an update relative to the weights"),
@@ -127,3 +139,9 @@ def meaning(name: str) -> Meaning | None:
         return PROBES.get("/".join(parts[1:3]))
     counted = next((part for part in ("steps_to", "tokens_to") if part in parts), None)
     return SCORES.get(counted or parts[-1])
+
+
+def has_direction(name: str) -> bool:
+    """Return whether more or less of a metric is better; true of unknown ones, such as a user's."""
+    known = meaning(name)
+    return not name.startswith("stability/") and (known is None or known.better != "-")

@@ -24,6 +24,7 @@ ABSENT = {
     "residual": "the model has no residual sub-layers",
     "attention": "the model has no attention",
     "sublayer": "the model declares no sub-layers",
+    "recurrent norm": "the model has no norms inside recurrent layers",
 }
 """Why a probe does not apply, by the first kind of place it measures."""
 

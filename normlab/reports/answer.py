@@ -88,7 +88,7 @@ def main_score(table: ScoreTable) -> str | None:
 def _untrained(row: ScoreRow, column: str) -> bool:
     """Return whether a row's score is not clearly better than the untrained baseline."""
     ended = [record for record in row.records if record.finished]
-    return bool(ended) and at_baseline(ended, column) is not None
+    return bool(ended) and at_baseline(ended, column)
 
 
 def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:

@@ -20,10 +20,11 @@ from normlab.metrics.baseline import (
     is_near_baseline,
     on_plateau,
 )
+from normlab.metrics.glossary import has_direction
 from normlab.metrics.significance import Interval, holm, p_value, t_interval
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
-from normlab.records.record import RunRecord, is_probe_metric, parts
+from normlab.records.record import RunRecord, parts
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -125,11 +126,12 @@ def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Ru
 def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | None:
     """Return the row that is significantly better than every other row; None if there is none.
 
-    Rows without the score are ignored. The others must have at least five seeds, all of them
-    finished and clearly better than the untrained baseline, and paired runs must share their code.
-    p values are Holm-corrected over all pairs of rows. Probe metrics have no best row.
+    No row is best if a run of any row diverged. Rows without the score are ignored. The others must
+    have at least five seeds, all of them finished and clearly better than the untrained baseline,
+    and paired runs must share their code. p values are Holm-corrected over all pairs of rows. Probe
+    metrics and scores without a better direction, such as `length_ratio`, have no best row.
     """
-    if is_probe_metric(score) or any(lost(row.records) for row in rows):
+    if not has_direction(score) or any(lost(row.records) for row in rows):
         return None
     scored = [row for row in rows if row.scores(score)]
     whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in scored)

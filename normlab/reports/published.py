@@ -174,10 +174,12 @@ def publish(
             known.curves | {key: each.curve for key, each in added.items()},
             known.hypotheses | {key: each.hypotheses for key, each in added.items()},
         )
+        # Accepted before anything is generated from them: were the disk full now, the next call
+        # could still go on, and `verify` would name the pages that are missing.
+        accept(root, [folder / name for name in PACK], required=False)
         write_files(rendered(study, folder))
         if study.published and (root / OTHERS).is_file():
             write_files({root / OTHERS: others_page(root, read)})
-        accept(root, [folder / name for name in PACK], required=False)
     if replacing is not None:
         for line in changed.values():
             replacing(f"replaced: {line}")
@@ -276,7 +278,7 @@ def verify(
 
 
 def _files_of(root: Path, name: Path) -> dict[Path, str]:
-    """Return the text of generated files, by path: of all cards, of `OTHERS`, or of a study."""
+    """Return the text of the files generated from all cards, from a study, or for `OTHERS`."""
     if name == root / BOARD:
         return card_pages(root)
     return {name: others_page(root, read)} if name == root / OTHERS else rendered(None, name)

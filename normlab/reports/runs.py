@@ -119,7 +119,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows to publish: all validations, and at most a hundred training rows.
+    """Return the rows to publish: all validations, and about a hundred training rows at most.
 
     They have `step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones),
     rounded to six significant digits. Training rows are kept at a power-of-two interval, so that a

@@ -297,7 +297,7 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
             bounds = dict.fromkeys(score_text(value, column) for value in (min(known), max(known)))
             baselines.append(f"{column} {' to '.join(bounds)}")
         ended = {k: [r for r in row.records if r.finished] for k, row in rows.items()}
-        if near := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
+        if near := [label for label, its in ended.items() if at_baseline(its, column)]:
             low.append(
                 f"{column} ({'; '.join(near) if len(near) < max(2, len(ended)) else 'all rows'})"
             )

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
-from normlab.data.cache import MANIFEST, cache_root, cached_folder, is_whole
+from normlab.data.cache import MANIFEST, cache_root, cached_folder, is_whole, offline
 
 
 class Builder:
@@ -83,3 +84,11 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ValueError, match="no home folder: set HOME, or NORMLAB_CACHE"):
         cache_root()
+
+
+def test_offline_refuses_downloads_of_a_library_that_is_imported_already(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with offline():
+        assert constants.is_offline_mode() and os.environ["HF_HUB_OFFLINE"] == "1"
+    assert not constants.is_offline_mode() and "HF_HUB_OFFLINE" not in os.environ

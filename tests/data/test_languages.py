@@ -3,8 +3,9 @@
 import pytest
 
 from normlab.data.corpus import FolderCorpus
-from normlab.data.languages import check_script, language_of
+from normlab.data.languages import Language, check_script, language_of
 from normlab.data.vocabulary import moses_text, moses_tokens
+from normlab.metrics.bleu import tokenizer_of
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,11 @@ def test_moses_tokens_keep_words_with_joiners_and_accents_whole(code, text):
     assert moses_tokens([f"{text}, ({text})."], language_of(code, "key")) == [
         f"{text} , ( {text} ) ."
     ]
+
+
+def test_java_in_its_own_script_is_not_german_and_is_scored_by_character():
+    lines = ["\ua9b2\ua98f\ua9a4\ua9a2" * 8]
+    check_script(lines, Language("jv", "Java"), "train.jv")
+    with pytest.raises(ValueError, match=r"train\.de is written in Javanese"):
+        check_script(lines, language_of("de", "key"), "train.de")
+    assert tokenizer_of("Java") == "char" and not Language("jv", "Java").spaced

@@ -155,7 +155,7 @@ def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(monkeyp
 
     monkeypatch.setattr(DocumentTokenizer, "train", seen)
     splits = {**SPLITS, "train": [[f"Word{i} is here."] for i in range(40)]}
-    monkeypatch.setattr("normlab.data.prepare_documents.SAMPLE_CHARACTERS", 200)
+    monkeypatch.setattr("normlab.data.prepare_documents.SAMPLE_BYTES", 200)
     monkeypatch.setattr("normlab.data.prepare_documents._DOCUMENTS", 2)
     prepared = prepare(splits)
     assert texts_of(prepared, "train") == splits["train"]

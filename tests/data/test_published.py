@@ -225,3 +225,25 @@ def test_only_the_published_text_is_labelled_multi30k(tmp_path, normlab_data):
     (tmp_path / "train.de.gz").unlink()
     with pytest.raises(ValueError, match=r"neither train\.de"):
         captions(tmp_path).read()
+
+
+@pytest.mark.parametrize(
+    ("infixes", "prepared", "form"),
+    [
+        (["", ".tok"], "auto", "bpe"),  # BPE pieces are preferred, also in files without an infix
+        ([".tok", ".bpe"], "auto", "bpe"),
+        (["", ".tok"], "tokenized", "tokenized"),
+        ([".tok"], "auto", "tokenized"),
+    ],
+)
+def test_of_two_prepared_texts_the_one_asked_for_is_read(tmp_path, infixes, prepared, form):
+    sizes = {"train": 30, "valid": 3, "test": 3}
+    for infix in infixes:
+        write_prepared(tmp_path, sizes, infix, pieces=infix != ".tok")
+    assert corpus(tmp_path, prepared=prepared).form == form
+
+
+def test_a_folder_without_the_text_asked_for_names_what_it_looked_for(tmp_path):
+    write_prepared(tmp_path, {"test": 3}, "")
+    with pytest.raises(ValueError, match=r"looked for test\.tok\.de, .*prepared=tokenized\): set"):
+        corpus(tmp_path, prepared="tokenized").read()

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import yaml
 from torch import nn
@@ -13,7 +14,7 @@ from normlab.config.objects import instantiate
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.probes.base import Probe, ProbeGroup, StepView, Values
-from normlab.probes.sites import ModuleCall
+from normlab.probes.sites import ABSENT, ModuleCall
 from tests.models.small import logits, sentences, seq2seq
 
 FOLDER = Path(CONFIG_DIR) / "probe"
@@ -153,3 +154,13 @@ def test_a_probe_says_only_where_and_what_it_measures():
         group.before_update(view(step))
     assert group.summary() == {"stability/s/size": 3.0, "stability/s/size/final_norm": 3.0}
     assert group.notice == "probes that do not apply: none (the model has no norms)"
+
+
+@pytest.mark.parametrize("kind", ["norm", "residual", "attention", "sublayer", "recurrent norm"])
+def test_a_model_without_a_kind_of_place_says_that_it_lacks_it(kind):
+    class OfKind(Probe):
+        at = (kind,)
+
+    probe = OfKind()
+    probe.attach(nn.Linear(2, 2))
+    assert probe.why_not == ABSENT[kind] and not probe.places

@@ -1,7 +1,9 @@
 """What is published can be read again, makes the same tables, and holds no private folder."""
 
+import errno
 import itertools
 import json
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -10,6 +12,7 @@ import normlab
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
+from normlab.reports import published
 from normlab.reports.latex import latex
 from normlab.reports.manifest import stale
 from normlab.reports.published import publish, read, rendered
@@ -250,3 +253,15 @@ def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_re
     assert read_hypotheses(place) == {}, "a run that was not tested"
     with pytest.raises(ValueError, match=r"keeps no hypotheses\.txt"):
         rescored(place, task)
+
+
+def test_a_seed_whose_pages_could_not_be_written_is_published_by_the_next_call(
+    tmp_path, monkeypatch
+):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(published, "write_files", Mock(side_effect=full))
+        with pytest.raises(OSError, match="No space left"):
+            publish(tmp_path, study(), "smoke", runs(VALUES))
+    folder = publish(tmp_path, study(), "smoke", runs(VALUES))
+    assert len(read(folder)) == 4 and stale(rendered(study(), folder)) == []

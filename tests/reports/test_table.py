@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.formats import score_text
-from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU
+from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
 from normlab.reports.latex import latex
 from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page
@@ -109,6 +109,7 @@ def test_the_best_is_bold_only_where_it_is_better_than_every_other_over_five_see
     values = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
     assert bold(values) == [] and "(fewest: 4)" in note_of(table(values), "rows with fewer than 5")
     assert note_of(table(noisy(30.0, 20.0)), "rows of") == ""
+    assert bold(noisy(1.4, 1.0), "test/length_ratio") == [], "1 is best, not the longest output"
 
 
 def test_p_is_corrected_for_all_pairs_of_rows():
@@ -182,7 +183,7 @@ def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_base
     assert "tested: the weights of the best valid/loss, not the last" in found.notes
     assert "untrained baseline: valid/loss 6.670" in found.notes
     note = note_of(found, NOT_CLEAR)  # 6.2 is better, and not by a nat
-    assert note.startswith(f"{NOT_CLEAR} (a loss by 1 nat, an accuracy by 2 points), so a differen")
+    assert note.startswith(f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing")
     assert note.endswith("says nothing: valid/loss (all rows)")
 
 

@@ -1,0 +1,41 @@
+"""When a score is clearly better than that of an untrained model, by hand."""
+
+import pytest
+
+from normlab.metrics.baseline import at_baseline, baseline_problem, clearly_beats
+from normlab.records.record import Score
+from tests.training.sink_runs import record
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "values", "n", "clear"),
+    [
+        ("loss", 6.7, [5.6], None, True),
+        ("loss", 6.7, [5.8], None, False),  # by 0.9, of 1 nat
+        ("mlm_loss", 6.7, [5.6, 5.8], None, True),  # by their mean
+        ("nsp_loss", 0.693, [0.34], None, True),  # two classes: by half of 0.693
+        ("nsp_loss", 0.693, [0.36], None, False),
+        ("nll", 1.085, [0.112], None, True),
+        ("accuracy", 0.5, [0.53], None, True),
+        ("accuracy", 0.5, [0.53], 1000, False),  # Wilson's interval begins at 0.499
+        ("accuracy", 0.5, [0.53], 100_000, True),  # at 0.527
+        ("bleu", 0.5, [0.9], None, False),
+        ("bleu", 0.5, [1.1], None, True),
+        ("bleu", 0.5, [1.1, 8.0], None, False),  # the interval over seeds holds the baseline
+    ],
+)
+def test_how_much_better_a_score_must_be(name, baseline, values, n, clear):
+    higher = "accuracy" in name or name == "bleu"
+    assert clearly_beats(baseline, values, name, higher_is_better=higher, n=n) == clear
+
+
+def test_a_loss_of_two_classes_that_has_not_learned_says_what_is_needed():
+    runs = [record(scores={"test/loss": Score(0.6, False, 100)}, floors={"loss": 0.66})]
+    assert at_baseline(runs, "test/loss")
+    sentence = "test/loss 0.6 is not clearly better than the untrained baseline (0.66; 0.33 nat is"
+    assert (baseline_problem(runs, "test/loss") or "").startswith(sentence)
+
+
+def test_without_a_baseline_nothing_is_said():
+    runs = [record(scores={"test/loss": Score(0.6, False, 100)}, floors={})]
+    assert not at_baseline(runs, "test/loss") and baseline_problem(runs, "test/loss") is None
