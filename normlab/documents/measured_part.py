@@ -109,10 +109,12 @@ def measured_part(part: Mapping[str, Any]) -> MeasuredPart | None:
     sides, reason = part.get("sides", ""), part.get("reason", "")
     if not shown and not sides and not reason:
         return None
-    if shown.startswith("train: "):
+    if shown and "low" not in part and "trained" in part:
         name, shown = _TRAINED, shown.removeprefix("train: ")
     elif unit == "time saved":
-        name, shown = _TIME, shown.removesuffix(" of the time saved")
+        name = _TIME
+        if "low" in part:
+            shown = "{value:.1%} [{low:.1%}, {high:.1%}]".format(**part)
     else:
         name, shown = (
             _name(part["scores"][0], unit if shown else "value"),
