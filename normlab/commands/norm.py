@@ -113,7 +113,8 @@ def new(argv: list[str]) -> int:
     for path in (*files, paths("norm").get(name)):  # the last path is in another folder
         if path is not None and path.exists():
             raise UserError(f"{os.path.relpath(path)} exists: choose another name")
-    if folder is not None and find_spec(name) is not None:
+    known = find_spec(name) if folder is not None else None
+    if known is not None and known.origin is not None:  # a mere folder has none, and hides nothing
         raise UserError(f"{name} is the name of another Python module: choose another name")
     _write_files_of(name, files, folder)
     _print_next(name, files, folder)

@@ -119,8 +119,8 @@ def _time(value: float, decimals: int) -> str:
 
 
 def _length(budget: Mapping[str, float | int | None]) -> str:
-    """Return how long a run trains: `800 updates`, `600,000 tokens`, `1M updates`."""
-    names = {"steps": "updates", "tokens": "tokens", "epochs": "epochs", "minutes": "minutes"}
+    """Return how long a run trains: `800 steps`, `600,000 tokens`, `1M steps`."""
+    names = {"steps": "steps", "tokens": "tokens", "epochs": "epochs", "minutes": "minutes"}
     limits = [(limit, names[key]) for key in names if (limit := budget[key])]
     return " or ".join(
         f"{limit / _MILLION:g}M {name}" if limit >= _MILLION else f"{limit:,} {name}"
