@@ -262,7 +262,7 @@ Translation = str | ByStanding
 """
 
 
-def in_chinese(translation: Translation, finding: CheckFinding, place: str) -> str:
+def translated(translation: Translation, finding: CheckFinding, place: str) -> str:
     """Return a finding in Chinese.
 
     Raises a UserError that begins with `place` if the text quotes a number that does not exist, or
@@ -302,7 +302,7 @@ class CheckItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def in_chinese(self, results: Results) -> str:
         """Return the finding in Chinese; UserError if `zh` does not say what was found."""
-        return in_chinese(self.zh, results.check(self.check), f"check {self.check}: zh")
+        return translated(self.zh, results.check(self.check), f"check {self.check}: zh")
 
     def note(self, results: Results, language: Locale) -> str:
         finding = results.check(self.check)

@@ -92,8 +92,8 @@ class MeasuredPart(NamedTuple):
     def text(self, language: Locale) -> str:
         """Return it in one line."""
         zh = language.code == "zh"
-        value = in_chinese(self.value) if zh else self.value
-        sides = in_chinese(self.sides) if zh else self.sides
+        value = sides_in_chinese(self.value) if zh else self.value
+        sides = sides_in_chinese(self.sides) if zh else self.sides
         if value and sides:
             value += sides.join(language.ends)
         number = f"{self.name[not zh]} {value or sides}" if value or sides else ""
@@ -136,7 +136,7 @@ def score_name(score: str) -> tuple[str, str]:
     return SCORES["steps_to" if "steps_to" in parts else parts[-1]]
 
 
-def in_chinese(text: str) -> str:
+def sides_in_chinese(text: str) -> str:
     """Return the numbers of both sides with the words between them in Chinese."""
     for pattern, chinese in SIDES.items():
         text = re.sub(pattern, chinese, text)

@@ -28,7 +28,7 @@ from normlab.documents.evidence import (
     RowItem,
     TrainsItem,
     Translation,
-    in_chinese,
+    translated,
 )
 from normlab.documents.language import CHINESE, ENGLISH, Locale
 from normlab.documents.measured_part import SIDES, MeasuredPart, measured_part, score_name
@@ -177,7 +177,8 @@ class EvidenceIndex:
     behind it `d`, the margin `l`, and why it is open `y`; how we know `k`, or, if
     it was computed, the check `check`; the number of seeds `n` and the
     level of the interval `i`, the grade `g` as a number of `grades` (Chinese and English), and the
-    study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`.
+    study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`. Keys are single letters since
+    words would add 12 kB to the page, whose limit is 235.
     """
 
     def __init__(self, results: Results, claims: Sequence[Claim]) -> None:
@@ -276,7 +277,7 @@ class EvidenceIndex:
         )
         chosen = [(finding, text) for finding, text in findings if endpoint.chooses(finding)]
         return [
-            [in_chinese(text, finding, endpoint.check) for finding, text in chosen],
+            [translated(text, finding, endpoint.check) for finding, text in chosen],
             [
                 f"{finding.question}? {finding.finding}" if len(chosen) > 1 else finding.finding
                 for finding, _ in chosen
