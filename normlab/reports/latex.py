@@ -90,10 +90,10 @@ def latex(
 
 
 def _left_out(table: ScoreTable, marks: Marks) -> Iterator[str]:
-    """Yield what the table has no column for: the intervals behind stars, the article's values."""
+    """Yield what the table does not show: differences with intervals, and the article's values."""
     for row, entries, last in table.lines:
         gaps = [f"{table.heading(each.score)} {each.gap}" for each in entries if each.gap]
-        if marks == "stars" and gaps:
+        if marks != "intervals" and gaps:
             yield f"{row.label}: {'; '.join(gaps)}"
         if last[1:] not in ([], ["-"]):
             yield f"{table.apart}, {row.label}: {last[1]}"
