@@ -99,8 +99,8 @@ class HydraRuns:
             return 0
         if self._cells:
             names = short_names([cell.overrides for cell in self._cells])
-            named = [c._replace(name=name) for c, name in zip(self._cells, names, strict=True)]
-            cells = _in_groups(named, self._configs)
+            cells = [c._replace(name=name) for c, name in zip(self._cells, names, strict=True)]
+            cells = _in_groups(cells, self._configs)
             return _run_grid(cells, self._ended, self._processes, self.again)
         notes = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("[0-9]*"))]
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -115,11 +115,11 @@ class Iwslt14(GermanEnglish):
 
     def _prepared_text(self, folder: Path) -> tuple[str, Form]:
         """Return the infix and the form of the prepared text in a folder."""
-        wanted = [x for x, form in INFIXES.items() if self.prepared in ("auto", form)]
-        for infix in wanted:
+        infixes = [x for x, form in INFIXES.items() if self.prepared in ("auto", form)]
+        for infix in infixes:
             if find_text(folder, f"test{infix}.de"):
                 return infix, INFIXES[infix]
-        names = ", ".join(f"test{infix}.de" for infix in wanted)
+        names = ", ".join(f"test{infix}.de" for infix in infixes)
         raise UserError(
             f"{folder} has neither {ARCHIVE} nor prepared text (looked for {names}, also .gz; "
             f"task.corpus.prepared={self.prepared}): set data_dir to the folder of one of them"

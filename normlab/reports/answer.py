@@ -14,7 +14,7 @@ from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
 from normlab.reports.comparison import lost
-from normlab.reports.headings import heading, in_brackets, named, unit
+from normlab.reports.headings import heading, in_brackets, setting_with_values, unit
 from normlab.reports.sweep import Axis, axes_of, values_at
 from normlab.reports.table import ScoreRow, ScoreTable
 
@@ -194,7 +194,7 @@ class _Words:
         ends, between = values[:1] + values[1:][-1:], " and " if len(values) == 2 else " to "
         span = between.join(map(_thousands, ends))
         if axis.numeric:
-            return f"at {named(axis.key, span) if first else span} "
+            return f"at {setting_with_values(axis.key, span) if first else span} "
         return f"with {axis.name} {span}, " if first else f"with {span} "
 
     def _counted(

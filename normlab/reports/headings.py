@@ -59,7 +59,7 @@ def setting(key: str) -> str:
     return _SETTINGS.get(key, key)
 
 
-def named(key: str, numbers: str) -> str:
+def setting_with_values(key: str, numbers: str) -> str:
     """Return numbers with the name of their setting: `batch size 8 to 32`, `60 and 300 steps`."""
     words = _COUNTED.get(key)
     if words is None:
