@@ -18,8 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # No Python that this process starts, of a launcher's or a library's, may import modules from
-    # the current folder.
+    # No Python process started from here, whether by a launcher or a library, may import modules
+    # from the current folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     name, *rest = arguments
     if name == "--version":

@@ -107,7 +107,7 @@ class Records(list[RunRecord]):
         if no run has the metrics that it needs.
         """
         if kind not in KINDS:
-            raise UserError(f"no figure {kind!r}: there are {', '.join(KINDS)}")
+            raise UserError(f"unknown figure {kind!r}; choose from {', '.join(KINDS)}")
         pairs = zip(self.folders, self, strict=True)
         runs = arranged([found_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)

@@ -1,6 +1,6 @@
 """The ledger as a Markdown page, and its summary in English and Chinese.
 
-Their words are in `templates/`. The articles are in Chinese. The same evidence always gives the
+The text is in `templates/`. The articles are in Chinese. The same evidence always gives the
 same bytes.
 """
 

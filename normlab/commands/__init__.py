@@ -1,7 +1,7 @@
-"""The subcommands by group, each with what it does; a command's file has `main(argv) -> int`.
+"""The subcommands by group, each with what it does; each command's module defines `main`.
 
-`main` parses, calls a function of another package and prints. Importing a command is cheap:
-heavy imports are inside `main`. A new command needs its file and a line here.
+`main(argv) -> int` parses, calls a function of another package and prints. Importing a command is
+cheap: heavy imports are inside `main`. A new command needs its module and a line here.
 """
 
 COMMANDS = {

@@ -268,7 +268,7 @@ def at_work(doing: str) -> Generator[None]:
 
 
 class PrintableOutput:
-    """The output to a terminal, which escapes control characters, so that they have no effect.
+    """Terminal output with control characters escaped, so that they have no effect.
 
     A command may print text from a record, a data set or a model. Colours are kept.
     """

@@ -142,7 +142,9 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
     published = (results / manifest.MANIFEST).is_file()
     if published and (wrong := [*manifest.problems(results).values()]):
-        raise UserError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
+        raise UserError(
+            f"{wrong[0]}: nothing was written; run normlab study verify to list all problems"
+        )
     manifest.write_files(pages)
     if results == _RESULTS and PAGE.is_file():
         others = pages_of_articles(results)

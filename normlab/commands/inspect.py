@@ -110,7 +110,7 @@ def _parser() -> Parser:
     add = parser.add_argument_group("models that normlab did not build").add_argument
     add("--hf", metavar="MODEL", help="a folder of transformers, or an id on huggingface.co")
     add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
-    add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
+    add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
     add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
     add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
     text = "axis of rows in the main input: 1 for [position, row]"
@@ -150,7 +150,7 @@ def _mask(text: str) -> Any:
 
 
 def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
-    """Return the records of the runs to examine by folder, and the settings to change."""
+    """Return the records of the runs to examine, keyed by folder, and the settings to change."""
     from normlab.config.experiments import is_file
     from normlab.config.overrides import check_given_once
 

@@ -31,8 +31,8 @@ _EXAMPLES = """examples:
   normlab list keys          all keys with default, allowed values and meaning
   normlab list runs          the runs below runs/, with their progress
 
-Names may be singular or plural. In a pipe or a file, each entry is one line
-with all text:
+Names may be singular or plural. When output goes to a pipe or file, each entry
+is printed in full on one line:
   normlab list keys | grep warmup
 """
 

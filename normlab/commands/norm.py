@@ -203,7 +203,9 @@ def card(argv: list[str]) -> int:
     if results is not None and (subject.scale != "small" or arguments.only):
         raise UserError("--publish needs a complete card at scale=small; omit --only")
     if results is not None and not results.is_dir():
-        raise UserError(f"--publish {results}: no such folder; the board is in results")
+        raise UserError(
+            f"--publish {results}: no such folder; the board of published cards is results/cards.md"
+        )
     former = None if results is None else _published_card(subject, results)
     if former is not None and not arguments.replace:
         raise UserError(f"{former}: a published card never changes; add --replace to replace it")
@@ -231,7 +233,8 @@ def card(argv: list[str]) -> int:
 def _card_parser() -> ArgumentParser:
     parser = command_parser("norm card", _CARD, _ACTIONS["card"])
     add = parser.add_argument
-    add("norm", nargs="*", metavar="NAME | key=value", help="the norm, its settings; scale=smoke")
+    text = "the norm and any settings to change; scale=smoke for a run of under a minute"
+    add("norm", nargs="*", metavar="NAME | key=value", help=text)
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
     add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")

@@ -149,7 +149,7 @@ def _write_latex(sections: "Sequence[TableSection]", file: Path, marks: "Marks")
 def _sections(
     tables: "Sequence[Arrangement]", columns: Mapping[str, str], data_dir: Path | None
 ) -> "list[TableSection]":
-    """Return the sections of a page, one for each table; several have names and numbers."""
+    """Return a page's sections, one per table; if several, each gets a name and a number."""
     from normlab.reports.page import TableSection
     from normlab.reports.study_table import build
 

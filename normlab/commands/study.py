@@ -78,8 +78,9 @@ _PUBLISH = """examples:
   normlab study publish                         the same for all studies
   normlab study publish --accept results/bench  accept changed evidence
 
-With key=value, as for `normlab study run`, the table is printed, and table,
-page, records and curves of whole seeds are written to results/STUDY/SCALE.
+With key=value, as for `normlab study run`, it prints the table and writes
+table, page, records and curves to results/STUDY/SCALE, for seeds all of whose
+runs have finished.
 """
 _RESULTS = Path("results") if INSTALLED else CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}

@@ -29,9 +29,9 @@ out.
 than its own, but does not divide if eps is 1e12 and all gains are multiplied
 by 1e6. This is tried before training; weights are saved in float32.
 
---fold asks which norms are exactly redundant, without training: gains become
-part of the next products, and layer norms RMS norms, where that leaves the
-float64 outputs as they are.
+--fold removes what is exactly redundant, without training: it folds gains into
+the next matrix products and turns layer norms into RMS norms, wherever this
+leaves the float64 outputs unchanged.
 """
 _HELD_OUT, _FEWEST = 256, 20  # lines
 _RATES = {"norms": 1e-2, "all": 1e-4}
@@ -86,7 +86,7 @@ def _parser() -> Parser:
     add("--lr", type=float, metavar="RATE", help=text)
     add("--seed", type=int, default=0, help="seed for the order of the lines and for masks")
     add("--out", type=as_path, metavar="FOLDER", help="a new folder for the adapted model")
-    add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
+    add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
     return parser
 
 

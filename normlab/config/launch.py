@@ -31,7 +31,7 @@ class Launch(NamedTuple):
 
 
 def launch() -> Launch:
-    """Return this process's place; a single process's place unless several were started.
+    """Return this process's rank and world size: rank 0 of 1 unless several processes were started.
 
     Schedulers and shells leave `RANK` or `WORLD_SIZE` behind, so one without the other, or a world
     of one, means nothing. Raises UserError for numbers that cannot be a rank and a size.

@@ -77,7 +77,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
 
 
 def check_plain(config: Mapping[str, Any]) -> None:
-    """Raise ValueError for a class or an interpolation: records hold only plain data."""
+    """Raise UserError for a class or an interpolation: records hold only plain data."""
     for key, value in leaves(config):
         if TARGET in key.split(".") or (isinstance(value, list) and _names_classes(value)):
             raise UserError(f"{key}={value!r:.60}: a run cannot name classes: give an option")

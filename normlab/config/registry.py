@@ -130,7 +130,7 @@ def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
     """Read an option's file; read it again after each edit."""
     content = read_yaml12(path)
     if not isinstance(content, dict | None):
-        raise UserError(f"{path}: not a mapping: give key: value lines")
+        raise UserError(f"{path}: not a mapping: write one `key: value` per line")
     return content or {}
 
 

@@ -87,7 +87,10 @@ class ValidateConfig:
 
 @dataclass
 class ObserveConfig:
-    """Settings that observe a run without changing the experiment; never in the fingerprint."""
+    """How to observe a run.
+
+    These settings do not change the experiment and are left out of its fingerprint.
+    """
 
     log_every: Annotated[int, COUNT] = 50
     checkpoint_every: Annotated[int, COUNT] = 250

@@ -101,5 +101,8 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
             with Image.open(io.BytesIO(content)) as image:
                 pixels = np.asarray(image.convert("RGB")).reshape(1, 32, 32, 3)
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
-            raise UserError(f"{archive}: {name}: not a 32x32 image of a class: {error}") from error
+            raise UserError(
+                f"{archive}: {name}: not a 32x32 image in a folder named after a CIFAR-10 class: "
+                f"{error}"
+            ) from error
         yield pixels, np.array([label])

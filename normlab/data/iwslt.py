@@ -122,7 +122,8 @@ class Iwslt14(GermanEnglish):
         names = ", ".join(f"test{infix}.de" for infix in infixes)
         raise UserError(
             f"{folder} has neither {ARCHIVE} nor prepared text (looked for {names}, also .gz; "
-            f"task.corpus.prepared={self.prepared}): set data_dir to the folder of one of them"
+            f"task.corpus.prepared={self.prepared}): set data_dir to a folder that "
+            "contains one of them"
         )
 
     @cached_property

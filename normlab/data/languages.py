@@ -14,8 +14,9 @@ from langcodes.tag_parser import LanguageTagError
 from normlab.errors import UserError
 
 # Scripts whose text is not split at spaces, by the first words of their characters' names: those
-# without spaces between words (Chinese, Japanese, of mainland Southeast Asia, Java, Bali, Tibet),
-# and Korean, whose words sacreBLEU does not split. `metrics.bleu.tokenizer_of` has the same ones.
+# without spaces between words (Chinese, Japanese, Tibetan, Javanese, Balinese and those of mainland
+# Southeast Asia), and Korean, whose words sacreBLEU does not split. `metrics.bleu.tokenizer_of` has
+# the same ones.
 _SPECIAL = {
     **dict.fromkeys(("Hans", "Hant", "Hani", "Hanb", "Bopo"), ("CJK", "BOPOMOFO")),
     **dict.fromkeys(("Jpan", "Hira", "Kana", "Hrkt"), ("HIRAGANA", "KATAKANA", "CJK")),

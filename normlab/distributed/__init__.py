@@ -1,1 +1,1 @@
-"""Communication between processes; without a process group everything is one process."""
+"""Communication between processes; without a process group, everything runs in one process."""

@@ -79,7 +79,7 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
         for name, verdict in situation.rests_on.items():
             if verdict not in ENGLISH.verdicts:
                 known = ", ".join(ENGLISH.verdicts)
-                raise UserError(f"{key}.{name}: {verdict!r} is no verdict; there are {known}")
+                raise UserError(f"{key}.{name}: {verdict!r} is not a verdict; choose from {known}")
     return tuple(
         msgspec.structs.replace(
             each, numbers=_numbers(each.numbers, path, f"situations[{number}].numbers")

@@ -57,7 +57,7 @@ def padding(subject: Subject) -> Finding:
     for mode in MODES:
         columns |= {f"{stack}, {mode}": by_share for stack, by_share in changes[mode].items()}
     most = max(training, in_eval)
-    # If the norm is set to count padding, this is worth a look, otherwise it is a fault.
+    # If the norm is set to count padding, this is worth a look; otherwise it is a fault.
     counted = any(norm.padding == "include" for norm in running_norms(subject.model))
     return Finding(
         f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "

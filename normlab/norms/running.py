@@ -27,7 +27,7 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 class PendingMoments:
     """The moments that a norm measures during an update and enters into its tables at the end.
 
-    Outside a run nothing waits: moments enter at once.
+    Outside a run, moments are entered immediately.
     """
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@
     c = E[|weight x|^2 / r] / E[|weight x|^2],  which minimizes E|weight x / r - c weight x|^2
 
 Source: Kanavalau et al. 2026 ("Gated Removal of Normalization in Transformers Enables Stable
-Training and Efficient Inference"), as quoted by others; there is no public code. The paper keeps
-RMS norm as the model's last norm: without it, or a loss on the scale of the last hidden states,
-logits can grow without bound.
+Training and Efficient Inference"), as described in secondary sources; there is no public code. The
+paper keeps RMS norm as the model's last norm: without it, and without a penalty on the scale of the
+last hidden states, logits can grow without bound.
 """
 
 import math

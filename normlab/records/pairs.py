@@ -38,9 +38,10 @@ class PairRules(NamedTuple):
 
 @dataclass(frozen=True)
 class Pairing:
-    """The pairs of runs of two sides, by seed.
+    """Runs of two sides, paired by seed.
 
-    `reasons` says why other common seeds are not pairs; `alone` are the seeds of only one side.
+    `reasons` says why other common seeds are not pairs; `alone` holds the seeds that only one side
+    has.
 
     Tables, pages, `normlab compare`, claims and generated blocks all pair runs here. Each caller
     chooses which runs may be on a side: in a table only finished runs, in a claim also diverged

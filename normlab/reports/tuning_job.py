@@ -113,8 +113,8 @@ def study_file(name: str) -> Path:
 def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[TuningJob]:
     """Return the tuning of each study in `words`, which may also contain settings for all trials.
 
-    Raises UserError without a study or, with `write`, for a setting with which the trials would
-    differ from the ones the study plans.
+    Raises UserError if no study is named or, with `write`, if a setting would make the trials
+    differ from those the study plans.
     """
     settings, extra = taken_out([word for word in words if "=" in word])
     scale = settings.get("scale", SMOKE)

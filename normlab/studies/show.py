@@ -103,7 +103,7 @@ class RunsDisplay(ProgressDisplay):
         """The estimated seconds left; None if unknown.
 
         The last validation and the test are expected to take as long as in the runs that have
-        ended. Until a run has ended, only the time left of training is estimated.
+        ended. Until a run has ended, only the remaining training time is estimated.
         """
         known = [done for done in self._done if done.cell in self._training]
         tails = [max(0.0, done.seconds - self._training[done.cell]) for done in known]

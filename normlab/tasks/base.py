@@ -77,7 +77,7 @@ class Task(ABC):
         return {}
 
     def restore(self, vocabulary: Mapping[str, str], description: Mapping[str, Any]) -> None:
-        """Take a run's vocabulary and description of the data instead of reading the data.
+        """Restore the task from a run's vocabulary and data description, without reading the data.
 
         The task can then translate or continue a user's text; UserError if it does neither.
         """

@@ -71,7 +71,7 @@ class Sink:
         """Receive one row, with the scores of this step's validation if there was one."""
 
     def sync(self) -> None:
-        """Force the rows so far onto the disk, before a checkpoint is saved."""
+        """Flush the rows written so far to disk, before a checkpoint is saved."""
 
     def stage(self, stage: Stage) -> None:
         """Receive the current stage, at every step and batch, and before the sink opens."""
@@ -282,7 +282,7 @@ def _remaining(first: float, begun: float, share: float | None, now: float) -> f
 
 
 class Live(Sink):
-    """Maintains `progress.json`: a `Stage`, the seconds left, and whether all steps are taken.
+    """Maintains `progress.json`: a `Stage`, the seconds left, and whether all steps are done.
 
     The file is written at most once per second within a phase, and deleted when the run ends.
     """

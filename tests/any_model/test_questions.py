@@ -367,7 +367,7 @@ IDS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
             {},
             r"\[2, 3\] has no token axis of its mask's length 2",
         ),
-        ([IDS], {"mask": "maks"}, "mask='maks': the inputs are input_ids"),
+        ([IDS], {"mask": "maks"}, "mask='maks' is not an input; choose from input_ids"),
         ([IDS | {"past_key_values": 1}], {}, "a cache holds tokens"),
         ([IDS], {"max_rows": 0}, "max_rows=0"),
         ([IDS], {"rows": 2}, "rows=2: input_ids has the shape"),

@@ -222,7 +222,7 @@ def test_verify_sees_a_score_that_was_changed_and_a_run_that_was_removed(results
     for records in ({**RECORDS, first: changed}, dict(list(RECORDS.items())[1:])):
         write_pack(results / "made" / "small", records)
         assert call(capsys, results, "--verify")[0] == 1
-        with pytest.raises(ValueError, match=r"records\.jsonl: changed .*: nothing is written"):
+        with pytest.raises(ValueError, match=r"records\.jsonl: changed .*: nothing was written"):
             call(capsys, results, "--write")
 
 

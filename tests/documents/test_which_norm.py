@@ -106,7 +106,11 @@ def test_what_is_measured_has_its_number_in_chinese_too():
     ("old", "new", "message"),
     [
         ("{2.worse: supported}", "{}", r"situations\[0\].rests_on: is empty; name a part"),
-        ("supported", "holds", r"rests_on.2.worse: 'holds' is no verdict; there are supported, "),
+        (
+            "supported",
+            "holds",
+            r"rests_on.2.worse: 'holds' is not a verdict; choose from supported",
+        ),
         ("also:", "and:", "and"),
         ("gap:", "hole:", "hole"),
         ("within: [-1, 0]", "data: true", r"situations\[0\].numbers\[0\].within: needs the bounds"),

@@ -73,7 +73,7 @@ def test_records_are_drawn_and_a_figure_that_they_lack_is_named(trained: Trained
     assert records.plot()._repr_svg_().startswith("<?xml")
     assert records.plot().save(tmp_path / "loss.svg").is_file()
     for wrong in ("los", "tid_by_layer"):
-        with pytest.raises(ValueError, match=r"no figure 'los': there are|no run has the values"):
+        with pytest.raises(ValueError, match=r"unknown figure 'los'; choose|no run has the values"):
             records.plot(wrong)
 
 

@@ -53,7 +53,8 @@ def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Ma
     else:
         keys = [key for key, name in names.items() if mask in (key, name)]
         if not keys:
-            raise UserError(f"mask={mask!r}: the inputs are {', '.join(names.values())}")
+            known = ", ".join(names.values())
+            raise UserError(f"mask={mask!r} is not an input; choose from {known}")
     key = keys[0]
     name, tensor = names.get(key, "mask"), values[key]
     if not isinstance(tensor, Tensor) or tensor.ndim not in (1, 2):

@@ -1,4 +1,4 @@
-"""Records what all objects reachable from a model hold, and restores it."""
+"""Records the state of every object reachable from a model, and restores it."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""Which values a norm pools, in the articles' example, code and words."""
+"""What the articles' norms pool over, according to their worked example, their code and prose."""
 
 from torch import nn
 

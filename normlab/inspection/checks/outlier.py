@@ -36,7 +36,7 @@ def softmax() -> list[CheckFinding]:
 
 @check("outlier.words", "ln brings", "ln stretches", "ln keeps")
 def words() -> list[CheckFinding]:
-    """What does layer norm make of the three words of article 3?"""
+    """What does layer norm turn the three words of article 3 into?"""
     first, second, third = norm_of_sentence("ln")
     statements = (
         "ln brings 10 20 999 -5",

@@ -1,4 +1,4 @@
-"""Which distribution a norm's output has, and how large vectors become without norms."""
+"""How a norm's output is distributed, and how large vectors grow without norms."""
 
 import math
 
