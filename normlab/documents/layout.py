@@ -59,6 +59,7 @@ class ShownTable(NamedTuple):
     """A table in one language: what every format prints."""
 
     caption: str
+    label: str
     head: list[str]
     rows: list[ShownRow]
     below: list[str]
@@ -84,7 +85,8 @@ def shown(
     below = [item.short(results, language) for item in table.below]
     head = [words.text(language) for words in table.columns]
     notes_shown = _notes(table, results, language) if notes else []
-    return ShownTable(caption, head, rows, below, notes_shown, language)
+    label = f"article-{article.id}-{name}"
+    return ShownTable(caption, label, head, rows, below, notes_shown, language)
 
 
 def _notes(table: ArticleTable, results: Results, language: Locale) -> list[str]:
@@ -204,7 +206,7 @@ def latex(table: ShownTable) -> str:
         body.append(" & ".join(map(_in_latex, [row.name, *row.article])) + r" \\")
         measured = [r" \newline ".join(map(_italic, cell)) for cell in row.measured]
         body.append(" & ".join(["", *measured]) + r" \\")
-    top = [rf"\caption{{{escaped(table.caption)}}}"]
+    top = [rf"\caption{{{escaped(table.caption)}}}", rf"\label{{tab:{table.label}}}"]
     below = [_in_latex(words) for words in (*table.below, table.language.cells)]
     tall = _height(table, width) > PAGE
     packages = "array, booktabs"

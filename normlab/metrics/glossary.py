@@ -88,6 +88,10 @@ _PROBES = {
     "independence/effect": ("ratio", "variance of a mean, relative to independent tokens"),
     "independence/distance": ("ratio", "squared, of batch and running mean; 1 if independent"),
     "independence/gradient": ("ratio", "squared sum of gradients over the sum of squares"),
+    "independence/position": (
+        "share of the variance",
+        "shared by tokens at one position of different samples; 0 if identically distributed",
+    ),
     "independence/shuffled": ("share of the variance", "the icc of the same tokens, shuffled"),
     "length_change/loss_before": ("nats per token", "mean loss before the change"),
     "length_change/loss_jump": ("nats per token", "rise of the loss at the change"),

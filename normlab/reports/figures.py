@@ -208,7 +208,7 @@ _MARKS: dict[str, str] = dict(zip(MARKS, "os^DvP", strict=True))
 _WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches per plot and per legend row
 _LETTERS = 15  # legend letters per inch
 _NAMES_FIT = 24  # with more ticks, a panel does not label all of them
-_BAND = "lowest to highest seed, about the mean"
+_BAND = "lowest to highest seed"
 _RC: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.titlesize": 8.5,
@@ -224,10 +224,12 @@ _RC: dict[Any, Any] = {
     "grid.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 7.5,
+    "legend.handlelength": 3.0,  # a dash can be told from a line
     "lines.linewidth": 1.3,
     "lines.markersize": 3.0,
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
+    "pdf.fonttype": 42,  # TrueType: journals refuse matplotlib's default, Type 3
     "svg.hashsalt": "normlab",
 }
 
@@ -303,8 +305,13 @@ def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme)
         shared: dict[str, Axes] = {}
         for number, (panel, facet) in enumerate(plots, 1):
             axes = figure.add_subplot(rows, columns, number, sharey=shared.get(panel.name))
-            title = one_line(", ".join(filter(None, (panel.title, facet))))
-            axes.set_title(title, parse_math=False)
+            if len(plots) > 1:  # the title of a figure with one plot is its caption
+                title = one_line(", ".join(filter(None, (panel.title, facet))))
+                axes.set_title(title, parse_math=False)
+                axes.set_ylabel(panel.unit)
+            else:
+                unit = f" ({panel.unit})" if panel.unit not in ("", panel.title) else ""
+                axes.set_ylabel(panel.title + unit)
             if shared.setdefault(panel.name, axes) is axes and panel.logarithmic:
                 axes.set_yscale("log")
                 axes.yaxis.set_major_formatter(LogFormatter())
@@ -322,7 +329,10 @@ def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme)
         below = -(-len(labels) // across) * _LEGEND_ROW + 0.1
         figure.set_size_inches(columns * _WIDTH, rows * _HEIGHT + below)
         drawn = [handles[label] for label in labels]
-        legend = figure.legend(drawn, labels, loc="outside lower left", ncols=across)
+        seeds = {n for panel in panels for line in panel.series for n in line.n if n > 1}
+        of = f"lowest to highest of {seeds.pop()} seeds" if len(seeds) == 1 else _BAND
+        shown = [of if label == _BAND else label for label in labels]
+        legend = figure.legend(drawn, shown, loc="outside lower left", ncols=across)
         for text in legend.get_texts():
             text.set_parse_math(False)
     return figure
@@ -334,7 +344,6 @@ def _draw_facet(
     lines = [line for line in panel.series if line.facet == facet]
     for line in lines:
         _draw_line(axes, panel, line, styles[line.row], theme)
-    axes.set_ylabel(panel.unit)
     _set_x_axis(axes, panel, lines)
 
 

@@ -279,6 +279,20 @@ def test_sentences_are_dragged_or_pressed_into_the_batch(page):
     assert moved() < SMALLEST
 
 
+def test_padding_that_counts_moves_every_real_word_and_pads_are_marked(page):
+    box = piece(page, "padding")
+    moved = lambda: float(box.locator("[data-moved]").get_attribute("data-moved"))  # noqa: E731
+    left_out = moved()
+    box.locator('[data-name="count"]').check()
+    assert moved() != pytest.approx(left_out)
+    pads = box.locator("td.pad").count()
+    assert box.locator("td.pad.counted").count() == pads > 0
+    assert box.locator("td.moved").count() == box.locator("td.real").count()
+    box.locator('[data-name="ln"]').click()
+    assert moved() < SMALLEST and box.locator("td.moved").count() == 0
+    box.locator('[data-name="count"]').uncheck()
+
+
 def test_sentences_open_by_keyboard_and_lines_differ_by_verdict(page, data):
     lines = page.evaluate(LINES)
     assert len(set(lines.values())) == len(lines) == 5

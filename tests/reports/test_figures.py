@@ -76,8 +76,7 @@ def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
         run(loss_rows({10: 6.0, 20: 4.5, 30: 3.0}), norm="bn"),
     )
     (axes,) = figure.axes
-    assert axes.get_title(loc="left") == "Training loss"
-    assert axes.get_ylabel() == "nats per token"
+    assert axes.get_ylabel() == "Training loss (nats per token)"
     ln, bn = drawn(axes)
     assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
     assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
@@ -107,7 +106,7 @@ def test_seeds_are_a_band_about_their_mean():
     reach = band.get_paths()[0].get_extents()
     assert (reach.y0, reach.y1) == (4.0, 7.0)
     assert points(drawn(valid)[0]) == [(20, 4.25)] and not valid.collections
-    assert "lowest to highest seed, about the mean" in named(train.figure)
+    assert "lowest to highest of 2 seeds" in named(train.figure)
 
 
 def test_a_divergence_is_a_cross_at_its_step_and_the_last_loss():
@@ -170,3 +169,14 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
     assert write("c.svg", DARK) != first
     assert first.startswith(b"<?xml") and b"dc:date" not in first and b"<text" not in first
     assert write("a.png").startswith(b"\x89PNG")
+
+
+def test_a_figure_with_one_plot_names_its_score_on_the_axis_in_letters_that_journals_take(tmp_path):
+    runs = arranged([run(loss_rows({10: 5.0}))]).runs
+    panels = KINDS["loss"].panels(runs)[:1]
+    figure = figures.draw(panels, row_styles(runs), LIGHT)
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == ""
+    assert axes.get_ylabel() == "Training loss (nats per token)"
+    figures.write(figure, tmp_path / "loss.pdf", title="loss")
+    assert b"/Type3" not in (tmp_path / "loss.pdf").read_bytes()

@@ -67,12 +67,12 @@ function drawPadding(root) {
   const numbers = all.words.map((_, number) => number);
   const outside = numbers.filter((number) => !padding.sentences.includes(number));
   const batch = batchOf(padding);
-  const alone = batchOf({ ...padding, sentences: [FOX] });
-  const moved = distance(alone, batch);
+  const single = batch.sentences.map((number) => batchOf({ ...padding, sentences: [number] }));
+  const moved = distance(single[batch.sentences.indexOf(FOX)], batch);
   const token = (row, at) => {
     const number = batch.sentences[row];
     const real = batch.real[row][at];
-    const changed = number === FOX && batch.y[row][at].some((value, d) => Math.abs(value - alone.y[0][at][d]) > 1e-6);
+    const changed = real && batch.y[row][at].some((value, d) => Math.abs(value - single[row].y[0][at][d]) > 1e-6);
     const counted = real || (padding.count && !alone(batch.norm));
     return h("td", { class: [real ? "real" : "pad", counted ? "counted" : "", changed ? "moved" : ""].join(" ") },
       h("b", {}, real ? all.words[number][at] : "PAD"),
