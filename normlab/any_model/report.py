@@ -258,7 +258,7 @@ def _with_a_dict(model: nn.Module, batch: Any) -> Any:
 def check(model: nn.Module) -> None:
     """Raise UserError for a model that is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
-        raise UserError("a scripted model takes no hooks: pass the original nn.Module")
+        raise UserError("a scripted model does not support hooks: pass the original nn.Module")
     for name, weight in model.named_parameters():
         if weight.is_meta:
             raise UserError(f"{name} is on the meta device: load its values first")

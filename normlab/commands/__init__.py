@@ -18,7 +18,7 @@ COMMANDS = {
         "explain": "show what norms pool over and what they compute",
     },
     "norms": {
-        "norm": "create a norm of your own, check it, make its report card",
+        "norm": "create your own norm, check it, make its report card",
         "swap": "put other norms into a trained model, adapt it, compare losses",
     },
     "studies and claims": {

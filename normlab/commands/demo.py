@@ -118,11 +118,11 @@ def _planned(
     extra = written_out(in_full(extra))
     typed_values = typed(extra)
     if EXPERIMENT in typed_values:
-        raise UserError("the demo takes only key=value; for a file, use normlab train my.yaml")
+        raise UserError("the demo accepts only key=value; for a file, use normlab train my.yaml")
     for key in ("norm", "task"):
         if key in typed_values:
             problem = f"{key}={typed_values[key]}: the demo chooses the {key} itself"
-            raise UserError(f"{problem}; normlab train {key}={typed_values[key]} takes any")
+            raise UserError(f"{problem}; normlab train {key}={typed_values[key]} accepts any")
     usual = [text for text in (*_SETTINGS, *usual) if text.partition("=")[0] not in typed_values]
     planned: dict[RunToStart, RunFolder] = {}
     for norm, name in _NORMS.items():

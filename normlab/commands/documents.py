@@ -29,7 +29,7 @@ Each cell has the article's words and, under them, what was measured: a mean
 with its deviation over seeds, and verdicts. [2.1] is part 1 of claim 2.
 
 --run prints the plan of one table with its hours, repeats its training runs,
-and prints their results next to the article's values. It takes the settings of
+and prints their results next to the article's values. It accepts settings of
 `normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER. The
 command alone shows published runs (results/).
 """
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--notes", action="store_true", help="what each verdict is about, and the numbers behind it"
     )
-    text = "make the runs of the table, as normlab study run does"
+    text = "repeat the table's training runs, as normlab study run does"
     add("--run", nargs="*", metavar="key=value", help=text)
     add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
     parser.set_defaults(language="en")

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     arguments = _parsed(argv)
     folders = runs_of(arguments.run)
     if arguments.outputs and len(folders) > 1:
-        raise UserError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
+        raise UserError(f"--outputs works with one run, but {arguments.run} has {len(folders)}")
     scores_of: dict[Path, Mapping[str, Score]] = {}
     smoothing = 0.0
     for folder in folders:

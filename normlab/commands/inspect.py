@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     if conventions or any(map(vars(arguments).get, _FOREIGN)):
         return _examine_foreign(parser, arguments, conventions)
     if arguments.data and arguments.where:
-        parser.error("--where selects runs, which --data does not take")
+        parser.error("--where selects runs, which --data does not accept")
     if arguments.data:
         return _describe_data(arguments.subject, as_json=arguments.json)
 
@@ -108,7 +108,8 @@ def _parser() -> Parser:
     text = f"file to write; default: {SHEET_FILE} in a single run's folder, otherwise here"
     add("--out", type=as_path, help=text)
     add = parser.add_argument_group("models that normlab did not build").add_argument
-    add("--hf", metavar="MODEL", help="a folder of transformers, or an id on huggingface.co")
+    text = "a folder saved by transformers, or an id on huggingface.co"
+    add("--hf", metavar="MODEL", help=text)
     add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
     add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
     add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
@@ -269,7 +270,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str
 def _check_foreign(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
     """Exit with an error for arguments that contradict each other."""
     if arguments.subject or arguments.where or arguments.data or arguments.out:
-        parser.error("--hf and --module take no RUN, key=value, --where, --data or --out")
+        parser.error("--hf and --module exclude RUN, key=value, --where, --data and --out")
     one = bool(arguments.hf) != bool(arguments.module)
     if not one or bool(arguments.module) != bool(arguments.inputs):
         parser.error("pass --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
@@ -280,7 +281,7 @@ def _check_foreign(parser: Parser, arguments: Namespace, conventions: Mapping[st
     if arguments.rows is not None and arguments.rows == arguments.positions:
         parser.error(f"--rows and --positions are both {arguments.rows}: use different axes")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
-        parser.error(f"--html {arguments.html}: there is no such folder")
+        parser.error(f"--html {arguments.html}: no such folder")
 
 
 def show(

@@ -1,4 +1,4 @@
-"""`normlab norm new|check|card NAME`: create a norm of your own, check it, make its card."""
+"""`normlab norm new|check|card NAME`: create your own norm, check it, make its card."""
 
 import json
 import keyword

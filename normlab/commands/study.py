@@ -44,11 +44,11 @@ _RUN = """examples:
     batching:placement=pre --budget 8h --publish results
 
 key=value is a setting of `normlab train` for all runs, STUDY:key=value for one
-study. rows= takes row names, or the numbers that `study plan` shows. Several
+study. rows= is a list of names, or of the numbers in `study plan`. Several
 studies run one after the other, seed by seed, and shared runs are executed
 once. When the time budget is spent, running runs save and stop, and the same
-command resumes. Only whole seeds are published, each when it ends. A published
-run never changes, unless you add --replace.
+command resumes. A seed is published once all its runs have finished. A
+published run never changes, unless you add --replace.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER

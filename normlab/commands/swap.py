@@ -25,9 +25,9 @@ Each new norm is first fitted to the output of the old one. A row is one line of
 the text, cut to 128 tokens. The last tenth of the lines, at most 256, is held
 out.
 
---out needs norm=none. A model class of transformers cannot have another norm
-than its own, but does not divide if eps is 1e12 and all gains are multiplied
-by 1e6. This is tried before training; weights are saved in float32.
+--out needs norm=none. A transformers model cannot use a norm other than its
+own, but with eps=1e12 and all gains multiplied by 1e6 that norm no longer
+divides. This is tried before training; weights are saved in float32.
 
 --fold removes what is exactly redundant, without training: it folds gains into
 the next matrix products and turns layer norms into RMS norms, wherever this
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.settings))
     if arguments.fold:
         if options or arguments.text or arguments.out:
-            parser.error("--fold takes only --hf, --untie and --trust-remote-code")
+            parser.error("--fold can be combined only with --hf, --untie and --trust-remote-code")
         return _fold(arguments)
     if arguments.untie:
         parser.error("--untie needs --fold")
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     if arguments.steps < 1 or not 0 <= arguments.taper < arguments.steps or not arguments.lr > 0:
         parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
     if arguments.out and options["norm"] != "none":
-        parser.error("--out needs norm=none: no class of transformers can have another norm")
+        parser.error("--out needs norm=none: a transformers model cannot use another norm")
     if arguments.out and arguments.out.exists():
         parser.error(f"--out {arguments.out} exists: choose a new folder")
     if arguments.out and not arguments.out.absolute().parent.is_dir():
@@ -73,12 +73,12 @@ def _parser() -> Parser:
     parser = command_parser("swap", _EXAMPLES)
     add = parser.add_argument
     add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
-    add("--hf", required=True, metavar="MODEL", help="a folder of transformers, or an id")
+    add("--hf", required=True, metavar="MODEL", help="a folder saved by transformers, or an id")
     add("--text", type=as_path, metavar="FILE", help="lines to train on")
     add("--fold", action="store_true", help="fold norms into weights, exactly; needs no norm=NAME")
     add("--untie", action="store_true", help="with --fold: copy weights that embeddings share")
     add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
-    add("--train", choices=("norms", "all"), default="norms", help="weights; default: norms")
+    add("--train", choices=("norms", "all"), default="norms", help="what to train; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
     text = "first steps, in which old and new norms are blended; default: 0"
     add("--taper", type=int, default=0, metavar="N", help=text)

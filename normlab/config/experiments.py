@@ -41,12 +41,14 @@ def chosen_file(text: str) -> str:
 
 
 def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's content, with text as it is written; UserError if it is no experiment.
+    """Return an experiment's content, with text as it is written; UserError if not an experiment.
 
     YAML reads `name: 1.10` as a number, and would drop its last digit.
     """
     if not content:
-        raise UserError(f"{path}: no settings; write key: value lines, as in configs/{EXPERIMENT}")
+        raise UserError(
+            f"{path}: no settings; write one `key: value` per line, as in configs/{EXPERIMENT}"
+        )
     if "choices" in content:
         raise UserError(f"{path}: the config of a whole run, not the settings of an experiment")
     if INCLUDE in content:

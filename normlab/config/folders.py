@@ -1,4 +1,4 @@
-"""The folders with options: normlab's `configs/`, and those of the user's own.
+"""The folders with options: normlab's `configs/`, and the user's own.
 
 Folders in the environment variable `NORMLAB_PATH`, and those that installed packages name as entry
 points of the group `normlab.options`, add options to the groups of `configs/`. The modules of their
@@ -118,7 +118,7 @@ def _place(place: str) -> str:
     spec = find_spec(package) if package else None
     for root in (spec and spec.submodule_search_locations) or []:
         return str(Path(root, *below))
-    raise UserError(f"{_SEARCH_PATH}={place}: there is no package {package!r}")
+    raise UserError(f"{_SEARCH_PATH}={place}: no package named {package!r}")
 
 
 def include_words() -> list[str]:
@@ -148,7 +148,7 @@ def source_of(target: str) -> Path:
     module = target.rpartition(".")[0]
     spec = find_spec(module)
     if spec is None or spec.origin is None:
-        raise UserError(f"there is no module {module!r}")
+        raise UserError(f"no module named {module!r}")
     file = Path(spec.origin).resolve()
     mine = [folder / f"{module.replace('.', '/')}.py" for folder in folders()[1:]]
     hidden = [path for path in mine if path.is_file() and path.resolve() != file]

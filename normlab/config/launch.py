@@ -1,4 +1,4 @@
-"""Who started this process, as the environment says: `torchrun`, as one of several, or a sweep.
+"""Who started this process, by its environment: `torchrun`, as one of several, or a sweep.
 
 Nothing here imports torch.
 """

@@ -53,7 +53,7 @@ def check(
         if name in (OPTION, TARGET):
             continue
         if name not in allowed:
-            raise UserError(f"{key}.{name} does not exist: {key} has {', '.join(allowed)}")
+            raise UserError(f"{key}.{name} does not exist; choose from {', '.join(allowed)}")
         values[name] = _value(value, hints.get(name, Any), f"{key}.{name}", settings.get(name))
     for name in allowed:
         if name not in values and parameters[name].default is inspect.Parameter.empty:
@@ -109,7 +109,7 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
                 return check(value, key, kind, settings=default)
-        raise UserError(f"{key} takes a value, not an option")
+        raise UserError(f"{key} must be a value, not an option")
     try:
         return msgspec.convert(value, hint)
     except TypeError:  # a type of torch, whose class checks the value itself

@@ -63,7 +63,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
         else:
             settings.append(_setting(key, value) if equals else text)
     if len(experiments) > 1 and any(map(is_sweep, experiments)):
-        raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: a sweep takes one")
+        raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: name only one")
     words = [*_choice(experiments), *_with_trackers(settings)]
     check_arguments(words)
     return words
@@ -209,7 +209,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 raise UserError(_no_such_key(key))
             if value.startswith("[") and key not in _SEVERAL and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
-                raise UserError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
+                raise UserError(f"{text}: {key} accepts one option; to sweep over several: {sweep}")
 
 
 def first_run(arguments: Sequence[str]) -> list[str]:

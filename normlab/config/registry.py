@@ -104,8 +104,8 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     """Return the content of an option's file; UserError with the key if there is none."""
     if (path := path_of(group, str(name))) is None:
         known = ", ".join(option_names(group))
-        problem = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {known}"
-        raise UserError(f"{problem}. If it is your own, set {PATH} to the folder that has it")
+        problem = f"{key}.{OPTION}={name!r:.60} does not exist here; choose from {known}"
+        raise UserError(f"{problem}. If it is your own, set {PATH} to the folder that contains it")
     return _settings(path, group)
 
 

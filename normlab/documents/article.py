@@ -125,7 +125,7 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Return a table; UserError naming all of them for another name."""
         if name not in self.tables:
             names = ", ".join(self.tables) or "none"
-            raise UserError(f"article {self.id} has no table {name!r}; its tables: {names}")
+            raise UserError(f"article {self.id} has no table {name!r}; choose from {names}")
         return self.tables[name]
 
 
@@ -162,9 +162,9 @@ def _passage(passage: Passage, article: Article, path: Path, key: str) -> Passag
     if sum(shows) != 1:
         raise UserError(f"{path}: {key}: needs zh and en, or a table, or a piece")
     if passage.table and passage.table not in article.tables:
-        raise UserError(f"{path}: {key}.table: one of {', '.join(article.tables)}")
+        raise UserError(f"{path}: {key}.table: choose from {', '.join(article.tables)}")
     if passage.piece and passage.piece not in PIECES:
-        raise UserError(f"{path}: {key}.piece: one of {', '.join(PIECES)}")
+        raise UserError(f"{path}: {key}.piece: choose from {', '.join(PIECES)}")
     return msgspec.structs.replace(passage, ours=items_of(passage.ours, path, f"{key}.ours"))
 
 

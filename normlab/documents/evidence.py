@@ -83,7 +83,7 @@ class Results:
         records = [r for key, r in runs.items() if r and (key.row, key.point) == (row, at)]
         if not records:
             names = ", ".join(dict.fromkeys(key.name for key in runs))
-            raise UserError(f"{folder}: no run of {f'{row} {at}'.strip()!r}; there are {names}")
+            raise UserError(f"{folder}: no run of {f'{row} {at}'.strip()!r}; choose from {names}")
         return Experiment.of(records)
 
 

@@ -15,7 +15,8 @@
     at initialization: y grows like a pre-norm stream, and x stays normalized.
 
 Source: Li et al. 2026 ("SiameseNorm: Breaking the Barrier to Reconciling Pre/Post-Norm"), wired as
-in their code for DeiT. The paper, as others quote it, has c = sqrt(l) and returns x + norm(y).
+in their code for DeiT. The paper, according to secondary sources, has c = sqrt(l) and returns
+x + norm(y).
 """
 
 import math

@@ -144,7 +144,7 @@ class Study:
         """Return a scale by name; for an unknown name, raise a UserError that lists them."""
         if name not in self.scales:
             raise UserError(
-                f"study {self.name} has no scale={name}; choose from {', '.join(self.scales)}"
+                f"scale={name} is not a scale of {self.name}; choose from {', '.join(self.scales)}"
             )
         return self.scales[name]
 

@@ -180,13 +180,13 @@ class Task(ABC):
     def split(self, name: str) -> Any:
         """Return the data of a split; raises UserError if the split does not exist."""
         if name not in self.splits:
-            raise UserError(f"no split {name!r}; choose from {', '.join(self.splits)}")
+            raise UserError(f"{name!r} is not a split; choose from {', '.join(self.splits)}")
         return self.splits[name]
 
     def dimmed(self, brightness: float) -> AbstractContextManager[None]:
         """Return a context where all pixels are multiplied by a factor; UserError without any."""
         raise UserError(
-            f"observe.test_brightness=[{brightness:g}]: the examples of this task are no images; "
+            f"observe.test_brightness=[{brightness:g}]: the examples of this task are not images; "
             "leave it out"
         )
 

@@ -118,7 +118,7 @@ def _settings_of_norms(
             paths = ", ".join(dict.fromkeys(norm.path for norm in norms if norm.path))
             raise UserError(
                 f"optim.groups: no norm of this model matches {pattern}; "
-                + (f"its norms: {paths}" if paths else "it has no norms")
+                + (f"choose from {paths}" if paths else "it has no norms")
             )
     return {
         id(parameter): {

@@ -145,7 +145,7 @@ def test_an_experiment_is_scored_per_seed(finished, copied, tmp_path, capsys):
     loss = f"{known(finished)['test/loss'].value:.4g}"
     assert next(row for row in rows if row[0] == "test/loss")[1:] == [loss] * 3
     assert main(["eval", str(experiment), "--outputs", str(tmp_path / "out")]) == 1
-    assert "--outputs takes one run" in capsys.readouterr().err
+    assert "--outputs works with one run" in capsys.readouterr().err
 
 
 def test_a_place_that_is_no_finished_run_is_refused(copied, tmp_path, capsys, monkeypatch):

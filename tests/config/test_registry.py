@@ -77,7 +77,7 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine"),
+        ({"epss": 1}, r"norm\.epss does not exist; choose from eps, momentum, affine"),
         ({"eps": "small"}, r"norm\.eps='small': Expected `float`"),
         ({"eps": True}, r"norm\.eps=True: Expected"),
         ({"affine": 1}, r"norm\.affine=1 must be true, false, scale"),
@@ -92,7 +92,7 @@ def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):
 
 @pytest.mark.parametrize("option", ["nothing", "../norm/bn", None])
 def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(option):
-    said = r"norm\.option=.* does not exist here: there are ada, bhyt, bn,"
+    said = r"norm\.option=.* does not exist here; choose from ada, bhyt, bn,"
     with pytest.raises(ValueError, match=said):
         instantiate({"option": option}, "norm", Norm, dim=4)
 

@@ -150,7 +150,7 @@ def test_a_cell_without_evidence_is_an_error_that_names_it(tmp_path, ours, messa
         ("[{check: modes.mismatch 9, zh: 文}]", "no finding modes.mismatch 9 in .* has 2"),
         (
             "[{score: test/bleu, of: translation_norms/small, row: xn}]",
-            "no run of 'xn'; there are ",
+            "no run of 'xn'; choose from ",
         ),
         (
             "[{score: test/blau, of: translation_norms/small, row: ln, at: placement=pre}]",
@@ -234,7 +234,7 @@ def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["1", "--table", "bret"], "article 1 has no table 'bret'; its tables: translation, bert"),
+        (["1", "--table", "bret"], "article 1 has no table 'bret'; choose from translation, bert"),
         (["6"], "numbered 1 to 5"),
         (["--latex"], "name an article"),
     ],

@@ -397,7 +397,7 @@ def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():
 
 
 def test_a_key_that_a_model_does_not_have_is_refused():
-    with pytest.raises(ValueError, match=r"model\.gated does not exist: model has dropout, "):
+    with pytest.raises(ValueError, match=r"model\.gated does not exist; choose from dropout, "):
         build_model(config("model=gru", "model.gated=true"), LM())
     with pytest.raises(ValueError, match=r"model\.rope=.*unknown field `bass`"):
         build_model(config("+model.rope.bass=3"), LM())

@@ -201,7 +201,7 @@ def test_an_unknown_study_or_scale_names_those_there_are(written):
     )
     with pytest.raises(ValueError, match=said):
         load_study("BERT_norm")
-    with pytest.raises(ValueError, match="study good has no scale=paper; choose from smoke, small"):
+    with pytest.raises(ValueError, match="scale=paper is not a scale of good; choose from smoke"):
         written().planned("paper")
 
 

@@ -135,7 +135,7 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
     ("argv", "message"),
     [
         (["nope"], "no study 'nope'"),
-        (["one", "scale=huge"], "study one has no scale=huge; choose from smoke"),
+        (["one", "scale=huge"], "scale=huge is not a scale of one; choose from smoke"),
         (["one", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
         (["one", "rows=gn"], "rows: 'gn' is not a row of scale=smoke; choose from 1 ln; 2 bn"),
         (["one", "norm=rms"], "ln seed=1 and bn seed=1 are the same run"),

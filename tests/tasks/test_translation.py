@@ -144,7 +144,7 @@ def test_hypotheses_are_in_the_order_of_the_split(tmp_path):
 
 
 def test_an_unknown_split_is_named(task):
-    with pytest.raises(ValueError, match=r"no split 'tset'; choose from train, valid, test"):
+    with pytest.raises(ValueError, match=r"'tset' is not a split; choose from train, valid, test"):
         task.evaluate(built(task), "tset", Shard(0, 1))
 
 

@@ -50,7 +50,7 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
     model, tokenizer, _, note = load_model(place, trust=trust)
     wants = model.main_input_name
     if text and tokenizer is None:
-        why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
+        why = "has no tokenizer" if wants == "input_ids" else f"expects {wants}"
         raise UserError(f"{place} {why}, so --text cannot be used")
     if tokenizer is None:
         note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
@@ -138,7 +138,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
     }
     if wants not in shapes:
         raise UserError(
-            f"{type(model).__name__} takes {wants}: pass its inputs with --module and --inputs"
+            f"{type(model).__name__} expects {wants}: pass its inputs with --module and --inputs"
         )
     batch = {wants: torch.randn(4, *(shape := shapes[wants]), generator=generator)}
     if wants == "input_ids":
@@ -234,7 +234,7 @@ def _imported(place: str) -> Any:
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
-        raise UserError(f"{place}: there is no module {error.name}") from error
+        raise UserError(f"{place}: no module named {error.name}") from error
     finally:
         sys.path.remove("")
     if not hasattr(module, attribute):

@@ -1,4 +1,4 @@
-"""Makes the finding on passes whose outputs should agree."""
+"""The finding on passes whose outputs should agree."""
 
 import math
 from collections.abc import Mapping

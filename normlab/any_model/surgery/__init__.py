@@ -1,4 +1,4 @@
-"""Changes of a trained model's norms.
+"""Changes to a trained model's norms.
 
 Begin with `swap.py`: it replaces norms by others, fitted to the old ones; `adapt.py` trains the
 result and saves it. `fold.py` folds norms into adjacent weights, exactly; `foldable.py` says why

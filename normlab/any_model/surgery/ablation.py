@@ -1,4 +1,4 @@
-"""What is taken from a model to see what it is worth: a module, or the precision of numbers."""
+"""Removes a module, or the precision of numbers, from a model to see what it contributes."""
 
 from typing import Any
 

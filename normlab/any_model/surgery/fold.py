@@ -264,7 +264,7 @@ def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
 
 
 def _norm_of(module: nn.Module, width: int) -> _Norm | None:
-    """Return what a norm computes, found by experiment; None if it is no layer or RMS norm."""
+    """Return what a norm computes, found by experiment; None if not a layer or RMS norm."""
     weights = dict(module.named_parameters())
     names = list(weights)
     if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):

@@ -205,7 +205,7 @@ def _replace(model: nn.Module, replaced: Mapping[str, nn.Module]) -> None:
 def check_name(norm: str) -> None:
     """Raise UserError if `norm` is not one that others can be replaced by."""
     if norm not in NEW:
-        raise UserError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
+        raise UserError(f"{norm!r} is not a norm to swap to; choose from {', '.join(NEW)}")
 
 
 def call(model: nn.Module, batch: Any) -> Any:

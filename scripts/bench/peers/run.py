@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     chosen = [entry for entry in ENTRIES if entry.name.startswith(names)]
     if not chosen:
         known = ", ".join(dict.fromkeys(entry.name for entry in ENTRIES))
-        raise UserError(f"--only {' '.join(names)} names nothing; there are {known}")
+        raise UserError(f"--only {' '.join(names)} matches nothing; choose from {known}")
     folder = arguments.folder.resolve()
     work = write(folder / "work" / arguments.model, arguments.model)
     missing: list[dict[str, str]] = []

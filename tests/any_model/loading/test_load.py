@@ -139,7 +139,7 @@ def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch,
         (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
         ([place, "--text", "no.txt"], "--text no.txt: no such file"),
         ([place, "--text", "lines.txt"], "bert has no tokenizer, so --text cannot be used"),
-        ([saved("resnet"), "--text", "lines.txt"], "resnet takes pixel_values, so --text"),
+        ([saved("resnet"), "--text", "lines.txt"], "resnet expects pixel_values, so --text"),
     ]:
         assert main(["inspect", "--hf", *arguments]) == 1
         error = capsys.readouterr().err
@@ -200,7 +200,7 @@ def test_names_that_are_not_there_are_refused(capsys):
     Path("own_names.py").write_text(CODE)
     for module, inputs, said in [
         ("own_names", "own_names:batches", "own_names: expected package.module:name"),
-        ("own_no:make", "own_names:batches", "own_no:make: there is no module own_no"),
+        ("own_no:make", "own_names:batches", "own_no:make: no module named own_no"),
         ("own_names:soun", "own_names:batches", "own_names has no soun; did you mean sound?"),
         ("own_names:number", "own_names:batches", "own_names:number is a int, not an nn.Module"),
     ]:
@@ -211,8 +211,8 @@ def test_names_that_are_not_there_are_refused(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--hf", "x", "norm=bn"], "take no RUN, key=value, --where, --data or --out"),
-        (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: there is no such folder"),
+        (["--hf", "x", "norm=bn"], "exclude RUN, key=value, --where, --data and --out"),
+        (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: no such folder"),
         (["--text", "x"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--hf", "x", "--inputs", "a:b"], "pass --hf MODEL, or --module"),
         (
@@ -222,7 +222,7 @@ def test_names_that_are_not_there_are_refused(capsys):
         (["--module", "a:b"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "pass --hf MODEL, or --module"),
         (["--hf", "x", "--rows", "0"], "--rows needs --module"),
-        (["norm=bn", "--mask", "real"], "take no RUN, key=value"),
+        (["norm=bn", "--mask", "real"], "exclude RUN, key=value"),
         (
             ["--module", "a:b", "--inputs", "a:c", "--mask", "m=ones"],
             "m=ones: expected NAME, KIND or",

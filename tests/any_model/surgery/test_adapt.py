@@ -150,7 +150,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["norm=batch"], "no norm 'batch' to swap to; choose from ln, rms"),
+        (["norm=batch"], "'batch' is not a norm to swap to; choose from ln, rms"),
         (["norm=gn", "gropus=8"], "norm=gn has no setting gropus"),
         (["norm=gn", "groups=3"], "transformer.h.0.ln_1: norm.groups=3 does not divide"),
         (["norm=dyt", "norm=rms"], "norm=dyt and norm=rms are both given"),
