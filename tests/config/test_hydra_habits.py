@@ -58,7 +58,10 @@ def test_a_folder_of_options_is_added_in_the_words_of_hydra(words, own, capsys):
 
 
 def test_a_search_path_that_does_not_exist_is_named(own, capsys):
-    for place, said in (("pkg://no_such.configs", "no package 'no_such'"), ("file:///no", "/no:")):
+    for place, said in (
+        ("pkg://no_such.configs", "package named 'no_such'"),
+        ("file:///no", "/no:"),
+    ):
         assert main(["train", f"hydra.searchpath=[{place}]", "task=toy"]) == 1
         assert said in capsys.readouterr().err
 

@@ -102,5 +102,5 @@ def test_a_vit_of_timm_trains_with_it():
 
 @pytest.mark.parametrize("shape", [(5, 8), (2, 3, 4, 8), (2, 3, 4)])
 def test_another_shape_is_refused_in_words(shape):
-    with pytest.raises(ValueError, match=r"takes \[batch, position, 8\], but got \[.*x\[None\]"):
+    with pytest.raises(ValueError, match=r"expects \[batch, position, 8\], but got \[.*x\[None\]"):
         make_norm("bn", 8)(torch.randn(*shape))
