@@ -49,9 +49,12 @@ class _Report:
         if self._findings is None:
             from normlab.any_model.loading.load import loaded
             from normlab.any_model.report import inspect
+            from normlab.errors import UserError
 
             self._findings = {}
             model, batches, options = loaded(self.place)
+            if "checks" in options:
+                raise UserError(f"{self.place}: leave out checks: pytest has a test per question")
             self._findings = inspect(model, batches, **options).findings
         if not self._findings:
             pytest.skip(f"{self.place} could not be examined")

@@ -20,7 +20,7 @@ from normlab.records.record import plain
 
 
 def saved(entries: Sequence[JudgedClaim]) -> str:
-    """Return the ledger as JSON, `results/claims.json`; numbers have six digits."""
+    """Return the ledger as JSON, `results/claims.json`."""
     return json.dumps([_claim(entry) for entry in entries], ensure_ascii=False, indent=1) + "\n"
 
 

@@ -164,7 +164,7 @@ def _measured(cell: RunToStart) -> Measured:
 
 
 def _examined(folder: Path) -> list[float]:
-    """Return the values of `Found` for a run's model, in order."""
+    """Return the values of `Measured` for a run's model, in order."""
     from normlab.inspection.sheet import inspect
 
     results = inspect(folder, ("statistics", "batch_mates"))

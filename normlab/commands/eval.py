@@ -76,6 +76,15 @@ def _parsed(argv: list[str]) -> Namespace:
         raise UserError(f"--limit {arguments.limit}: must be at least 1")
     if arguments.limit is not None and arguments.outputs:
         raise UserError("--outputs needs the whole split; omit --limit")
+    if arguments.kept:
+        others = {
+            "--fold": arguments.fold,
+            "--limit": arguments.limit is not None,
+            "--outputs": arguments.outputs,
+            "--split": arguments.split != "test",
+        }
+        if wrong := [flag for flag, given in others.items() if given]:
+            raise UserError(f"--kept scores the test translations as they are; omit {wrong[0]}")
     return arguments
 
 

@@ -53,7 +53,7 @@ examples:
   normlab inspect --module my.code:make_model --inputs my.code:batches
 One model gets a verdict on each question: `broken`, worth a `look`, or `fine`.
 Several runs are shown side by side: one row per experiment, averaged over
-seeds. The exit status is 1 if a finding is `broken`.
+seeds. The exit status is 1 if a finding is `broken` or `failed`.
 """
 
 
@@ -236,7 +236,7 @@ def _several(
 
 
 def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str, Any]) -> int:
-    """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
+    """Examine a model that normlab did not build; 1 if a finding is broken or failed."""
     _check_foreign(parser, arguments, conventions)
     with at_work("loading the model"):
         from normlab.any_model.loading.load import load_hf, load_names

@@ -242,7 +242,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
 
 
 def run_groups() -> list[str]:
-    """Return the groups a run chooses from: all except `claim` and `study`, plus `norm@` keys."""
+    """Return the groups a run chooses from, and `norm@` keys; not `claim`, `document`, `study`."""
     kinds = [group for group in groups() if group not in ("claim", "document", "study")]
     return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 

@@ -86,7 +86,7 @@ def check_plain(config: Mapping[str, Any]) -> None:
 
 
 def _names_classes(node: object) -> bool:
-    """Return whether a mapping in a list, or a text of it, names a class."""
+    """Return whether a mapping in a list, at any depth, names a class."""
     if isinstance(node, Mapping):
         return TARGET in node or any(map(_names_classes, node.values()))
     return isinstance(node, list) and any(map(_names_classes, node))

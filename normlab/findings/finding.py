@@ -24,10 +24,10 @@ class Finding:
     """The answer to a question, with its verdict; `str()` of a finding is its `answer`.
 
     `values` has all numbers behind the answer, `table` those to display, and `board` the entries
-    for the board that compares norms, by column. The verdict compares `value` with `threshold`;
-    without a threshold it is `fine`. `module` is the path of the module at fault. `why_not` says
-    why the question does not apply, and is empty if it does. `name` is the question's; it is set
-    in the report on a module.
+    for the board that compares norms, by column. Where there is a `threshold`, the verdict compares
+    `value` with it; otherwise the question decides by more than one number. `module` is the path of
+    the module at fault. `why_not` says why the question does not apply, and is empty if it does.
+    `name` is the question's; it is set in the report on a module.
     """
 
     answer: str

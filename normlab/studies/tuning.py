@@ -124,11 +124,13 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     else:  # insert before `tuning`, or at the end
         start = entries["tuning"].key.start_mark.line if "tuning" in entries else _end(size)
         stop = start
-    new = [f"    rates:{comment}\n"] if after else []
+    indent = " " * next(iter(entries.values())).key.start_mark.column
+    new = [f"{indent}rates:{comment}\n"] if after else []
     for name, values in after.items():
-        new.append(f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
+        new.append(f"{indent}  {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
     changed = "".join([*lines[:start], *new, *lines[stop:]])
-    assert yaml.safe_load(changed) == content, "only the rates of one scale change"
+    if yaml.safe_load(changed) != content:
+        raise UserError(f"scales.{scale}: rates cannot be written here without changing other keys")
     return changed
 
 

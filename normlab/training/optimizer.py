@@ -169,7 +169,7 @@ def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 
 
 def own_keys(config: Mapping[str, Any], key: str) -> Any:
-    """Return a node without the keys that its class does not accept.
+    """Return a node without `depth` and `groups`, which no class accepts.
 
     `model.depth` has already set the numbers of layers; `build_optimizer` reads `optim.groups`.
     """

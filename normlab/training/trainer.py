@@ -98,6 +98,9 @@ class Trainer:
         self._epoch_ended = False
         self._after_row: dict[str, Any] | None = None  # the state before all unread steps
         self._again = False
+        # With several processes, the first one's time until the last step decides for all: if each
+        # read its own clock, one could stop while the others wait for it.
+        self._rank_0_seconds: float | None = None
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
@@ -148,10 +151,10 @@ class Trainer:
     @property
     def _used(self) -> dict[str, Any]:
         """How much of its budget the run has used."""
-        at = self.progress
+        at, shared = self.progress, self._rank_0_seconds
         return {
             **{"steps": at.step, "epochs": self.batches.epochs},
-            **{"tokens": at.tokens, "seconds": at.seconds},
+            **{"tokens": at.tokens, "seconds": at.seconds if shared is None else shared},
         }
 
     def _due(self, every: int | Literal["epoch"]) -> bool:
@@ -182,7 +185,8 @@ class Trainer:
             layer = self._first_nonfinite_layer(batches, counts, rng_state)
             raise Diverged(step, verdict.reason, layer)
         self._update(step, totals[0], grad_norm, sums["padding"] / sums["positions"])
-        stop = sums.pop("stop") > 0
+        stop, seconds = sums.pop("stop") > 0, sums.pop("seconds")
+        self._rank_0_seconds = seconds if process_group.world().size > 1 else None
         self.progress.count(sums)
         self._tick()
         self.divergence.end_window(step, last=self._budget_spent() is not None)
@@ -292,6 +296,7 @@ class Trainer:
             "positions": sum(batch.positions for batch in batches),
             "padding": sum(batch.padding for batch in batches),
             "stop": int(stop_requested),
+            "seconds": self.progress.seconds if process_group.is_main() else 0.0,
         }
         totals = process_group.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
         counts = dict(zip(names, totals, strict=False))

@@ -3,10 +3,9 @@
 import sys
 
 import pytest
+from _pytest.pytester import SysModulesSnapshot
 
-from normlab.any_model import pytest_plugin, report
-
-assert report  # imported, since pytester forgets the modules that a run imports
+from normlab.any_model import pytest_plugin
 
 pytest_plugins = "pytester"
 
@@ -16,6 +15,17 @@ def run(pytester, monkeypatch):
     """Return a function that runs pytest with models, and returns its outcomes and its output."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(sys, "path", [str(pytester.path), *sys.path])
+
+    def forget_the_folders_modules(snapshot):
+        """Pytester would forget all modules that a run imports, torch's and normlab's, too.
+
+        A second import would give other tests of this process classes that are not the first's.
+        """
+        for name, module in [*sys.modules.items()]:
+            if str(getattr(module, "__file__", "")).startswith(str(pytester.path)):
+                del sys.modules[name]
+
+    monkeypatch.setattr(SysModulesSnapshot, "restore", forget_the_folders_modules)
 
     def run(*models):
         options = [f"--normlab-model={each}" for each in models]
@@ -51,6 +61,21 @@ def test_a_leaking_model_fails_in_the_test_of_its_question(run, pytester):
     counts, failed = run("mine:only_a_model")
     assert counts["passed"] == 0 and counts["skipped"] > 3  # it is loaded once
     assert ["return a model and its batches" in text for text in failed.values()] == [True]
+
+
+def test_checks_among_the_arguments_are_refused(run, pytester):
+    pytester.makepyfile(
+        chosen="""
+        import torch
+        from torch import nn
+
+        def make():
+            return nn.Linear(4, 4), [{"input": torch.randn(3, 12, 4)}], {"checks": ["padding"]}
+        """
+    )
+    counts, failed = run("chosen:make")
+    assert counts["passed"] == 0
+    assert ["leave out checks" in text for text in failed.values()] == [True]
 
 
 def test_small_random_models_of_transformers_are_made_by_their_type(run):

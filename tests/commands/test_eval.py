@@ -136,6 +136,12 @@ def test_kept_translations_have_the_score_of_the_record(finished: Path, tmp_path
     assert f"{tmp_path / 'hypotheses.txt'}: 0 hypotheses for 6" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flags", [["--fold"], ["--limit", "2"], ["--split", "valid"]])
+def test_what_kept_translations_cannot_be_asked_is_refused(finished, capsys, flags):
+    assert main(["eval", str(finished), "--kept", *flags]) == 1
+    assert f"omit {flags[0]}" in capsys.readouterr().err
+
+
 def test_an_experiment_is_scored_per_seed(finished, copied, tmp_path, capsys):
     experiment = copied(1).parent
     copied(2)

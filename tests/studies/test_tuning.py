@@ -220,6 +220,13 @@ def test_rates_go_into_the_text_of_a_study_and_nothing_else_changes():
         with_rates("scales:\n  small: {seeds: [1]}\n", "small", {})
 
 
+def test_rates_go_into_a_study_with_another_indentation():
+    text = RATES.replace("  ", "    ")
+    changed = with_rates(text, "smoke", {"ln": ["optim.lr=1e-3"]})
+    assert yaml.safe_load(changed)["scales"]["smoke"]["rates"] == {"ln": ["optim.lr=1e-3"]}
+    assert with_rates(changed, "smoke", {"ln": None}) == text
+
+
 @pytest.mark.parametrize("rates", ["rates: {ln: [optim.lr=1]}", "rates:\n      ln: [optim.lr=1]"])
 def test_rates_are_taken_away_alone_and_all_together(rates):
     there = RATES.replace("tuning:", f"{rates}\n    tuning:")

@@ -14,6 +14,7 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.objects import instantiate
 from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
+from normlab.distributed.process_group import is_main
 from normlab.norms.running import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.training.checkpoint import load_checkpoint
@@ -159,6 +160,22 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
         assert seen == {*option_names("probe")} - {"length_change", "saturation"}
     tids = [figures["stability/tid/mean"] for _, figures in watched]
     assert tids[0] == tids[1]  # the statistics are synced
+
+
+def ended_on_a_rank(corpus: Path, folder: Path):
+    """Train with a budget of one minute, by a clock that is far ahead on the second rank."""
+    trainer = build_trainer(
+        corpus, folder, "norm=ln", "batch_size=4", "budget.steps=4", "budget.minutes=1"
+    )
+    if not is_main():
+        count = trainer.progress.time
+        trainer.progress.time = lambda seconds: count(seconds + 1000)
+    outcome = trainer.fit()
+    return outcome.status, outcome.step
+
+
+def test_the_first_ranks_clock_decides_when_the_minutes_are_over(corpus: Path, tmp_path: Path):
+    assert on_ranks(2, ended_on_a_rank, corpus, tmp_path) == [("finished", 4)] * 2
 
 
 def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):

@@ -16,11 +16,9 @@ from normlab.any_model.tracing.scripted import inside_script, is_scripted, unexa
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import ratio
-from normlab.findings.summary import Verdict
 
 FAR = 0.5  # distance between the means in standard deviations, median over channels
 RATIO = 2.0  # ratio of the variances, in either direction, median over channels
-_UNKNOWN: Verdict = "does not apply"
 FEWEST = 16  # values per channel needed to compare moments
 COST = 0.05
 """Relative rise of the loss with running over recalibrated statistics that is worth a `look`."""
@@ -65,8 +63,9 @@ def statistics(examination: Examination) -> Finding:
     if losses:
         parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
         answer += f"; loss {', '.join(parts)} statistics"
-        if cost(losses) > COST:
-            faults.append(worst)
+    costly = bool(losses) and cost(losses) > COST
+    if not (faults or hidden or costly or any(row.has_data for row in rows)):
+        return Finding.none("no norm has enough data to compare its running statistics with")
     return Finding(
         answer,
         {
@@ -75,7 +74,7 @@ def statistics(examination: Examination) -> Finding:
             "unexamined": hidden,
         },
         AnswerTable(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
-        verdict=_verdict(bool(broken), bool(faults or hidden), any(row.has_data for row in rows)),
+        verdict="broken" if broken else "look" if faults or hidden or costly else "fine",
         value=worst.times_limit,
         threshold=1.0,
         module=worst.norm if faults else None,
@@ -138,12 +137,6 @@ def running(norm: Any) -> Running | None:
         return Running(mean, var)
     square = buffers.get("running_square")
     return None if square is None else Running(None, square)
-
-
-def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
-    if broken:
-        return "broken"
-    return "look" if look else "fine" if compared else _UNKNOWN
 
 
 def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:

@@ -22,7 +22,7 @@ VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 def bert_base() -> list[CheckFinding]:
     """How many parameters does BERT-base have?
 
-    It has embeddings of findings, positions and segments, a norm, twelve layers, and the pooler.
+    It has embeddings of words, positions and segments, a norm, twelve layers, and the pooler.
     """
     with torch.device("meta"):
         parts = [nn.Embedding(rows, DIM) for rows in (VOCABULARY, POSITIONS, SEGMENTS)]
