@@ -48,8 +48,8 @@ _UNITS = {
 _TIME = ("节省的时间", "time saved")
 _TRAINED = ("训练成功的种子数：", "seeds that train:")
 _REASONS = {
-    SHOWN: "方向已定，大小未定",
-    CONSTANT: "每个种子的差都相同，没有离散程度可据以判定",
+    SHOWN: "能确定有差别，不能确定是否超出界限",
+    CONSTANT: "各种子的差完全相同，算不出置信区间，无法判定",
     OPEN: "训练成功的种子数不足以判定",
     SEEN: "定下检验标准时已看过这些训练，要用新的训练来判定",
     NOT_SURVIVED: "与同一研究的其他检验一起校正后不再显著",
