@@ -83,7 +83,7 @@ def _parsed(argv: list[str]) -> Namespace:
             "--outputs": arguments.outputs,
             "--split": arguments.split != "test",
         }
-        if wrong := [flag for flag, given in others.items() if given]:
+        if wrong := [flag for flag, value in others.items() if value]:
             raise UserError(f"--kept scores the test translations as they are; omit {wrong[0]}")
     return arguments
 

@@ -145,6 +145,16 @@ class Panel:
         return tuple(dict.fromkeys(line.facet for line in self.series))
 
     @property
+    def axis_title(self) -> str:
+        """The score with its unit, for the axis of a chart without a title."""
+        return self.title + (f" ({self.unit})" if self.unit not in ("", self.title) else "")
+
+    @property
+    def seeds(self) -> set[int]:
+        """How many seeds the points have that are means over seeds."""
+        return {n for line in self.series for n in line.n if n > 1}
+
+    @property
     def logarithmic(self) -> bool:
         values = [y for line in self.series for y in (*line.low, *line.mean, *line.high)]
         return self.log_from is not None and _reaches(values, self.log_from)

@@ -306,12 +306,11 @@ def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme)
         for number, (panel, facet) in enumerate(plots, 1):
             axes = figure.add_subplot(rows, columns, number, sharey=shared.get(panel.name))
             if len(plots) > 1:  # the title of a figure with one plot is its caption
-                title = one_line(", ".join(filter(None, (panel.title, facet))))
-                axes.set_title(title, parse_math=False)
+                title = ", ".join(filter(None, (panel.title, facet)))
+                axes.set_title(one_line(title), parse_math=False)
                 axes.set_ylabel(panel.unit)
             else:
-                unit = f" ({panel.unit})" if panel.unit not in ("", panel.title) else ""
-                axes.set_ylabel(panel.title + unit)
+                axes.set_ylabel(panel.axis_title)
             if shared.setdefault(panel.name, axes) is axes and panel.logarithmic:
                 axes.set_yscale("log")
                 axes.yaxis.set_major_formatter(LogFormatter())
@@ -328,10 +327,10 @@ def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme)
         across = max(1, min(len(labels), fit))
         below = -(-len(labels) // across) * _LEGEND_ROW + 0.1
         figure.set_size_inches(columns * _WIDTH, rows * _HEIGHT + below)
+        seeds = set[int]().union(*(panel.seeds for panel in panels))
+        band = f"lowest to highest of {min(seeds)} seeds" if len(seeds) == 1 else _BAND
+        shown = [band if label == _BAND else label for label in labels]
         drawn = [handles[label] for label in labels]
-        seeds = {n for panel in panels for line in panel.series for n in line.n if n > 1}
-        of = f"lowest to highest of {seeds.pop()} seeds" if len(seeds) == 1 else _BAND
-        shown = [of if label == _BAND else label for label in labels]
         legend = figure.legend(drawn, shown, loc="outside lower left", ncols=across)
         for text in legend.get_texts():
             text.set_parse_math(False)

@@ -98,9 +98,7 @@ class Trainer:
         self._epoch_ended = False
         self._after_row: dict[str, Any] | None = None  # the state before all unread steps
         self._again = False
-        # With several processes, the first one's time until the last step decides for all: if each
-        # read its own clock, one could stop while the others wait for it.
-        self._rank_0_seconds: float | None = None
+        self._rank_0_seconds: float | None = None  # of several processes, its clock decides for all
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
