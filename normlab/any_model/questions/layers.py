@@ -53,7 +53,7 @@ def depth(examination: Examination) -> Finding:
     )
 
 
-class Activations(NamedTuple):
+class LayerActivations(NamedTuple):
     """A layer's share of outlier features and of dead channels, and its largest magnitude."""
 
     layer: str
@@ -73,7 +73,7 @@ def channels(examination: Examination) -> Finding:
     and the largest magnitude divided by the median magnitude. A value is massive if it is above 100
     and this ratio is above 1000 (Sun et al. 2024).
     """
-    rows: list[Activations] = []
+    rows: list[LayerActivations] = []
     for name, y in layer_outputs(examination).items():
         length = examination.example.length
         first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == length != y.shape[1])
@@ -82,8 +82,10 @@ def channels(examination: Examination) -> Finding:
         described = describe(x, real, threshold=OUTLIER)
         dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
         shares = (described["outliers"], dead, described["largest"], described["over_median"])
-        rows.append(Activations(name, *map(float, shares)))
-    worst = max(rows, key=lambda row: row.over_median, default=Activations("", 0.0, 0.0, 0.0, 0.0))
+        rows.append(LayerActivations(name, *map(float, shares)))
+    worst = max(
+        rows, key=lambda row: row.over_median, default=LayerActivations("", 0.0, 0.0, 0.0, 0.0)
+    )
     outliers = percent(max((row.outliers for row in rows), default=0.0))
     dead = percent(max((row.dead for row in rows), default=0.0))
     answers = [

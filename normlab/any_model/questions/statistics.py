@@ -81,7 +81,7 @@ def statistics(examination: Examination) -> Finding:
     )
 
 
-class Comparison(NamedTuple):
+class ComparedStatistics(NamedTuple):
     """A norm's running statistics compared with the data; `fault` is empty if they match.
 
     `distance` and `variance_ratio` are None without enough data. `times_limit` is the factor by
@@ -100,7 +100,7 @@ class Comparison(NamedTuple):
         return self.distance is not None
 
 
-def _sentence(rows: Sequence[Comparison], worst: Comparison) -> str:
+def _sentence(rows: Sequence[ComparedStatistics], worst: ComparedStatistics) -> str:
     """Return the fault of the worst norm, and in how many norms the statistics match the data."""
     compared = [row for row in rows if row.has_data]
     matching = sum(not row.fault for row in compared)
@@ -190,18 +190,18 @@ def _not_finite(norm: Any) -> bool:
     return not all(bool(x.isfinite().all()) for x in moments) or bool((statistics.var < 0).any())
 
 
-def _compared(name: str, norm: Any, rows: list[Tensor]) -> Comparison:
+def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
     """Compare a norm's running statistics with the moments of its inputs, by row."""
     statistics = running(norm)
     assert statistics
     mean, var = statistics.mean, statistics.var
     if _not_finite(norm):
-        return Comparison(name, None, None, torch.inf, "not finite")
+        return ComparedStatistics(name, None, None, torch.inf, "not finite")
     never = "never updated"
     initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
     count = float(sum(row[0, 0] for row in rows))
     if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
-        return Comparison(name, None, None, 0.0, never if initial else "")
+        return ComparedStatistics(name, None, None, 0.0, never if initial else "")
     # eps is added to both variances, so they agree if both are far below eps
     moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
     scale = var + eps
@@ -218,7 +218,7 @@ def _compared(name: str, norm: Any, rows: list[Tensor]) -> Comparison:
         stale = f"stale: mean {distance:.2g} sd off, variance {variance_ratio:.2g}-fold"
     times = max(distance / FAR, variance_ratio / RATIO, 1 / RATIO / max(variance_ratio, 1e-12))
     fault = never if initial else stale if times > 1 else ""
-    return Comparison(name, distance, variance_ratio, times, fault)
+    return ComparedStatistics(name, distance, variance_ratio, times, fault)
 
 
 def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
