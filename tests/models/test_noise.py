@@ -119,5 +119,5 @@ def test_half_the_brightness_halves_pixels_before_they_are_standardized(tmp_path
 
 def test_brightness_is_refused_where_there_are_no_images():
     config = to_dict(compose(["task=toy", "observe.test_brightness=[0.5]"]))
-    with pytest.raises(UserError, match=r"test_brightness=\[0.5\].*no images"):
+    with pytest.raises(UserError, match=r"test_brightness=\[0.5\].*not images"):
         build_evaluator(config, build_task(config), ALONE)
