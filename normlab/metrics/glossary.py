@@ -146,6 +146,6 @@ def meaning(name: str) -> Meaning | None:
 
 
 def has_direction(name: str) -> bool:
-    """Return whether more or less of a metric is better; true of unknown ones, such as a user's."""
-    known = meaning(name)
-    return not name.startswith("stability/") and (known is None or known.better != "-")
+    """Return whether more or less of a score is better; true of unknown ones, such as a user's."""
+    known = SCORES.get(name.rpartition("/")[2])
+    return known is None or known.better != "-"

@@ -24,7 +24,7 @@ from normlab.metrics.glossary import has_direction
 from normlab.metrics.significance import Interval, holm, p_value, t_interval
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
-from normlab.records.record import RunRecord, parts
+from normlab.records.record import RunRecord, is_probe_metric, parts
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -131,7 +131,9 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     and paired runs must share their code. p values are Holm-corrected over all pairs of rows. Probe
     metrics and scores without a better direction, such as `length_ratio`, have no best row.
     """
-    if not has_direction(score) or any(lost(row.records) for row in rows):
+    if is_probe_metric(score) or not has_direction(score):
+        return None
+    if any(lost(row.records) for row in rows):
         return None
     scored = [row for row in rows if row.scores(score)]
     whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in scored)

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from normlab.formats import duration, score_text
 from normlab.metrics.glossary import has_direction
 from normlab.records.labels import one_line
-from normlab.records.record import RunRecord, is_probe_metric, parts
+from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
 from normlab.reports.chart_data import DARK, LIGHT, Panel, Theme, data
 from normlab.reports.comparison import grouped
@@ -260,7 +260,7 @@ def _page_of_runs(
 
 def _direction(table: ScoreTable, column: str) -> str:
     """Return "higher is better" or "lower is better"; "" if neither is, or if no row has it."""
-    if not has_direction(column) and not is_probe_metric(column):
+    if not has_direction(column):
         return ""
     scores = [score for row in table.rows for score in row.entries[column].scores.values()]
     directions = {score.higher_is_better for score in scores}
