@@ -82,6 +82,7 @@ def _parsed(argv: list[str]) -> Namespace:
             "--limit": arguments.limit is not None,
             "--outputs": arguments.outputs,
             "--split": arguments.split != "test",
+            "--weights": arguments.weights is not None,
         }
         if wrong := [flag for flag, value in others.items() if value]:
             raise UserError(f"--kept scores the test translations as they are; omit {wrong[0]}")

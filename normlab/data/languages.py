@@ -5,7 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from langcodes import Language as Tag
 from langcodes import standardize_tag, tag_is_valid
@@ -13,19 +13,19 @@ from langcodes.tag_parser import LanguageTagError
 
 from normlab.errors import UserError
 
-# Scripts whose text is not split at spaces, by the first words of their characters' names: those
-# without spaces between words (Chinese, Japanese, Tibetan, Javanese, Balinese and those of mainland
-# Southeast Asia), and Korean, whose words sacreBLEU does not split. `metrics.bleu.tokenizer_of` has
-# the same ones.
-_SPECIAL = {
-    **dict.fromkeys(("Hans", "Hant", "Hani", "Hanb", "Bopo"), ("CJK", "BOPOMOFO")),
+_CHINESE = ("Hans", "Hant", "Hani", "Hanb", "Bopo")
+_KOREAN = ("Kore", "Hang", "Jamo")
+# Scripts whose words sacreBLEU cannot split at spaces, by the first words of their characters'
+# names: those without spaces between words (Chinese, Japanese, Tibetan, Javanese, Balinese and
+# those of mainland Southeast Asia), and Korean, which writes particles as part of a word.
+_NOT_SPLIT_AT_SPACES = {
+    **dict.fromkeys(_CHINESE, ("CJK", "BOPOMOFO")),
     **dict.fromkeys(("Jpan", "Hira", "Kana", "Hrkt"), ("HIRAGANA", "KATAKANA", "CJK")),
-    **dict.fromkeys(("Kore", "Hang", "Jamo"), ("HANGUL", "CJK")),
+    **dict.fromkeys(_KOREAN, ("HANGUL", "CJK")),
     **{"Thai": ("THAI",), "Laoo": ("LAO",), "Khmr": ("KHMER",), "Mymr": ("MYANMAR",)},
     **{"Tibt": ("TIBETAN",), "Java": ("JAVANESE",), "Bali": ("BALINESE",)},
     **{"Lana": ("TAI",), "Tale": ("TAI",), "Tavt": ("TAI",), "Talu": ("NEW",)},  # e.g. "TAI LE"
 }
-_SPACED = ("Kore", "Hang", "Jamo")  # of these, with spaces between words
 # characters from which a text's script is inferred, and minimum letters
 _SAMPLE, _FEWEST = 20_000, 20
 _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
@@ -45,7 +45,18 @@ class Language(NamedTuple):
     @property
     def spaced(self) -> bool:
         """Whether spaces separate words."""
-        return self.script not in _SPECIAL or self.script in _SPACED
+        return self.script not in _NOT_SPLIT_AT_SPACES or self.script in _KOREAN
+
+    @property
+    def bleu_tokenizer(self) -> Literal["13a", "zh", "char"]:
+        """The tokenizer of sacreBLEU for text in this language's script.
+
+        `zh` splits Chinese characters, and `char` all characters; `13a` splits at spaces and
+        punctuation.
+        """
+        if self.script in _CHINESE:
+            return "zh"
+        return "char" if self.script in _NOT_SPLIT_AT_SPACES else "13a"
 
 
 def language_of(code: str, key: str) -> Language:
@@ -73,8 +84,8 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
     """
     sample = "".join(islice(chain.from_iterable(lines), _SAMPLE))
     words = Counter(unicodedata.name(x, "").split(" ")[0] for x in sample if x.isalpha())
-    expected = _SPECIAL.get(language.script, ())
-    special = {word for names in _SPECIAL.values() for word in names}
+    expected = _NOT_SPLIT_AT_SPACES.get(language.script, ())
+    special = {word for names in _NOT_SPLIT_AT_SPACES.values() for word in names}
     wrong = {word for word in words if (word in special or expected) and word not in expected}
     if words.total() >= _FEWEST and sum(words[word] for word in wrong) > words.total() / 2:
         most = max(wrong, key=words.__getitem__)

@@ -19,23 +19,6 @@ from normlab.records.record import Score
 
 Lines = Sequence[str]
 Tokenize = Literal["13a", "none", "zh", "char"]
-_CHINESE = ("Hans", "Hant", "Hani", "Hanb", "Bopo")
-# sacreBLEU cannot split these scripts into words: Japanese, Korean, Southeast Asian, Tibetan.
-_BY_CHARACTER = (
-    *("Jpan", "Hira", "Kana", "Hrkt", "Kore", "Hang", "Jamo", "Thai", "Laoo", "Khmr", "Mymr"),
-    *("Tibt", "Lana", "Tale", "Talu", "Tavt", "Java", "Bali"),
-)
-
-
-def tokenizer_of(script: str) -> Tokenize:
-    """Return sacreBLEU's tokenizer for text in a script, an ISO 15924 code such as `Hans`.
-
-    `zh` splits Chinese characters, and `char` all characters; `13a` splits at spaces and
-    punctuation.
-    """
-    if script in _CHINESE:
-        return "zh"
-    return "char" if script in _BY_CHARACTER else "13a"
 
 
 def bleu_scores(

@@ -19,7 +19,7 @@ from normlab.data.prepare_pairs import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import PAIR_SPECIALS, Tokenizer, check_vocab_size
 from normlab.distributed.process_group import Shard, gather_objects, is_main
 from normlab.errors import UserError
-from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
+from normlab.metrics.bleu import bleu_scores, corpus_chrf
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
 from normlab.models.decoding import SearchSettings, SpecialIds, search
@@ -253,7 +253,7 @@ class Translation(Task):
         target = target if chosen is None else [target[i] for i in chosen]
         references = data.plain(target)
         lowercase = data.form != "raw"  # tokenized text is scored without case
-        tokenize = tokenizer_of(data.target.script)
+        tokenize = data.target.bleu_tokenizer
         scores = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
         scores["chrf"] = corpus_chrf(lines, references)
         if decoded is not None and tokenize == "13a":
@@ -265,7 +265,7 @@ class Translation(Task):
     def score_names(self) -> Sequence[str]:
         target = language_of(self.corpus.languages[1], "task.corpus.target_language")
         by_text = ["bleu", "brevity_penalty", "length_ratio", "chrf"]
-        by_text += ["bleu_tok"] if tokenizer_of(target.script) == "13a" else []
+        by_text += ["bleu_tok"] if target.bleu_tokenizer == "13a" else []
         return [*super().score_names(), *by_text]
 
     def baselines(self) -> dict[str, float]:

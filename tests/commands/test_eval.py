@@ -136,7 +136,9 @@ def test_kept_translations_have_the_score_of_the_record(finished: Path, tmp_path
     assert f"{tmp_path / 'hypotheses.txt'}: 0 hypotheses for 6" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", [["--fold"], ["--limit", "2"], ["--split", "valid"]])
+@pytest.mark.parametrize(
+    "flags", [["--fold"], ["--limit", "2"], ["--split", "valid"], ["--weights", "last"]]
+)
 def test_what_kept_translations_cannot_be_asked_is_refused(finished, capsys, flags):
     assert main(["eval", str(finished), "--kept", *flags]) == 1
     assert f"omit {flags[0]}" in capsys.readouterr().err

@@ -5,7 +5,7 @@ import pytest
 from normlab.data.corpus import FolderCorpus
 from normlab.data.languages import Language, check_script, language_of
 from normlab.data.vocabulary import moses_text, moses_tokens
-from normlab.metrics.bleu import tokenizer_of
+from normlab.metrics.bleu import bleu_scores, scored_as
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,18 @@ def test_java_in_its_own_script_is_not_german_and_is_scored_by_character():
     check_script(lines, Language("jv", "Java"), "train.jv")
     with pytest.raises(ValueError, match=r"train\.de is written in Javanese"):
         check_script(lines, language_of("de", "key"), "train.de")
-    assert tokenizer_of("Java") == "char" and not Language("jv", "Java").spaced
+    assert Language("jv", "Java").bleu_tokenizer == "char" and not Language("jv", "Java").spaced
+
+
+@pytest.mark.parametrize(
+    ("scripts", "tokenizer"),
+    [
+        ("Latn Cyrl Arab Hebr Deva Grek", "13a"),
+        ("Hans Hant", "zh"),
+        ("Jpan Kore Thai Laoo Khmr Mymr", "char"),
+    ],
+)
+def test_the_script_chooses_the_tokenizer_and_sacrebleu_has_it(scripts, tokenizer):
+    assert {Language("xx", script).bleu_tokenizer for script in scripts.split()} == {tokenizer}
+    score = bleu_scores(["some text"], ["some text"], tokenize=tokenizer)["bleu"]
+    assert scored_as(score.signature) == {"lowercase": False, "tokenize": tokenizer}
