@@ -235,21 +235,35 @@ def test_an_operation_without_float64_runs_in_float32_and_is_named():
         x + torch.ones(3)
 
 
-def test_variants_change_only_what_they_say(batch):
+@pytest.fixture
+def padded_on_the_left(batch):
+    """Return an example of 3 rows and 8 positions whose padding comes first."""
     left = {name: x.flip(1) for name, x in batch.items()}
     left["position_ids"] = (left["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    example = example_of(Encoder(), left, Conventions(max_positions=8))
+    return example_of(Encoder(), left, Conventions(max_positions=8))
+
+
+def test_more_padding_changes_nothing_at_the_other_positions(padded_on_the_left):
+    example = padded_on_the_left
     assert (example.side, example.size, example.length) == ("left", 3, 8)
+    base = example.values["input_ids"][0]
     padded, other = (example.padded(4, other=other).values for other in (False, True))
     ids, others = padded["input_ids"][0], other["input_ids"][0]
     assert ids[:4].tolist() == [0] * 4 and bool((others[:4] > 0).all())
-    assert torch.equal(ids[4:], left["input_ids"][0, 4:]) and torch.equal(ids[4:], others[4:])
+    assert torch.equal(ids[4:], base) and torch.equal(ids[4:], others[4:])
     assert padded["attention_mask"].tolist() == [[0] * 4 + [1] * 8]
     assert padded["position_ids"].tolist() == [[4] * 4 + [*range(4, 12)]]
+
+
+def test_other_rows_and_later_tokens_are_all_that_change(padded_on_the_left):
+    example = padded_on_the_left
     mates = example.with_other_rows(0).values["input_ids"] == example.values["input_ids"]
     assert mates[0].all() and not mates[1:].any()
     later = example.with_later_tokens(3).values["input_ids"] == example.values["input_ids"][:1]
     assert later.tolist() == [[True] * 3 + [False] * 5]
+
+
+def test_outputs_of_two_lengths_are_compared_where_they_overlap():
     y, base = Overlap("left")(torch.arange(6).view(1, 6), torch.arange(4).view(1, 4))
     assert y.tolist() == [[2, 3, 4, 5]] and base.tolist() == [[0, 1, 2, 3]]
     y, base = Overlap("right", 6, 2)(torch.arange(6), torch.arange(6))

@@ -61,10 +61,14 @@ def test_the_last_weights_are_tested_and_the_best_as_well(trained):
     assert of(record, "test/best_bleu") == evaluated(folder, "best_bleu")
     losses = [of(record, path)["loss"] for path in ("test", "test/best_loss", "test/best_bleu")]
     assert len(set(losses)) == 3
+    assert normlab.load_run(folder).weights == "last"
+
+
+def test_validation_scores_belong_to_the_weights_in_their_names(trained):
+    record, _, _ = trained()
     assert record.scores["valid/loss"].value == LOSSES[2]
     assert record.scores["valid/best_loss/loss"].value == LOSSES[0]
     assert record.scores["valid/best_bleu/loss"].value == LOSSES[1]
-    assert normlab.load_run(folder).weights == "last"
 
 
 def test_the_best_weights_are_tested_on_request(trained):
