@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from normlab.claims.sample import Count
+from normlab.claims.side import SideValue, sides_text
 from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
 from normlab.metrics.significance import (
     Interval,
@@ -96,27 +97,35 @@ class PValues:
 class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
-    `value` is the measured value with its interval as text, `detail` the values behind it, `reason`
+    `value` is the measured value with its interval as text, `sides` the values behind it, `reason`
     why it is open or not measured; `unshown` is the reason to give if the direction does not
-    survive the correction. `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen
-    before its endpoint was written, so nothing was tested.
+    survive the correction. `counted`: `value` and `sides` are numbers of seeds that train.
+    `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen before its endpoint was
+    written, so nothing was tested.
     """
 
     verdict: Verdict
     value: str = ""
-    detail: str = ""
+    sides: tuple[SideValue, ...] = ()
     reason: str = ""
     unshown: str = ""
     p: PValues | None = None
     estimate: Estimate | None = None
+    counted: bool = False
     stuck: bool = False
     by_seen_runs: bool = False
 
 
-def stuck(reason: str, value: str = "") -> Decision:
+def stuck(reason: str, trained: Sequence[SideValue] = ()) -> Decision:
     """Return an undecided decision that more seeds would not change, with its `reason`."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
-    return Decision("undecided", value=value, reason=reason, stuck=True)
+    return with_counts(Decision("undecided", reason=reason, stuck=True), trained)
+
+
+def with_counts(decision: Decision, trained: Sequence[SideValue]) -> Decision:
+    """Return a decision whose value is how many seeds of each side train."""
+    value = f"train: {sides_text(trained)}" if trained else ""
+    return replace(decision, value=value, sides=tuple(trained), counted=bool(trained))
 
 
 def undecided_by_seen(decision: Decision) -> Decision:

@@ -21,9 +21,11 @@ from normlab.claims.decision import (
     sequential,
     stuck,
     undecided_by_seen,
+    with_counts,
 )
 from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
+from normlab.claims.side import Side, SideValue, names_of
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 
@@ -66,9 +68,9 @@ class Basis:
     records: tuple[str, ...] = ()
 
 
-Unit = Literal["value", "difference", "interaction", "factor", "time saved", "seeds"]
-"""What a number is: a value, a difference, a difference of differences, a factor, the share of time
-saved, a count of seeds."""
+Unit = Literal["value", "difference", "interaction", "factor", "spread", "time saved", "seeds"]
+"""What a number is: a value, a difference, a difference of differences, a factor, a factor of
+standard deviations, the share of time saved, a count of seeds."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         raise NotImplementedError
 
     @property
+    def named_sides(self) -> list[Side]:
+        """Return the sides with their names, in the order in which the statement has them."""
+        names = zip(self.sides, names_of(self.sides), strict=True)
+        return [Side(keys(side), name) for side, name in names]
+
+    @property
     def labels(self) -> Mapping[str, Where]:
         return {keys(side): side for side in self.sides}
 
@@ -209,20 +217,34 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Decide by the numbers of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Return the values behind a decision as text."""
-        return ""
+    def behind(self, sample: Sample, seeds: Sequence[int]) -> Mapping[str, str]:
+        """Return the values behind a decision, by the label of the side."""
+        return {}
+
+    def named_values(self, values: Mapping[str, str]) -> tuple[SideValue, ...]:
+        """Return values by label with the names of their sides."""
+        named = [side for side in self.named_sides if side.label in values]
+        return tuple(SideValue(each.name, values[each.label], place=each.place) for each in named)
+
+    def trained(self, sample: Sample, seeds: Sequence[int]) -> tuple[SideValue, ...]:
+        """Return how many seeds of each side train; if all do, also a lower bound on the share."""
+        counts, n = sample.train_counts(seeds), len(seeds)
+        named = self.named_values({side: f"{train}/{n}" for side, (train, _) in counts.items()})
+        least = math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
+        return tuple(
+            replace(side, least=least if side.value == f"{n}/{n}" else None) for side in named
+        )
 
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
         """Decide at one planned analysis: by value or, if any seed diverged, by how many train."""
-        trained, counts = sample.train_text(seeds), list(sample.train_counts(seeds).values())
+        trained, counts = self.trained(sample, seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
             decision = self.decide_counts(counts, look, assertion)
             if decision is None:
                 return stuck(NOT_ALL, trained)
-            return corrected_for_look(replace(decision, value=trained), look)
+            return corrected_for_look(with_counts(decision, trained), look)
         values = self.values(sample, seeds)
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
@@ -231,7 +253,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if any(train < n for train, n in counts):
             return stuck(NOT_ALL, trained)
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
-        return replace(decision, detail=self.detail(sample, seeds) or decision.detail)
+        return replace(decision, sides=self.named_values(self.behind(sample, seeds)))
 
     def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
         plan = runs.plan(self.study, self.scale)

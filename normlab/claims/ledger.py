@@ -18,6 +18,7 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import DECIDED, ERROR, Decision, Verdict
 from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
+from normlab.claims.side import SideValue
 from normlab.claims.study_endpoints import Document, Gap
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
@@ -68,8 +69,9 @@ class JudgedPart:
     def finding(self) -> dict[str, Any]:
         """The number that runs or timings gave, for the ledger's file: only what there is of it.
 
-        `shown` is the value with its interval, `sides` the values behind it, `reason` why it is
-        open, `limits` the bounds between which it shows no difference.
+        `shown` is the value with its interval, `sides` the values behind it, or, if `counted`, how
+        many seeds of each side train; `reason` says why it is open, `limits` are the bounds between
+        which it shows no difference.
         """
         decision, endpoint = self.decision, self.endpoint
         limits = endpoint.limits or ()
@@ -77,8 +79,9 @@ class JudgedPart:
             return {}
         number = {
             "scores": endpoint.scored,
-            "shown": decision.value,
-            "sides": decision.detail,
+            "shown": "" if decision.counted else decision.value,
+            "sides": [_side(each) for each in decision.sides],
+            "counted": decision.counted,
             "reason": self.reason,
             "limits": [float(f"{limit:.3g}") for limit in limits],
         }
@@ -91,6 +94,12 @@ class JudgedPart:
         if basis.grade is None or self.verdict == "not measured":
             return ""
         return ": ".join(filter(None, (basis.grade, basis.setting.text())))
+
+
+def _side(side: SideValue) -> dict[str, Any]:
+    """Return the value of a side for the ledger's file, without what it lacks."""
+    fields = {"value": side.value, "name": side.name, "least": side.least, "place": side.place}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True)

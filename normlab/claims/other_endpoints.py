@@ -15,6 +15,7 @@ from normlab.claims.decision import (
 )
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting, Text, Unit
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
+from normlab.claims.side import SideValue, names_of
 from normlab.formats import aligned
 
 
@@ -81,6 +82,8 @@ class Timing(Endpoint, frozen=True):
       margin: 0.02                 optional: a share of the time
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
       measured: model=vit          optional: arguments for `python scripts/bench norms`
+      first: than                  optional: the candidate that the statement names first, for the
+                                   order in which times are shown; default faster
       alone: true                  optional: the group times norms by themselves, not models
       seen: true                   optional: written after this report was seen, which shows but
                                    does not decide
@@ -98,6 +101,7 @@ class Timing(Endpoint, frozen=True):
     margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
     report: str = "norms"
     measured: str = ""
+    first: Literal["faster", "than"] = "faster"
     alone: bool = False
     seen_before: bool = field(name="seen", default=False)
 
@@ -140,8 +144,11 @@ class Timing(Endpoint, frozen=True):
             setting=Setting(f"{machine['device']} {machine['precision']}"),
             records=(timings.path,),
         )
-        decision = self._decide(saved)
-        return Judgement(replace(decision, detail=f"{' against '.join(medians)} ms"), basis, more)
+        names = names_of([{"norm": self.faster}, {"norm": self.slower}])
+        sides = [SideValue(*each) for each in zip(names, [f"{x} ms" for x in medians], strict=True)]
+        if self.first == "than":
+            sides.reverse()
+        return Judgement(replace(self._decide(saved), sides=tuple(sides)), basis, more)
 
     def _decide(self, saved: Sequence[float]) -> Decision:
         """Decide by the share of time saved in each round; there is one analysis, of all rounds."""

@@ -7,7 +7,6 @@ Runs that do not count are listed with the reason.
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -103,14 +102,6 @@ class Sample:
             side: (sum(train(cell[seed]) for seed in seeds), len(seeds))
             for side, cell in self.cells.items()
         }
-
-    def train_text(self, seeds: Sequence[int]) -> str:
-        """Return how many seeds of each side train; if all do, also a lower bound on the share."""
-        n = len(seeds)
-        every = f" (at least {math.floor(100 * 0.025 ** (1 / n))} %)"  # Clopper and Pearson 1934
-        counts = self.train_counts(seeds).items()
-        sides = [f"{side} {k}/{n}{every if k == n else ''}" for side, (k, _) in counts]
-        return f"train: {', '.join(sides)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
         """Return the score that shows that a side does not train; None if every setting trains."""

@@ -8,21 +8,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, geometric_mean, stdev
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
 from normlab.claims import decision
-from normlab.claims.decision import Analysis, Decision, corrected_for_look, decide, stuck
+from normlab.claims.decision import (
+    Analysis,
+    Decision,
+    corrected_for_look,
+    decide,
+    stuck,
+    with_counts,
+)
 from normlab.claims.endpoint import Chosen, StudyEndpoint, Unit
 from normlab.claims.evidence import Where
 from normlab.claims.sample import Count, Sample, keys
+from normlab.claims.side import Side, name_of, names_of
 from normlab.config.conversion import WrongField
 from normlab.formats import aligned
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
-Side = Annotated[Chosen, Meta(min_length=1)]
+Setting = Annotated[Chosen, Meta(min_length=1)]
 
 
 class Difference(StudyEndpoint, frozen=True, kw_only=True):
@@ -33,13 +41,16 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     in: {batching: bucket}                 optional, with than_in: an interaction, where
     than_in: {batching: random}            the difference is larger `in` than `than_in`
     ratio: true                            optional: a factor, such as 1.25, instead of a difference
+    first: worse                           optional: the side that the statement names first, for
+                                           the order in which values are shown; default better
     """
 
-    better: Side
-    worse: Side
+    better: Setting
+    worse: Setting
     inside: Chosen = field(name="in", default_factory=dict)
     outside: Chosen = field(name="than_in", default_factory=dict)
     ratio: bool = False
+    first: Literal["better", "worse"] = "better"
 
     def __post_init__(self) -> None:
         if bool(self.inside) != bool(self.outside):
@@ -57,6 +68,20 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         places = (self.inside, self.outside) if self.inside else ({},)
         return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
+    @property
+    def named_sides(self) -> list[Side]:
+        pair = [self.better, self.worse]
+        named = list(zip(pair, names_of(pair), strict=True))
+        if self.first == "worse":
+            named.reverse()
+        if not self.inside:
+            return [Side(keys(side), name) for side, name in named]
+        return [
+            Side(keys({**side, **place}), name, name_of(place))
+            for place in (self.inside, self.outside)
+            for side, name in named
+        ]
+
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
         """Return the difference per seed; for an interaction, the difference of differences."""
         sides = [sample.values(side) for side in sample.cells]
@@ -69,14 +94,12 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
             differences[seed] = sign * (better - worse - outside)
         return differences
 
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Format the sides' means; with `ratio`, geometric means, whose ratio is the factor."""
-        sides = [[values[seed] for seed in seeds] for values in map(sample.values, sample.cells)]
+    def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, str]:
+        """Return the sides' means; with `ratio`, geometric means, whose ratio is the factor."""
         mean = geometric_mean if self.ratio else fmean
-        means = aligned(*map(mean, sides))
-        pairs = [f"{a} against {b}" for a, b in zip(means[::2], means[1::2], strict=True)]
-        places = [keys(self.inside), keys(self.outside)] if self.inside else []
-        return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
+        values = {side: sample.values(side) for side in sample.cells}
+        means = [mean([by_seed[seed] for seed in seeds]) for by_seed in values.values()]
+        return dict(zip(values, aligned(*means), strict=True))
 
 
 class Contrast(Difference, frozen=True, kw_only=True):
@@ -173,13 +196,13 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
 
     assertions: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
-    wider: Side
-    narrower: Side
+    wider: Setting
+    narrower: Setting
     margin: Annotated[float, Meta(gt=1)]
 
     @property
     def unit(self) -> Unit:
-        return "factor"
+        return "spread"
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -211,10 +234,11 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         without = {seed: logarithm([other for other in seeds if other != seed]) for seed in seeds}
         return {seed: n * whole - (n - 1) * rest for seed, rest in without.items()}
 
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        sides = map(sample.values, sample.cells)
-        deviations = [stdev(values[seed] for seed in seeds) for values in sides]
-        return "standard deviations {} against {}".format(*aligned(*deviations))
+    def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, str]:
+        """Return the standard deviation of each side."""
+        values = {side: sample.values(side) for side in sample.cells}
+        deviations = [stdev(by_seed[seed] for seed in seeds) for by_seed in values.values()]
+        return dict(zip(values, aligned(*deviations), strict=True))
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         m, equality = self.margin, assertion == "equality"
@@ -236,7 +260,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
 
     assertions: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
 
-    of: Side
+    of: Setting
     above: float
     margin: Annotated[float, Meta(ge=0)] = 0.0
 
@@ -260,7 +284,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         above_bound = [value - bound for value in values]
         decided = decide(above_bound, margin=m, equality=equality, error=look.share)
         if (above := decided.estimate) is None:
-            return replace(decided, detail=f"mean {aligned(fmean(values))[0]}")
+            return replace(decided, value=aligned(fmean(values))[0])
         mean, low, high = (bound + value for value in (above.mean, above.low, above.high))
         decided = replace(decided, estimate=replace(above, mean=mean, low=low, high=high))
         return corrected_for_look(decided, look, bounds=(bound - m, bound, bound + m))
@@ -276,9 +300,9 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
 
     assertions: ClassVar[tuple[str, ...]] = ("figure",)
 
-    of: Side
+    of: Setting
     value: float
-    data: Side
+    data: Setting
 
     @property
     def sides(self) -> list[Where]:
@@ -313,7 +337,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
 
     assertions: ClassVar[tuple[str, ...]] = ("trains", "fails")
 
-    side: Side
+    side: Setting
     reference: Chosen = field(default_factory=dict)
 
     @property
@@ -331,11 +355,11 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
-        trained, fails = sample.train_text(seeds), assertion in ("fails", "difference")
+        trained, fails = self.trained(sample, seeds), assertion in ("fails", "difference")
         side, *others = sample.train_counts(seeds).values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
             floor = sample.floor(keys(self.reference), seeds)
             return stuck(floor or "no seed of the reference trains", trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
-        return corrected_for_look(replace(decided, value=trained), look)
+        return corrected_for_look(with_counts(decided, trained), look)

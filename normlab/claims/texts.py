@@ -2,6 +2,7 @@
 
 from normlab.claims.claim import Part
 from normlab.claims.ledger import JudgedClaim, JudgedPart
+from normlab.claims.side import sides_text
 
 
 def verdict_text(entry: JudgedClaim) -> str:
@@ -23,8 +24,8 @@ def outcome_text(outcome: JudgedPart) -> str:
 def value_text(outcome: JudgedPart) -> str:
     """Return the value with its interval, the values behind it, and the reason if it is open."""
     decision = outcome.decision
-    both = f"{decision.value} ({decision.detail})" if decision.value and decision.detail else ""
-    text = both or decision.value or decision.detail
+    value, sides = decision.value, "" if decision.counted else sides_text(decision.sides)
+    text = f"{value} ({sides})" if value and sides else value or sides
     return "; ".join(filter(None, (text, outcome.reason)))
 
 

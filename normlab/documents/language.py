@@ -49,7 +49,7 @@ ENGLISH = Locale(
     verdicts={
         "supported": "holds",
         "contradicted": "does not hold",
-        "no difference": "no difference",
+        "no difference": "does not hold, too small a difference",
         "undecided": "open",
         "not measured": "not tested",
         "mixed": "holds in part",
@@ -69,7 +69,7 @@ ENGLISH = Locale(
     between="; ",
     comma=", ",
     margin="margin {limits}",
-    inside="inside the margin {limits}, so no difference that matters",
+    inside="within the margin {limits}, too small to count",
     stop=".",
     legend=(
         "[2.1] is part 1 of claim 2 (normlab claims 2), other words in brackets are computed "
@@ -91,7 +91,7 @@ CHINESE = Locale(
     verdicts={
         "supported": "成立",
         "contradicted": "不成立",
-        "no difference": "无实质差别",
+        "no difference": "不成立，差别太小",
         "undecided": "尚无定论",
         "not measured": "未检验",
         "mixed": "部分成立",
@@ -111,7 +111,7 @@ CHINESE = Locale(
     between="；",
     comma="，",
     margin="界限 {limits}",
-    inside="在界限 {limits} 之内，算无实质差别",
+    inside="在界限 {limits} 之内，差别太小，不算数",
     stop="。",
     legend=(
         "[2.1] 指论断 2 的第 1 部分（normlab claims 2），方括号中的单词是计算检查；"

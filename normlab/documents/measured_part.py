@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from normlab.claims.decision import CONSTANT, OPEN, SEEN, SHOWN
 from normlab.claims.endpoint import NOT_ALL
 from normlab.claims.ledger import NOT_SURVIVED
+from normlab.claims.side import SideValue, sides_text
 from normlab.documents.language import Locale
 
 SCORES = {
@@ -44,6 +45,7 @@ _UNITS = {
     "difference": ("之差", "difference in {}"),
     "interaction": ("差距之差", "difference of differences in {}"),
     "factor": ("之比", "ratio of {}"),
+    "spread": ("的标准差之比", "ratio of the standard deviations of {}"),
 }
 _TIME = ("节省的时间", "time saved")
 _TRAINED = ("训练成功的种子数：", "seeds that train:")
@@ -66,13 +68,7 @@ _PATTERNS = {
     r"([^;]*): \S*/(\S+) (\S+) is not clearly better than the untrained baseline "
     r"\((\S+?)(?:; [^)]*)?\)": (r"\1 的 \2 为 \3，并不明显好于未训练的基线（\4）"),
     r"no seed of the reference trains": "对照没有一个种子训练成功",
-    r"^mean (\S+)$": r"均值 \1",
 }
-SIDES = {
-    **{" against ": " 对 ", "standard deviations": "标准差", ": ": "：", "; ": "；"},
-    **{r" \(at least": "（至少", r"%\)": "%）", ", (?=[a-z])": "，"},
-}
-"""The words between the numbers of both sides as patterns, and what they are in Chinese."""
 
 
 class MeasuredPart(NamedTuple):
@@ -84,7 +80,7 @@ class MeasuredPart(NamedTuple):
 
     name: tuple[str, str]
     value: str
-    sides: str
+    sides: tuple[SideValue, ...]
     limits: str
     inside: bool
     reason: tuple[str, str]
@@ -92,8 +88,7 @@ class MeasuredPart(NamedTuple):
     def text(self, language: Locale) -> str:
         """Return it in one line."""
         zh = language.code == "zh"
-        value = sides_in_chinese(self.value) if zh else self.value
-        sides = sides_in_chinese(self.sides) if zh else self.sides
+        value, sides = self.value, sides_text(self.sides, chinese=zh)
         if value and sides:
             value += sides.join(language.ends)
         number = f"{self.name[not zh]} {value or sides}" if value or sides else ""
@@ -106,11 +101,11 @@ class MeasuredPart(NamedTuple):
 def measured_part(part: Mapping[str, Any]) -> MeasuredPart | None:
     """Return what runs or timings found on a part of the ledger; None if they found nothing."""
     unit, shown = part.get("unit", "value"), part.get("shown", "")
-    sides, reason = part.get("sides", ""), part.get("reason", "")
+    sides, reason = tuple(map(_side, part.get("sides", ()))), part.get("reason", "")
     if not shown and not sides and not reason:
         return None
-    if shown and "low" not in part and "trained" in part:
-        name, shown = _TRAINED, shown.removeprefix("train: ")
+    if part.get("counted"):
+        name = _TRAINED
     elif unit == "time saved":
         name = _TIME
         if "low" in part:
@@ -136,11 +131,9 @@ def score_name(score: str) -> tuple[str, str]:
     return SCORES["steps_to" if "steps_to" in parts else parts[-1]]
 
 
-def sides_in_chinese(text: str) -> str:
-    """Return the numbers of both sides with the words between them in Chinese."""
-    for pattern, chinese in SIDES.items():
-        text = re.sub(pattern, chinese, text)
-    return text
+def _side(side: Mapping[str, Any]) -> SideValue:
+    place = tuple(side["place"]) if "place" in side else None
+    return SideValue(tuple(side["name"]), side["value"], side.get("least"), place)
 
 
 def _name(score: str, unit: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from normlab.claims.claim import Claim
 from normlab.claims.endpoint import Endpoint, StudyEndpoint
 from normlab.claims.ledger import verdict
 from normlab.claims.other_endpoints import Computed, Published, Timing
+from normlab.claims.side import SideValue
 from normlab.documents.article import Article, ArticleCell, ArticleSection, ArticleTable, Passage
 from normlab.documents.evidence import (
     CheckItem,
@@ -31,7 +32,7 @@ from normlab.documents.evidence import (
     translated,
 )
 from normlab.documents.language import CHINESE, ENGLISH, Locale
-from normlab.documents.measured_part import SIDES, MeasuredPart, measured_part, score_name
+from normlab.documents.measured_part import MeasuredPart, measured_part, score_name
 
 SCRIPTS = (
     *("norms.js", "dom.js", "asked.js", "reading.js"),
@@ -61,7 +62,6 @@ def page(
         "claims": answers.claims,
         "grades": answers.grades,
         "names": answers.names,
-        "sides": SIDES,
         "pieces": dict(pieces),
         "words": {
             **yaml.safe_load(_text("words.yaml")),
@@ -174,11 +174,11 @@ class EvidenceIndex:
     An answer has, unless it lacks it: the verdict `v`; in Chinese and English, what was judged `s`
     and what was found `f`, a list of findings if it was computed; of a number that runs or timings
     gave, what it is `u` as a number of `names` (Chinese and English), its value `x`, the values
-    behind it `d`, the margin `l`, and why it is open `y`; how we know `k`, or, if
-    it was computed, the check `check`; the number of seeds `n` and the
-    level of the interval `i`, the grade `g` as a number of `grades` (Chinese and English), and the
-    study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`. Keys are single letters since
-    words would add 12 kB to the page, whose limit is 235.
+    behind it `d` (of each side its name, its value, a bound, its place), the margin `l`, and why it
+    is open `y`; how we know `k`, or, if it was computed, the check `check`; the number of seeds `n`
+    and the level of the interval `i`, the grade `g` as a number of `grades` (Chinese and English),
+    and the study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`. Keys are single
+    letters since words would add 12 kB to the page, whose limit is 240.
     """
 
     def __init__(self, results: Results, claims: Sequence[Claim]) -> None:
@@ -295,10 +295,18 @@ class EvidenceIndex:
         return {
             "u": self._name(number.name),
             "x": number.value,
-            "d": number.sides,
+            "d": [self._side(side) for side in number.sides] or None,
             "l": number.limits,
             "y": _pair(*number.reason),
         }
+
+    def _side(self, side: SideValue) -> list[Any]:
+        """Return the value of a side: its name, the value, `least`, its place; nulls left out."""
+        place = None if side.place is None else self._name(side.place)
+        entry = [self._name(side.name), side.value, side.least, place]
+        while entry[-1] is None:
+            entry.pop()
+        return entry
 
     def _name(self, name: tuple[str, str]) -> int:
         return _place(self.names, list(name))

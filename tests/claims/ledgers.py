@@ -8,6 +8,7 @@ from normlab.claims.decision import Decision, Estimate, PValues
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.other_endpoints import Computed, Published
+from normlab.claims.side import SideValue
 from normlab.claims.study_endpoints import Contrast
 
 COMMAND = "normlab study run norms scale=small"
@@ -17,7 +18,10 @@ ENDPOINT = Contrast(
 )  # fmt: skip
 COMPARED = {
     "value": "-2.27 [-3.45, -1.09]",
-    "detail": "34.6 against 36.8",
+    "sides": (
+        SideValue(("层归一化", "layer norm"), "34.6"),
+        SideValue(("批归一化", "batch norm"), "36.8"),
+    ),
     "p": PValues(0.0012, 0.0012),
     "estimate": Estimate(-2.27, -3.45, -1.09, 0.99),
     "n": 5,

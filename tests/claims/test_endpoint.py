@@ -7,6 +7,7 @@ import pytest
 
 from normlab.claims.evidence import PlannedRuns, TimedCandidate, Timings
 from normlab.claims.ledger import NOT_SURVIVED
+from normlab.claims.side import sides_text
 from normlab.metrics.baseline import NOT_CLEAR
 from normlab.records.record import Score
 from normlab.studies.load import load_study
@@ -61,11 +62,14 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     found = primary(tmp_path, records, each)
     assert (found.verdict, found.p_holm, found.decision.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
-    assert found.decision.detail == "0.200 against 0.200" and not found.decision.value
+    assert (
+        sides_text(found.decision.sides) == "0.200 with layer norm, 0.200 with batch norm"
+        and not found.decision.value
+    )
     assert found.judgement.to_measure.command == "normlab study run made scale=small seeds=6,7,8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
     assert primary(tmp_path, same, document(35.2, {"task": "toy"})).verdict == "undecided"
-    assert primary(tmp_path, same, level(above=25)).decision.detail == "mean 30.0"
+    assert primary(tmp_path, same, level(above=25)).decision.value == "30.0"
 
 
 def test_a_factor_is_a_difference_of_logarithms(tmp_path):
@@ -115,7 +119,10 @@ def test_a_spread_is_decided_by_the_jackknife_of_the_ratio_of_deviations(
     ]
     bias = (n - 1) * (np.mean(np.log(others)) - np.log(ratio))
     assert found.decision.estimate.mean == pytest.approx(ratio * np.exp(-bias))
-    assert found.decision.detail.startswith("standard deviations ")
+    assert found.endpoint.unit == "spread" and [x.name[1] for x in found.decision.sides] == [
+        "batch norm",
+        "layer norm",
+    ]
 
 
 def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_path):
@@ -158,9 +165,12 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
         for record in side(norm, mean, batching=batching, noise=1.0 if batching == "like" else 0.5)
     ]
     places = {"in": {"batching": "like"}, "than_in": {"batching": "mixed"}}
-    found = primary(tmp_path, records, contrast(margin=1.0, **places), grid=grid)
+    found = primary(tmp_path, records, contrast(margin=1.0, first="worse", **places), grid=grid)
     assert found.verdict == "supported" and found.decision.estimate.mean == pytest.approx(3.0)
     assert len(found.basis.records) == 20
+    assert sides_text(found.decision.sides, chinese=True) == (
+        "batching=like：批归一化 26.0，层归一化 30.0；batching=mixed：批归一化 29.0，层归一化 30.0"
+    )
     turned = {"in": places["than_in"], "than_in": places["in"]}
     other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
     assert other.verdict == "contradicted"
@@ -256,9 +266,9 @@ def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
     failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
     found = primary(tmp_path, side("ln", 30.0) + failed, contrast())
     assert found.verdict == "supported" and found.decision.p.observed == pytest.approx(2 / 252)
-    assert found.decision.value == "train: norm=ln 5/5 (at least 47 %), norm=bn 0/5"
+    assert found.decision.value == "train: 5/5 with layer norm (at least 47 %), 0/5 with batch norm"
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
-    assert one.verdict == "undecided" and "norm=bn 4/5" in one.decision.value
+    assert one.verdict == "undecided" and "4/5 with batch norm" in one.decision.value
     better = [run(k, "ln", None, status="diverged") for k in range(1, 6)]
     other = primary(tmp_path, better + side("bn", 30.0), contrast())
     assert other.verdict == "contradicted"
@@ -292,10 +302,10 @@ def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
     assert low.reason.startswith("not all seeds train") and low.decision.stuck
-    assert low.decision.value == "train: norm=ln 5/5 (at least 47 %), norm=bn 4/5"
+    assert low.decision.value == "train: 5/5 with layer norm (at least 47 %), 4/5 with batch norm"
     near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear by the mean alone
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
-    assert none.verdict == "undecided" and none.decision.value.endswith("norm=bn 0/5")
+    assert none.verdict == "undecided" and none.decision.value.endswith("0/5 with batch norm")
 
 
 def trains(says="fails", reference=BETTER, **changes):
@@ -350,9 +360,11 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m", "alone": True}})
     found = primary(tmp_path, [], each, timings={"norms": report})
     assert (found.verdict, found.basis.n, found.grade) == ("supported", 6, "D: CPU fp32")
-    assert (
-        found.decision.value.startswith("10.0% [") and "1.80 against 2.00" in found.decision.detail
-    )
+    assert found.decision.value.startswith("10.0% [")
+    assert sides_text(found.decision.sides) == "1.80 ms with batch norm, 2.00 ms with layer norm"
+    reversed_ = {"faster": "bn", "than": "ln", "first": "than", "group": "m"}
+    named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
+    assert named.decision.sides == found.decision.sides[::-1]
     none = primary(tmp_path, [], each)
     assert none.judgement.to_measure.command.startswith(
         "python scripts/bench norms --json results/bench/no"
@@ -427,7 +439,7 @@ def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
     asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
     found = primary(tmp_path, records, asked)
     assert found.verdict == verdict and f"contains {value:g}" in found.question
-    assert found.decision.detail.startswith("30.0 against 28.0")
+    assert sides_text(found.decision.sides) == "30.0 with layer norm, 28.0 with batch norm"
 
 
 def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):

@@ -9,6 +9,7 @@ from msgspec import structs
 from normlab.claims.chinese import data_in_chinese
 from normlab.claims.endpoint import Measurement, Setting
 from normlab.claims.pages import markdown, summary
+from normlab.claims.side import SideValue
 from normlab.claims.texts import verdict_text
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import options
@@ -31,7 +32,7 @@ def test_the_page_says_verdicts_values_and_what_they_rest_on():
         assert each.claim.statement in text and each.grades in text
         assert f"- Answer: {each.claim.answer}\n" in section(text, each.claim.id)
     for said in (
-        "-2.27 [-3.45, -1.09] (34.6 against 36.8)",
+        "-2.27 [-3.45, -1.09] (34.6 with layer norm, 36.8 with batch norm)",
         "5 seeds, 99 % | 0.001 | 0.012 | **contradicted** (C: Multi30k, 2+2 layers)",
         "[norms/cpu](norms/cpu/records.jsonl): ln, bn",
         "- See also: [results/LOG.md](LOG.md)",
@@ -71,7 +72,9 @@ def test_what_is_not_measured_says_why_and_what_would_measure_it():
 
 def test_what_is_written_is_escaped():
     odd = "<b>a|b</b>"
-    shown = compared("supported", value=odd, detail=odd, setting=Setting(odd))
+    shown = compared(
+        "supported", value=odd, sides=(SideValue((odd, odd), odd),), setting=Setting(odd)
+    )
     missing = open_outcome(reason=odd, to_measure=Measurement(odd, odd))
     parts = decided("a", shown, statement=odd), decided("b", missing)
     text = markdown([entry(5, *parts, statement=odd, figure=odd)])

@@ -155,7 +155,10 @@ def test_grades_and_counts_of_seeds_are_in_chinese(data):
 def test_a_number_says_what_it_is_and_no_difference_its_margin_in_both_languages(visit, data):
     answers = [n for n, each in enumerate(data["answers"]) if each.get("v") == "no difference"]
     assert len(answers) > 5
-    words = {"zh": ("在界限", "之内，算无实质差别"), "en": ("inside the margin", "no difference")}
+    words = {
+        "zh": ("在界限", "差别太小，不算数"),
+        "en": ("within the margin", "too small to count"),
+    }
     for code, (first, last) in words.items():
         page = visit(fragment=f"#{code}")
         found = page.evaluate(

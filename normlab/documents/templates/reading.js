@@ -129,11 +129,20 @@ function drawAnswer(reference) {
 
 /** A number of runs or timings: what it is, its value, both sides, what would be no difference, why it is open. */
 function numberOf({ v, u, x, d, l, y }, found) {
-  const inWords = (text = "") => (language ? text : Object.entries(DATA.sides).reduce((said, [en, zh]) => said.replace(new RegExp(en, "g"), zh), text));
-  const [value, sides] = [found ?? inWords(x), inWords(d)];
+  const [value, sides] = [found ?? x, sidesOf(d)];
   const shownValue = value && sides ? `${value}${t("brackets", { sides })}` : value || sides;
   const limits = l ? t(v === "no difference" ? "inside" : "margin", { limits: l }) : "";
   return [shownValue && `${u === undefined ? "" : `${both(DATA.names[u])} `}${shownValue}`, limits, y ? both(y) : ""].filter(Boolean).join(t("also")).replace(/([：）]) /, "$1").replace(/([ [])-(?=\d)/g, "$1−");
+}
+
+/** Both sides with their names, in the order of the statement; those of an interaction by place. */
+function sidesOf(sides = []) {
+  return sides.map(([name, value, least, place], number) => {
+    const opens = place != null && place !== sides[number - 1]?.[3];
+    const before = [number && t(opens ? "also" : "listed"), opens && both(DATA.names[place]) + t("colon")].filter(Boolean).join("");
+    const after = least ? t("brackets", { sides: t("least", { least }) }) : "";
+    return before + t("side", { name: both(DATA.names[name]), value }) + after;
+  }).join("");
 }
 
 /** How we know, in words. */

@@ -1,0 +1,82 @@
+"""The values behind a decision: each with the name of its side, in Chinese and in English."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+import yaml
+
+Name = tuple[str, str]
+"""A name in Chinese and in English."""
+Where = Mapping[str, Any]
+_NOT_SET = object()
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the settings that an endpoint compares: its `label`, and its name for readers.
+
+    The sides of an interaction also have a `place`: the name of the setting in which two of them
+    are compared.
+    """
+
+    label: str
+    name: Name
+    place: Name | None = None
+
+
+@dataclass(frozen=True)
+class SideValue:
+    """The value of a side; `least` is a lower bound in % on the share of seeds that train."""
+
+    name: Name
+    value: str
+    least: int | None = None
+    place: Name | None = None
+
+    def text(self, *, chinese: bool) -> str:
+        """Return `34.8 with layer norm`, or `层归一化 34.8`."""
+        least = "" if self.least is None else f"{self.least} %"
+        if chinese:
+            return f"{self.name[0]} {self.value}" + (least and f"（至少 {least}）")
+        return f"{self.value} with {self.name[1]}" + (least and f" (at least {least})")
+
+
+def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:
+    """Return the values with their sides in one line, in the order of the statement."""
+    comma, colon, semicolon = ("，", "：", "；") if chinese else (", ", ": ", "; ")
+    groups: list[str] = []
+    for place, members in groupby(sides, lambda side: side.place):
+        values = comma.join(side.text(chinese=chinese) for side in members)
+        groups.append(f"{place[not chinese]}{colon}{values}" if place else values)
+    return semicolon.join(groups)
+
+
+def names_of(sides: Sequence[Where]) -> list[Name]:
+    """Return a name for each of some settings: that of the first key in which they differ.
+
+    A single setting is named by all its keys.
+    """
+    if len(sides) == 1:
+        return [name_of(sides[0])]
+    all_keys = dict.fromkeys(key for side in sides for key in side)
+    differing = [key for key in all_keys if len({side.get(key, _NOT_SET) for side in sides}) > 1]
+    return [name_of({key: side.get(key) for key in differing[:1]}) for side in sides]
+
+
+def name_of(where: Where) -> Name:
+    """Return the name of a setting; of a setting without one, what one types: `key=value`."""
+    known = _names()
+    texts = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in where.items()]
+    names = [known.get(text, (text, text)) for text in texts]
+    return "，".join(zh for zh, _ in names), ", ".join(en for _, en in names)
+
+
+@cache
+def _names() -> Mapping[str, Name]:
+    path = files("normlab.claims") / "templates" / "side_names.yaml"
+    return {key: (zh, en) for key, (zh, en) in yaml.safe_load(path.read_text("utf-8")).items()}
