@@ -5,8 +5,10 @@ It writes `docs/images/batch_size.svg` from the records of the study `batch_size
 
 from pathlib import Path
 
+from normlab.reports.arrangement import Arrangement
 from normlab.reports.chart_data import LIGHT
 from normlab.reports.figures import draw, row_styles, write
+from normlab.reports.names import renamed
 from normlab.reports.published import read
 from normlab.reports.study_table import build
 from normlab.reports.sweep import by_axis
@@ -19,8 +21,9 @@ PATH = ROOT / "docs" / "images" / "batch_size.svg"
 def picture(path: Path = PATH) -> Path:
     """Draw the first score of the study over its batch sizes; return the file."""
     runs = read(ROOT / "results" / "batch_size" / "small")
-    panels = next(iter(by_axis(build(load_study("batch_size"), "small", runs)).values()))
-    write(draw(panels[:1], row_styles(runs), LIGHT), path, title="BLEU by batch size")
+    table = renamed(Arrangement(load_study("batch_size"), "small", runs), {}, full=True)
+    panels = next(iter(by_axis(build(*table)).values()))
+    write(draw(panels[:1], row_styles(table.runs), LIGHT), path, title="BLEU by batch size")
     return path
 
 

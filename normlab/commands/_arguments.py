@@ -86,12 +86,14 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
 
 
 def add_compared(parser: argparse.ArgumentParser) -> None:
-    """Add the runs to compare, `--baseline`, `--columns`, LaTeX flags and `--data-dir`."""
+    """Add the runs to compare, and the flags for their baseline, columns, names and LaTeX."""
     add = parser.add_argument
     add("runs", nargs="*", type=as_run, default=[_RUNS], metavar="RUN", help="default: all in runs")
     add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
-    text = "the columns, in order, with their names: test/bleu=BLEU valid/loss"
+    text = "the columns, in order: test/bleu valid/loss"
     add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
+    text = "names of norms or rows, scores and axes: ln=LayerNorm test/bleu=BLEU"
+    add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
     add("--latex", action="store_true", help="the table in LaTeX (booktabs)")
     marks = parser.add_mutually_exclusive_group()
     for name, what in (("stars", "stars for p values"), ("intervals", "differences, intervals")):
@@ -155,14 +157,12 @@ def matching_runs(runs: "Sequence[Run]", where: Iterable[str]) -> "list[Run]":
     return matching
 
 
-def named_columns(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the headings of `--columns SCORE[=HEADING] ...` by score; "" without a heading.
-
-    Raises UserError for a flag of LaTeX without `--latex`.
-    """
+def check_compared(arguments: argparse.Namespace) -> None:
+    """Raise UserError for a flag of LaTeX without `--latex`, or a name in `--columns`."""
     if arguments.marks and not arguments.latex:
         raise UserError(f"--{arguments.marks} needs --latex")
-    return {name: text for name, _, text in (word.partition("=") for word in arguments.columns)}
+    if column := next((each for each in arguments.columns if "=" in each), None):
+        raise UserError(f"--columns {column}: names are given as --names {column}")
 
 
 # The runs at paths or addresses -------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import argparse
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len  # the width of text in columns; some characters take two
@@ -11,9 +10,9 @@ from rich.cells import cell_len  # the width of text in columns; some characters
 from normlab.commands._arguments import (
     add_compared,
     add_notes,
+    check_compared,
     command_parser,
     matching_runs,
-    named_columns,
     none_below,
 )
 from normlab.commands._terminal import folded, print_error, print_legend, print_prose, print_table
@@ -21,10 +20,10 @@ from normlab.errors import UserError
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.reports.arrangement import Arrangement, arranged, by_recipe
-from normlab.reports.headings import setting
 from normlab.reports.latex import latex
+from normlab.reports.names import Names, chosen_names, renamed
 from normlab.reports.notes import About, Note
-from normlab.reports.runs import by_setting, read_runs
+from normlab.reports.runs import Run, by_setting, read_runs
 from normlab.reports.study_table import build, ended_in_brief
 from normlab.reports.sweep import values_at
 from normlab.reports.table import ScoreTable, markdown, pipes
@@ -37,7 +36,8 @@ _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
   normlab compare --where task=toy --where norm=bn
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-* --baseline bn
-  normlab compare --columns test/bleu=BLEU test/chrf --latex --stars
+  normlab compare --columns test/bleu test/chrf --latex --stars
+  normlab compare --names ln=LayerNorm bn=BatchNorm 'test/bleu=BLEU (%)' --latex
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
@@ -63,22 +63,17 @@ def main(argv: list[str]) -> int:
     Raises `UserError` for a run, key or score that does not exist.
     """
     arguments = _parser().parse_args(argv)
+    check_compared(arguments)
     if arguments.samples is not None and arguments.samples < 1:
         raise UserError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
     selected = matching_runs(read, arguments.where)
-    columns = named_columns(arguments)
-    chosen = {"baseline": arguments.baseline, "scores": [*columns]}
     if not selected:
         where = " ".join(f"--where {each}" for each in arguments.where)
         which = f" that matches {where}" if where and read else ""
         problems = problems or [none_below(arguments.runs, which)]
-    elif arguments.bootstrap:
-        show_bootstrap(arranged(selected, **chosen), arguments)
-    elif arguments.samples is not None:
-        show_samples(by_recipe(selected, **chosen), arguments)
     else:
-        problems += _show_tables(by_recipe(selected, **chosen), columns, arguments)
+        problems += _show(selected, arguments)
     for problem in problems:
         print_error(problem)
     return 1 if problems else 0
@@ -97,14 +92,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show_tables(
-    tables: Sequence[Arrangement], columns: Mapping[str, str], arguments: argparse.Namespace
-) -> list[str]:
-    """Print the tables in the requested format; return a line for each refused row.
+def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
+    """Print what the arguments ask for; return a line for each refused row of a table."""
+    chosen = {"baseline": arguments.baseline, "scores": arguments.columns}
+    whole = [arranged(runs, **chosen)] if arguments.bootstrap else by_recipe(runs, **chosen)
+    names = chosen_names(arguments.names, whole)
+    tables = [renamed(each, names, full=arguments.latex) for each in whole]
+    if arguments.bootstrap:
+        show_bootstrap(tables[0], arguments)
+    elif arguments.samples is not None:
+        show_samples(tables, arguments)
+    else:
+        return _show_tables(tables, names, arguments)
+    return []
 
-    `columns` are the headings of scores.
-    """
-    built = [replace(build(*runs, unplanned=True), names=columns) for runs in tables]
+
+def _show_tables(
+    tables: Sequence[Arrangement], names: Names, arguments: argparse.Namespace
+) -> list[str]:
+    """Print the tables in the requested format; return a line for each refused row."""
+    built = [build(*runs, unplanned=True, names=names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True), 1):
         if number > 1:
             print()
@@ -135,7 +142,7 @@ def show_table(table: ScoreTable, baseline: str) -> None:
         scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
         if any(each.gap for each in entries):
             gaps.append([*names, *(each.gap or "-" for each in entries)])
-    head = ["setting", *map(setting, table.axes), *table.head[2:]]
+    head = ["setting", *map(table.axis_name, table.axes), *table.head[2:]]
     head[labels + len(table.columns)] = "seeds"
     if table.answer:
         print_prose(table.answer)

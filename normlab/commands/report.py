@@ -12,9 +12,9 @@ from normlab.commands._arguments import (
     Parser,
     add_compared,
     as_path,
+    check_compared,
     command_parser,
     matching_runs,
-    named_columns,
     none_below,
 )
 from normlab.commands._terminal import at_work, print_error
@@ -53,6 +53,7 @@ def main(argv: list[str]) -> int:
     Raises UserError for places without runs, or a baseline or score that no run has.
     """
     arguments = _parser().parse_args(argv)
+    check_compared(arguments)
     page = _Page(arguments)
     try:
         while arguments.watch:
@@ -65,9 +66,11 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"\n{page.file} is no longer updated")
     sections, whole = page.write()  # the last page does not reload
-    print(page.file)
+    print(page.file, flush=True)
+    if arguments.latex or arguments.figures is not None:
+        sections = [_for_paper(section) for section in sections]
     if arguments.latex:
-        print(_write_latex(sections, arguments.out / "table.tex", arguments.marks))
+        print(_write_latex(sections, arguments.out / "table.tex", arguments.marks), flush=True)
     if arguments.figures is not None:
         _draw(sections, arguments.out, arguments.figures)
     return 0 if whole else 1
@@ -88,7 +91,7 @@ class _Page:
 
     def __init__(self, arguments: Namespace) -> None:
         self.arguments = arguments
-        self.columns = named_columns(arguments)
+        self.names: dict[str, str] = {}
         self.file: Path = arguments.out / "report.html"
         self._reported = set[str]()
 
@@ -99,6 +102,7 @@ class _Page:
         """
         from normlab.records.files import atomic_write
         from normlab.reports.arrangement import by_recipe
+        from normlab.reports.names import chosen_names, renamed
         from normlab.reports.page import runs_page
         from normlab.reports.runs import read_runs
 
@@ -111,9 +115,11 @@ class _Page:
             which = f" that matches --where {' --where '.join(self.arguments.where)}"
             which = which if self.arguments.where else " that can be read"
             raise UserError(none_below(places, which))
-        tables = by_recipe(runs, baseline=baseline, scores=[*self.columns])
+        tables = by_recipe(runs, baseline=baseline, scores=self.arguments.columns)
+        self.names = chosen_names(self.arguments.names, tables)
+        tables = [renamed(table, self.names) for table in tables]
         with at_work("making the page"):
-            sections = _sections(tables, self.columns, self.arguments.data_dir)
+            sections = _sections(tables, self.names, self.arguments.data_dir)
             title = ", ".join(map(str, places)) if len(places) < 3 else f"{len(runs)} runs"
             about = {"heading": title, "problems": problems, "reload": reload}
             page = runs_page(sections, self.file.parent, **about)
@@ -132,6 +138,17 @@ class _Page:
             self._reported.add(line)
 
 
+def _for_paper(section: "TableSection") -> "TableSection":
+    """Return a table and its runs with full names of norms."""
+    from normlab.reports.arrangement import Arrangement
+    from normlab.reports.names import renamed
+    from normlab.reports.study_table import build
+
+    paper = renamed(Arrangement(section.study, section.scale, [*section.runs]), {}, full=True)
+    table = build(*paper, unplanned=True, names=section.table.names)
+    return replace(section, study=paper.study, table=table, runs=paper.runs)
+
+
 def _write_latex(sections: "Sequence[TableSection]", file: Path, marks: "Marks") -> Path:
     """Write the tables of a page in LaTeX; return the file."""
     from normlab.records.files import atomic_write
@@ -147,7 +164,7 @@ def _write_latex(sections: "Sequence[TableSection]", file: Path, marks: "Marks")
 
 
 def _sections(
-    tables: "Sequence[Arrangement]", columns: Mapping[str, str], data_dir: Path | None
+    tables: "Sequence[Arrangement]", names: Mapping[str, str], data_dir: Path | None
 ) -> "list[TableSection]":
     """Return a page's sections, one per table; if several, each gets a name and a number."""
     from normlab.reports.page import TableSection
@@ -156,7 +173,7 @@ def _sections(
     sections = [
         TableSection(
             *(each.study, each.scale),
-            replace(build(*each, unplanned=True), names=columns),
+            build(*each, unplanned=True, names=names),
             each.runs,
             number=f"-{n}" if n > 1 else "",
             samples=_samples(each.runs, data_dir),
@@ -185,17 +202,25 @@ def _samples(runs: "Sequence[Run]", data_dir: Path | None) -> "SideBySide | str 
 
 
 def _draw(sections: "Sequence[TableSection]", out: Path, form: str) -> None:
-    """Draw figures and print their paths; with several tables, each has a folder of figures."""
-    from normlab.reports.figures import draw_all
+    """Draw figures and print the path of each; with several tables, each has a folder of figures.
 
-    paths: list[Path] = []
+    A path is printed as soon as its figure is drawn, because a dozen may take a minute.
+    """
+    from normlab.reports.chart_data import LIGHT
+    from normlab.reports.figures import LACK, draw, figures_of, row_styles, write
+
     lacking: dict[str, None] = {}
-    with at_work("drawing figures"):
-        for each in sections:
-            folder = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")
-            drawn, missing = draw_all(each.runs, each.table, out / folder, form)
-            paths += drawn
-            lacking |= dict.fromkeys(missing)
-    for line in lacking:
-        print_error(line)
-    print(*paths, sep="\n")
+    for each in sections:
+        folder = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")
+        styles = row_styles(each.runs)
+        for name, title, panels in figures_of(each.runs, each.table):
+            if not panels:
+                lacking[name] = None
+                continue
+            path = out / folder / f"{name}.{form}"
+            with at_work(f"drawing {path}"):
+                write(draw(panels, styles, LIGHT), path, title=title)
+            print(path, flush=True)
+    if lacking:
+        names = f"figure{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
+        print_error(f"{names} skipped: {LACK}")

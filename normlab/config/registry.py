@@ -26,6 +26,8 @@ START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
+_TITLE = 4
+"""The most words of a name at the beginning of a description."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
@@ -42,6 +44,15 @@ class Option:
     path: Path
     description: str
     details: str
+
+    @property
+    def title(self) -> str:
+        """Return the name that the description begins with, such as `Layer norm`.
+
+        It ends before a bracket or colon; a longer phrase is no name, and `name` is returned.
+        """
+        words = re.split(r" \(|:", self.description)[0].split()
+        return " ".join(words) if 0 < len(words) <= _TITLE else self.name
 
 
 def paths(group: str, first: Path | None = None) -> dict[str, Path]:
@@ -80,6 +91,12 @@ def option_names(group: str) -> list[str]:
 def options(group: str, first: Path | None = None) -> list[Option]:
     """Return the options of a group (see `paths`); [] if there is no such group."""
     return [_read(path) for path in paths(group, first).values()]
+
+
+def option_title(group: str, name: str) -> str:
+    """Return the title of an option; its name if there is no such option here."""
+    path = path_of(group, name)
+    return name if path is None else _read(path).title
 
 
 def _read(path: Path) -> Option:

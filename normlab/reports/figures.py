@@ -30,7 +30,7 @@ from normlab.reports.chart_data import (
     joined,
     styles_of,
 )
-from normlab.reports.headings import point_name
+from normlab.reports.headings import heading, point_name
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.sweep import by_axis
 from normlab.reports.table import ScoreTable
@@ -266,29 +266,20 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
         figure.savefig(file, format=form, dpi=200, metadata={**nothing[form], "Title": title})
 
 
-def draw_all(
-    runs: Sequence[Run], table: ScoreTable, out: Path, form: str
-) -> tuple[list[Path], list[str]]:
-    """Draw every possible figure; return the files, and in a line why others are missing.
+def figures_of(
+    runs: Sequence[Run], table: ScoreTable
+) -> Iterator[tuple[str, str, Sequence[Panel]]]:
+    """Yield the file name, title and panels of each figure; no panels if no run has its metrics.
 
     A score over an axis of the table is a separate figure, such as `bleu_by_batch_size`.
     """
-    styles = row_styles(runs)
-    paths: list[Path] = []
-    lacking: list[str] = []
     for axis, panels in by_axis(table).items():
         for panel in panels:
-            title = f"{panel.title} by {axis.name}"
-            paths.append(out / f"{re.sub(r'[^a-z0-9]+', '_', title.lower()).strip('_')}.{form}")
-            write(draw([panel], styles, LIGHT), paths[-1], title=title)
+            name = f"{heading(panel.name)} by {axis.name}".lower()
+            title = f"{panel.title} by {table.axis_name(axis.key)}"
+            yield re.sub(r"[^a-z0-9]+", "_", name).strip("_"), title, [panel]
     for name, kind in KINDS.items():
-        if panels := kind.panels(runs):
-            paths.append(out / f"{name}.{form}")
-            write(draw(panels, styles, LIGHT), paths[-1], title=kind.title)
-        else:
-            lacking.append(name)
-    names = f"figure{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
-    return paths, [f"{names} skipped: {LACK}"] if lacking else []
+        yield name, kind.title, kind.panels(runs)
 
 
 def draw(panels: Sequence[Panel], styles: Mapping[str, LineStyle], theme: Theme) -> "Figure":

@@ -1,6 +1,7 @@
 """Readable names of scores and of swept settings: `BLEU`, `batch size`."""
 
 import re
+from collections.abc import Mapping
 
 NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _KEY = re.compile(r"(?:^| )([a-z][\w./]*)=")
@@ -67,11 +68,18 @@ def setting_with_values(key: str, numbers: str) -> str:
     return f"{numbers} {words.removesuffix('s') if numbers == '1' else words}"
 
 
-def point_name(point: str) -> str:
-    """Return a point of a grid, such as `batch_size=8 placement=pre`, in words."""
+def point_name(point: str, names: Mapping[str, str] = {}) -> str:
+    """Return a point of a grid, such as `batch_size=8 placement=pre`, in words.
+
+    `names` are the user's names of keys.
+    """
     parts = _KEY.split(point)[1:]
-    values = zip(parts[::2], parts[1::2], strict=True)
-    phrases = (phrase(key, float(text) if NUMBER.fullmatch(text) else text) for key, text in values)
+    phrases = (
+        f"{names[key]} {text}"
+        if key in names
+        else phrase(key, float(text) if NUMBER.fullmatch(text) else text)
+        for key, text in zip(parts[::2], parts[1::2], strict=True)
+    )
     return ", ".join(phrases) or point
 
 

@@ -2,8 +2,9 @@ r"""A table in LaTeX for a paper: booktabs, readable names, the table's bold ent
 
 The paper needs `\usepackage{booktabs}`. A grid of one axis and one score has a column for each
 value of the axis; other grids have a group of rows for each point. A table that is wider than a
-page gets smaller letters and, if that is not enough, is divided into several below each other; one
-that is taller than a page is a `longtable`, which breaks between pages.
+page gets smaller letters and folded names of rows and, if that is not enough, is divided into
+several below each other; one that is taller than a page is a `longtable`, which breaks between
+pages.
 """
 
 import re
@@ -28,6 +29,7 @@ _ROOM = 345.0
 """Points: the width of text in LaTeX's article class, the narrowest of its usual pages."""
 PAGE = 500.0
 """Points: the height of text on such a page, without the caption."""
+_BREAK, _STACK = r"\\", r"\shortstack[l]{"
 _NARROW = frozenset(" .,:;()[]|'!ijlt")
 
 
@@ -50,6 +52,8 @@ _BOLD = 1.15
 """How much wider bold digits are."""
 _SHORTEST = 15
 """The characters that a line of a heading may always have."""
+_FOLDED = 18
+"""The characters in a line of a folded name of a row."""
 
 
 class _Line(NamedTuple):
@@ -78,7 +82,8 @@ def latex(
     axes = axes_of(table)
     pivoted = len(axes) == 1 and len(table.columns) == 1 and len(table.axes) == 1
     body = _pivot(table, marks) if pivoted else _grouped(table, marks)
-    name = heading(table.columns[0]) if pivoted else re.split(",| on ", table.title)[0]
+    scored = pivoted or table.says_score
+    name = heading(table.columns[0]) if scored else re.split(",| on ", table.title)[0]
     counted = [str(number)] if number > 1 else []
     axis_names = [axis.name for axis in axes if axis.name not in name]
     label = "-".join([name, *axis_names, *counted])
@@ -122,14 +127,20 @@ def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> s
 
 
 def _on_pages(top: Sequence[str], head: Sequence[str], lines: Sequence[_Line]) -> list[str]:
-    """Return a table that fits on pages: as it is, in smaller letters, divided, or breaking.
+    """Return a table that fits on pages.
+
+    It stays as it is, gets smaller letters and folded names of rows, or is divided or breaks.
 
     `top` are its caption and label; `head` has the name of the first column, then those of the
     others, as plain text.
     """
-    size = next((size for size in _SIZES if len(_blocks(head, lines, size)) == 1), _SIZES[-1])
+    folded = [line if line.title else line._replace(name=_folded(line.name)) for line in lines]
+    ways = [*((size, lines) for size in _SIZES), (_SIZES[-1], folded)]
+    fitting = (way for way in ways if len(_blocks(head, way[1], way[0])) == 1)
+    size, lines = next(fitting, (_SIZES[-1], lines))
     tables = [_part(head, lines, block, size) for block in _blocks(head, lines, size)]
-    if size.leading * sum(len(body) + 3 for *_, body in tables) > PAGE:
+    heights = (3 + sum(max(1, line.count(_BREAK)) for line in body) for *_, body in tables)
+    if size.leading * sum(heights) > PAGE:
         first, *others = tables
         long = [
             *long_table(*first, top=top),
@@ -191,10 +202,17 @@ def _blocks(head: Sequence[str], lines: Sequence[_Line], size: _Letters) -> list
     return [*blocks, range(start, len(head) - 1)]
 
 
+def _folded(name: str) -> str:
+    """Return the name of a row, in two or more lines if it is long."""
+    parts = textwrap.wrap(name, _FOLDED, break_long_words=False, break_on_hyphens=False)
+    stack = _BREAK.join(parts)
+    return rf"{_STACK}{stack}}}" if len(parts) > 1 else name
+
+
 def _stacked(words: str, lines: Sequence[_Line], place: int, digit: float) -> str:
     """Return a column's heading, in several lines if it is wider than the column's cells."""
     parts = [escaped(part) for part in _parts(words, lines, place, digit)]
-    stack = r"\\".join(parts)
+    stack = _BREAK.join(parts)
     return rf"\shortstack[r]{{{stack}}}" if len(parts) > 1 else stack
 
 
@@ -211,6 +229,9 @@ def _widest(lines: Sequence[_Line], place: int, digit: float) -> float:
 
 def _width(text: str, digit: float) -> float:
     """Estimate the width in points of a piece of LaTeX, from the width of a digit."""
+    if text.startswith(_STACK):
+        parts = text.removeprefix(_STACK).removesuffix("}").split(_BREAK)
+        return max(_width(part, digit) for part in parts)
     if r"\scriptsize" in text:
         digit = _SCRIPT
     stars = text.count("*")
@@ -232,7 +253,7 @@ def _pivot(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
     for name in dict.fromkeys(row.name for row in table.rows):
         entries = [places.get((name, value)) for value in axis.values]
         lines += _row(name, entries, marks)
-    return [axis.name, *axis.values], lines
+    return [table.axis_name(axis.key), *axis.values], lines
 
 
 def _grouped(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:

@@ -17,9 +17,11 @@ from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pac
 from normlab.records.record import Row, RunRecord, fingerprint, plain, portable
 from normlab.records.store import read_hypotheses
 from normlab.reports import manifest
+from normlab.reports.arrangement import Arrangement
 from normlab.reports.cards import BOARD, FOLDER, card_pages
 from normlab.reports.latex import latex
 from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
+from normlab.reports.names import renamed
 from normlab.reports.others import OTHERS, others_page
 from normlab.reports.page import study_page
 from normlab.reports.runs import Run, rows_of_run, thinned
@@ -210,9 +212,11 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
             f"or remove {folder} and publish again"
         )
     table = build(study, scale, runs)
+    paper = renamed(Arrangement(study, scale, runs), {}, full=True)
+    in_latex = latex(build(*paper), baseline=paper.study.baseline, marks="stars")
     return {
         folder / "table.md": markdown(table),
-        folder / "table.tex": latex(table, baseline=study.baseline, marks="stars"),
+        folder / "table.tex": in_latex,
         folder / "table.csv": comma_separated(table),
         folder / PAGE: study_page(study, scale, table, runs, folder),
     }

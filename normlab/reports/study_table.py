@@ -49,11 +49,21 @@ BOLD = (
 )
 
 
-def build(study: Study, scale: str, runs: Iterable[Run], *, unplanned: bool = False) -> ScoreTable:
-    """Return the table of a study's runs; set `unplanned` if the runs do not come from a plan."""
+def build(
+    study: Study,
+    scale: str,
+    runs: Iterable[Run],
+    *,
+    unplanned: bool = False,
+    names: Mapping[str, str] = {},
+) -> ScoreTable:
+    """Return the table of a study's runs; set `unplanned` if the runs do not come from a plan.
+
+    `names` are the user's names of scores and axes.
+    """
     overrides = [each for row in study.rows.values() for each in row]
     rules = Rules(not any(each.startswith("precision=") for each in overrides), unplanned)
-    rows = [_row(study, members) for members in by_setting(runs).values()]
+    rows = [_row(study, members, names) for members in by_setting(runs).values()]
     bases = {row.point: row.experiment for row in rows if row.name == study.baseline}
     rows = [
         row if row.name == study.baseline else _compared(row, bases.get(row.point), rules)
@@ -69,14 +79,17 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, unplanned: bool = Fa
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
     alone = unplanned and bool(study.grid) and len(study.columns) == 1
     if unplanned:
-        what = heading(study.columns[0]) if alone else study.table
-        axes = f" by {' and '.join(map(setting, study.grid))}" if study.grid else ""
+        score = study.columns[0]
+        what = names.get(score) or heading(score) if alone else study.table
+        by = [names.get(key) or setting(key) for key in study.grid]
+        axes = f" by {' and '.join(by)}" if by else ""
         size = f"scale={scale}" if scale else ""
         title = ", ".join(filter(None, [f"{what}{axes} on {data}", size, study.description]))
     apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
     table = ScoreTable(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
-    return replace(table, answer=answer(table, study.baseline), says_score=alone)
+    sentence = answer(table, study.baseline)
+    return replace(table, answer=sentence, names=names, says_score=alone)
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
@@ -91,10 +104,10 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
     return ", ".join(labels) or "no data"
 
 
-def _row(study: Study, runs: Sequence[Run]) -> ScoreRow:
+def _row(study: Study, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
     """Return a setting's row, without differences; if it has no scores, `problem` says why."""
     name, point, _ = runs[0].key
-    at = point_name(point)
+    at = point_name(point, names)
     article, state = study.figures.get(name, {}), runs[0].state
     entries = {column: Entry(column, document=article.get(column)) for column in study.columns}
     records = [run.record for run in runs if run.record is not None]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from normlab.reports.chart_data import Panel, Series
 from normlab.reports.comparison import grouped
-from normlab.reports.headings import NUMBER, heading, point_name, setting
+from normlab.reports.headings import NUMBER, point_name, setting
 from normlab.reports.table import ScoreRow, ScoreTable
 
 _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
@@ -79,7 +79,7 @@ def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
     names = [*dict.fromkeys(row.name for row in table.rows)]
     points_of_lines: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
     for row in table.rows:
-        if (place := _place(row, axis, table.axes)) is None:
+        if (place := _place(row, axis, table)) is None:
             continue
         entry, (x, facet) = row.entries[column], place
         values = entry.values
@@ -99,8 +99,8 @@ def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
         lines.append(Series(row, facet, at, x, mean, low, high, n))
     ticks = tuple(sorted({axis.position(value) for value in axis.values}))
     return Panel(
-        *(column, heading(column), heading(column), tuple(lines)),
-        across=axis.name + _UNITS.get(axis.key, ""),
+        *(column, table.heading(column), table.heading(column), tuple(lines)),
+        across=table.names.get(axis.key) or axis.name + _UNITS.get(axis.key, ""),
         ticks=ticks,
         tick_names=() if axis.numeric else axis.values,
         log_from=None,
@@ -109,10 +109,10 @@ def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
     )
 
 
-def _place(row: ScoreRow, axis: Axis, keys: Sequence[str]) -> tuple[float, str] | None:
+def _place(row: ScoreRow, axis: Axis, table: ScoreTable) -> tuple[float, str] | None:
     """Return a row's place on an axis, and its facet: its values on the other axes."""
-    at = values_at(row.point, keys)
+    at = values_at(row.point, table.axes)
     if axis.key not in at:
         return None
     others = " ".join(f"{key}={value}" for key, value in at.items() if key != axis.key)
-    return axis.position(at[axis.key]), point_name(others)
+    return axis.position(at[axis.key]), point_name(others, table.names)

@@ -15,7 +15,7 @@ from normlab.records.labels import in_markdown, in_prose, in_sheet
 from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score
 from normlab.reports.comparison import Comparison
-from normlab.reports.headings import heading
+from normlab.reports.headings import heading, setting
 from normlab.reports.notes import Note
 
 _CSV = (
@@ -121,8 +121,8 @@ class ScoreTable:
 
     `apart` is the heading of the column with the article's values on its own data, or "" if there
     are none. `axes` are the settings that a grid varies, and `answer` sums up the first score in a
-    sentence (see `normlab.reports.answer`). `names` are the user's own names of columns, and
-    `says_score` is set if the title names the only score.
+    sentence (see `normlab.reports.answer`). `names` are the user's own names of scores and axes,
+    and `says_score` is set if the title names the only score.
     """
 
     title: str
@@ -143,6 +143,10 @@ class ScoreTable:
     def heading(self, column: str) -> str:
         """Return a column's name for readers: the user's own, or `BLEU` for `test/bleu`."""
         return self.names.get(column) or heading(column)
+
+    def axis_name(self, key: str) -> str:
+        """Return an axis's name for readers: the user's own, or `batch size`."""
+        return self.names.get(key) or setting(key)
 
     @property
     def lines(self) -> list[tuple[ScoreRow, list[Entry], list[str]]]:

@@ -136,14 +136,23 @@ def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
 
 
 def test_a_table_for_a_paper_is_written_next_to_the_page(runs, capsys):
-    columns = ("--columns", "valid/loss=Loss", "test/bleu")
-    code, out, _ = report(capsys, "runs", *columns, "--latex", "--intervals")
-    assert (code, out.splitlines()) == (0, ["report/report.html", "report/table.tex"])
+    columns = ("--columns", "valid/loss", "test/bleu", "--names", "valid/loss=Loss", "bn=BN")
+    code, out, _ = report(capsys, "runs", *columns, "--latex", "--intervals", "--figures", "svg")
+    assert code == 0 and out.splitlines()[:2] == ["report/report.html", "report/table.tex"]
     text = (runs.parent / "report" / "table.tex").read_text()
     assert r" & Loss & BLEU \\" in text and r"\textit{batch size 8}" in text
     assert text.count(r"\begin") == text.count(r"\end") == 2
+    names = [row[0] for row in results_of(runs.parent / "report")[1:4]]
+    assert "Layer norm & " in text and names == ["batch size 8", "ln", "BN"]
+    drawn = (runs.parent / "report" / "validation_loss_by_batch_size.svg").read_text()
+    assert all(f"<!-- {each} -->" in drawn for each in ("Loss", "BN", "Layer norm"))
+
+
+def test_a_flag_of_latex_alone_and_a_name_among_the_columns_are_errors(runs):
     with pytest.raises(ValueError, match="--stars needs --latex"):
         main(["runs", "--stars"])
+    with pytest.raises(ValueError, match="names are given as --names test/bleu=B"):
+        main(["runs", "--columns", "test/bleu=B"])
 
 
 def test_watch_rewrites_the_page_and_leaves_one_that_does_not_reload(runs, capsys, monkeypatch):

@@ -9,7 +9,7 @@ from normlab.records.pairs import Experiment
 from normlab.reports.answer import answer
 from normlab.reports.arrangement import arranged
 from normlab.reports.chart_data import LIGHT
-from normlab.reports.figures import draw, draw_all, row_styles
+from normlab.reports.figures import draw, figures_of, row_styles, write
 from normlab.reports.headings import heading
 from normlab.reports.recipes import names, recipes
 from normlab.reports.runs import found_run
@@ -169,8 +169,12 @@ def test_a_row_at_a_single_size_has_a_marker_and_two_axes_are_a_grid_of_plots():
 
 @pytest.mark.parametrize("form", ["svg", "pdf", "png"])
 def test_a_score_over_batch_sizes_is_a_figure_in_each_format(form, tmp_path):
-    paths, _ = draw_all([run(made(n, 1), n) for n in ("ln", "bn")], sweep(SIZES), tmp_path, form)
-    assert paths == [tmp_path / f"bleu_by_batch_size.{form}"] and paths[0].stat().st_size > 1000
+    found = [run(made(norm, 1), norm) for norm in ("ln", "bn")]
+    (name, title, panels), *others = figures_of(found, sweep(SIZES))
+    assert name == "bleu_by_batch_size" and not any(each for *_, each in others)
+    path = tmp_path / f"{name}.{form}"
+    write(draw(panels, row_styles(found), LIGHT), path, title=title)
+    assert path.stat().st_size > 1000
 
 
 def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_are_named():

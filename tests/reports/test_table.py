@@ -8,9 +8,12 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
+from normlab.reports.arrangement import Arrangement
 from normlab.reports.latex import latex
+from normlab.reports.names import chosen_names, renamed
 from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
@@ -312,8 +315,38 @@ def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_na
     assert "p<0.05" in text and "p<0.05" not in latex(table)
     sweep = build(dataclasses.replace(of, columns=(BLEU,), table="Runs"), "", found, unplanned=True)
     assert r"\caption{BLEU by batch size on data" in latex(sweep)
-    named = dataclasses.replace(build(of, "smoke", found), names={BLEU: "B & C"})
-    assert r" & B \& C & validation loss \\" in latex(named)
+
+
+@pytest.fixture
+def sweep():
+    """Return runs of three rows at two batch sizes as a table's."""
+    rows = {row: (f"norm={row[:2]}",) for row in ("ln", "bn, lr=1", "bn+ln pre")}
+    found = [
+        run(made("ln", 1, {BLEU: 30.0}), row, 1, f"batch_size={n}") for row in rows for n in (8, 32)
+    ]
+    grid = {"batch_size": {"8": (), "32": ()}}
+    return Arrangement(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
+
+
+def test_a_paper_gets_full_names_of_norms_unless_the_user_names_rows_scores_and_axes(sweep):
+    full = latex(build(*renamed(sweep, {}, full=True)))
+    assert all(f"\n{row} & 30.00" in full for row in ("Layer norm", "Batch norm + Layer norm pre"))
+    words = ["ln=LN", "bn, lr=1=BN & co", "batch_size=sentences", f"{BLEU}=quality"]
+    names = chosen_names(words, [sweep])
+    named = build(*renamed(sweep, names, full=True), names=names)
+    rows = [*dict.fromkeys(row.name for row in named.rows)]
+    assert rows == ["LN", "BN & co", "Batch norm + LN pre"] and named.head[2] == "quality"
+    text = latex(named)
+    assert r"sentences & 8 & 32 \\" in text and r"BN \& co & 30.00" in text
+    assert r"\label{tab:bleu-batch-size}" in text
+
+
+def test_a_name_of_nothing_in_the_tables_and_one_name_for_two_rows_are_errors(sweep):
+    for wrong in (["gn=GN"], ["ln"], ["ln="]):
+        with pytest.raises(UserError, match=r"expected NAME=TEXT.*choose from ln; bn"):
+            chosen_names(wrong, [sweep])
+    with pytest.raises(UserError, match="rows ln and bn, lr=1 would both be called X"):
+        renamed(sweep, {"ln": "X", "bn, lr=1": "X"})
 
 
 def test_a_paper_gets_a_table_that_is_no_wider_and_no_taller_than_a_page():
