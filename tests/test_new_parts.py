@@ -48,9 +48,9 @@ from normlab.probes.base import Probe
 
 
 class Largest(Probe):
-    at: ClassVar[tuple[str, ...]] = ("residual",)
+    kinds: ClassVar[tuple[str, ...]] = ("residual",)
 
-    def measure(self, call):
+    def measure_call(self, call):
         return {"largest": call.y.abs().max()}
 """
 PROBE_CONFIG = """# @package observe.probe.largest

@@ -21,7 +21,7 @@ from normlab.findings.question import question
 from normlab.inspection.inference import BATCH, by_length, loss
 from normlab.inspection.subject import Subject
 from normlab.models.seq2seq import Layer
-from normlab.probes.sites import sites
+from normlab.probes.sites import modules_by_site
 from normlab.tasks.base import spread
 
 COST = 0.03  # nats per token; BERT base and OPT lose less with W8A8
@@ -38,7 +38,7 @@ def layer_skip(subject: Subject) -> Finding:
     in nats per target token, on the same held-out examples, without retraining. If a placement has
     two residual streams, both skip the layer.
     """
-    if not (layers := sites(subject.model, Layer)):
+    if not (layers := modules_by_site(subject.model, Layer)):
         return _NO_LAYERS
     measure = held_out_loss(subject)
     whole = measure()
@@ -63,7 +63,9 @@ def int8(subject: Subject) -> Finding:
     padding included. A single value at 1000 standard deviations makes nearly all others round to 0.
     """
     inside = [
-        module for layer in sites(subject.model, Layer).values() for module in layer.modules()
+        module
+        for layer in modules_by_site(subject.model, Layer).values()
+        for module in layer.modules()
     ]
     layers = [module for module in inside if isinstance(module, nn.Linear)]
     if not layers:

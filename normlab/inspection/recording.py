@@ -19,7 +19,7 @@ from normlab.models.attention import AttentionCore, visible_keys
 from normlab.models.base import stacks
 from normlab.norms.running import normalized_by
 from normlab.placements.base import Residual
-from normlab.probes.sites import real_values, sites
+from normlab.probes.sites import modules_by_site, real_values
 from normlab.tasks.batch import Batch
 
 MODES = ("training", "eval")
@@ -117,7 +117,7 @@ def watched(
             return forward.entered[name]
 
         for kind, place in {"residual": Residual, "attention": AttentionCore}.items():
-            for name, module in sites(model, place).items():
+            for name, module in modules_by_site(model, place).items():
                 keep(kind, name, module)
         for name, stack in stacks(model).items():
             keep("stack", name, stack.last)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from normlab.models.attention import visible_keys
 from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
-from normlab.probes.sites import ModuleCall, places
+from normlab.probes.sites import ModuleCall, sites
 
 SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # minimum mean weight, maximum queries, minimum keys
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
@@ -68,14 +68,14 @@ class Activations(Probe):
     rarely reach 100.
     """
 
-    at = ("norm",)
+    kinds = ("norm",)
     largest = ("largest", "over_median")
 
     def __init__(self, *, every: int, threshold: float) -> None:
         super().__init__(every=every)
         self._threshold = threshold
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         return describe(*call.input, threshold=self._threshold)
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
@@ -106,15 +106,15 @@ class Branches(Probe):
     `crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
     """
 
-    at = ("sublayer",)
+    kinds = ("sublayer",)
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         return describe_branch(*call.output)
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         by_kind: dict[str, list[Tensor]] = {}
         for site, values in by_site.items():
-            by_kind.setdefault(f"crest/{self.places[site][0]}", []).append(values["crest"])
+            by_kind.setdefault(f"crest/{self.sites[site].kind}", []).append(values["crest"])
         means = {name: torch.stack(values).mean() for name, values in by_kind.items()}
         return {**all_by_site(by_site), **means}
 
@@ -134,9 +134,9 @@ class ResidualStream(Probe):
     (Xiong et al. 2020).
     """
 
-    at = ("residual",)
+    kinds = ("residual",)
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         return {"rms": root_mean_square(*first_stream(call))}
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
@@ -181,14 +181,14 @@ class Drift(Probe):
     even without drift, so measure several updates apart.
     """
 
-    at = ("sublayer", "recurrent norm")
+    kinds = ("sublayer", "recurrent norm")
     remembered = ("_before",)
 
     def __init__(self, *, every: int) -> None:
         super().__init__(every=every)
         self._before: dict[str, Float[Tensor, "2 D"]] = {}
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         return {"moments": moments(*call.input)}
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
@@ -270,7 +270,7 @@ class AttentionWeights(Probe):
     is another metric: `sink_unmasked`.
     """
 
-    at = ("attention",)
+    kinds = ("attention",)
     largest = ("largest",)
 
     def __init__(self, *, every: int, threshold: float) -> None:
@@ -280,15 +280,15 @@ class AttentionWeights(Probe):
 
     def attach(self, model: nn.Module) -> None:
         super().attach(model)
-        for name, (_, residual) in places(model, ("residual",)).items():
-            if name in self.places:  # only the residual connection knows which queries are real
+        for name, (_, residual) in sites(model, ("residual",)).items():
+            if name in self.sites:  # only the residual connection knows which queries are real
                 residual.register_forward_pre_hook(self._enter)
 
     def _enter(self, _: nn.Module, args: tuple[Any, ...]) -> None:
         if self.watching:
             self._queries = args[1].real(args[0])
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         if self._queries is None:
             return {}
         query, key, _, *mask = call.args

@@ -1,11 +1,12 @@
 """The base class of probes, read-only observers of training, and the group that runs several.
 
-A probe names the kind of module that it measures (`at`) and computes metrics from one call to it
-(`measure`); the base class adds hooks, names, averages and checkpoints. A probe may read the model,
-its gradients and the step's loss. It never changes parameters, buffers, gradients or random state,
-and never runs the model (a second forward pass in training mode would update batch norm's running
-statistics), so training with and without probes is bitwise equal. With gradient accumulation, hooks
-see every micro-batch but the probe reports only the last; each process reports its own batches.
+A probe names the kinds of modules that it measures (`kinds`) and computes metrics from one call to
+one of them (`measure_call`), or from the step as a whole (`measure_step`); the base class adds
+hooks, names, averages and checkpoints. A probe may read the model, its gradients and the step's
+loss. It never changes parameters, buffers, gradients or random state, and never runs the model (a
+second forward pass in training mode would update batch norm's running statistics), so training with
+and without probes is bitwise equal. With gradient accumulation, hooks see every micro-batch but the
+probe reports only the last; each process reports its own batches.
 
 A metric at one site is named `<metric>/<site>`; `<metric>` alone is for the whole model. Values
 stay on the device until a row is logged and are transferred together, so that no step between rows
@@ -25,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.tokens import Tokens
-from normlab.probes.sites import ABSENT, ModuleCall, places, recurrent_norms
+from normlab.probes.sites import ABSENT, ModuleCall, Site, recurrent_norms, sites
 
 PREFIX = "stability"
 RECENT = 50  # last steps kept for the record of a run that diverges
@@ -59,21 +60,21 @@ class StepView:
 
 
 class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
-    """An observer that measures a run at certain places and averages metrics over time.
+    """An observer that measures a run at certain sites and averages metrics over time.
 
     Attributes:
-        at: the kinds of places whose calls `measure` gets (see `sites.places`); if empty, `measure`
-            gets the `StepView` before the optimizer's update and returns all metrics.
-        after_backward: whether `measure` waits for the backward pass, which sets `ModuleCall.grad`.
+        kinds: the kinds of sites whose calls `measure_call` gets (see `sites.sites`).
+        after_backward: whether `measure_call` waits for the backward pass, which sets
+            `ModuleCall.grad`.
         largest: metrics whose maximum over a run and over sites is reported instead of the mean.
         remembered: attributes saved in checkpoints: numbers, text, tensors, and lists, tuples and
             dicts of them.
-        absent: why the probe does not apply to a model without such places.
-        places: the kind and module of each measured place, by site.
+        absent: why the probe does not apply to a model without such sites.
+        sites: the measured sites by name.
         why_not: why the probe does not apply to the model it is attached to; empty if it does.
     """
 
-    at: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[tuple[str, ...]] = ()
     after_backward: ClassVar[bool] = False
     largest: ClassVar[tuple[str, ...]] = ()
     remembered: ClassVar[tuple[str, ...]] = ()
@@ -84,7 +85,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Measure every `every`-th update."""
         self.every = every
         self.watching = False
-        self.places: dict[str, tuple[str, nn.Module]] = {}
+        self.sites: dict[str, Site] = {}
         self._measured: dict[str, Values] = {}
         self._waiting: dict[str, list[ModuleCall]] = {}
         self._pending: list[Values] = []
@@ -93,9 +94,13 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
 
     # Methods that probes override
 
-    def measure(self, call: Any, /) -> Values:
-        """Return the metrics of a `ModuleCall`, or of a `StepView` if `at` is empty."""
+    def measure_call(self, call: ModuleCall) -> Values:
+        """Return the metrics of one call of a module at a site."""
         return {}
+
+    def measure_step(self, view: StepView) -> Values:
+        """Return a step's metrics before the optimizer's update: by default those of its calls."""
+        return self.metrics_of(self.collect())
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
         """Return a step's metrics by site and for the whole model, given those by site."""
@@ -109,20 +114,20 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
                 self._totals[name] = total + value, count + 1, max(peak, value)
 
     def applies(self, module: nn.Module) -> bool:
-        """Return whether to measure a module that is one of the places."""
+        """Return whether to measure a module of the right kind."""
         return True
 
     # Methods that the base class implements
 
     def attach(self, model: nn.Module) -> None:
-        """Register read-only hooks on the places to measure."""
+        """Register read-only hooks on the sites to measure."""
         stepwise = recurrent_norms(model)
-        candidates = places(model, self.at).items()
-        self.places = {site: place for site, place in candidates if self.applies(place[1])}
-        for site, (_, module) in self.places.items():
-            module.register_forward_hook(self._hook(site, joined=module in stepwise))
-        if self.at and not self.places:
-            self.why_not = self.absent or ABSENT[self.at[0]]
+        candidates = sites(model, self.kinds).items()
+        self.sites = {name: site for name, site in candidates if self.applies(site.module)}
+        for name, (_, module) in self.sites.items():
+            module.register_forward_hook(self._hook(name, joined=module in stepwise))
+        if self.kinds and not self.sites:
+            self.why_not = self.absent or ABSENT[self.kinds[0]]
 
     def _hook(self, site: str, *, joined: bool) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -131,7 +136,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
                 self._wait(call, joined=joined)
             elif self.watching:
                 with torch.no_grad():
-                    self._measured[site] = self.measure(call)
+                    self._measured[site] = self.measure_call(call)
 
         return hook
 
@@ -157,11 +162,11 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def before_update(self, view: StepView) -> None:
         """Measure a step before the optimizer's update, with full, unclipped gradients."""
         self.watching = False
-        self.log_and_queue(view, self.metrics_of(self.collect()) if self.at else self.measure(view))
+        self.log_and_queue(view, self.measure_step(view))
 
     def collect(self) -> dict[str, Values]:
         """Return and clear the metrics by site of the calls since `before_forward`."""
-        waited = {site: self.measure(_joined(calls)) for site, calls in self._waiting.items()}
+        waited = {site: self.measure_call(_joined(calls)) for site, calls in self._waiting.items()}
         by_site = {site: of for site, of in (self._measured | waited).items() if of}
         self._waiting, self._measured = {}, {}
         return by_site

@@ -71,7 +71,7 @@ def steepest(growth: Mapping[str, float]) -> float:
 class Gradients(Probe):
     """Measures gradient norms by layer and by kind of parameter, and their spread over layers."""
 
-    def measure(self, view: StepView) -> Values:
+    def measure_step(self, view: StepView) -> Values:
         norms = gradient_norms(view.model)
         layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
         if len(layers) < 2:

@@ -37,7 +37,7 @@ from normlab.probes.sites import ModuleCall
 class Independence(Probe):
     """Measures how similar the tokens pooled by a batch statistic are."""
 
-    at = ("norm",)
+    kinds = ("norm",)
     after_backward = True
     absent = "no norm pools several tokens of a sample over the batch"
 
@@ -57,30 +57,30 @@ class Independence(Probe):
     def before_forward(self, step: int) -> None:
         super().before_forward(step)
         self._generator.manual_seed(step)
-        for _, norm in self.places.values():
+        for _, norm in self.sites.values():
             assert isinstance(norm, RunningNorm)
             mean, var = norm.running_moments()
             self._running[norm] = mean[0].clone(), var[0].clamp(min=norm.eps)
 
     @torch.no_grad()
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         x, real = call.input
-        places = drawn(real, self._samples, self._tokens, self._generator)
-        if places is None:  # too few samples have enough tokens
+        chosen = drawn(real, self._samples, self._tokens, self._generator)
+        if chosen is None:  # too few samples have enough tokens
             return {}
-        values = x.flatten(0, 1)[places].double()
-        order = torch.randperm(places.numel(), generator=self._generator).to(x.device)
+        values = x.flatten(0, 1)[chosen].double()
+        order = torch.randperm(chosen.numel(), generator=self._generator).to(x.device)
         shuffled = values.flatten(0, 1)[order].view_as(values)
         mean, var = (moment.double() for moment in self._running[call.module])
         icc = intraclass_correlation(values)
         metrics = {
             "icc": icc,
             "effect": 1 + (self._tokens - 1) * icc,
-            "distance": places.numel() * ((values.mean((0, 1)) - mean).square() / var).mean(),
+            "distance": chosen.numel() * ((values.mean((0, 1)) - mean).square() / var).mean(),
             "shuffled/icc": intraclass_correlation(shuffled),
         }
         if call.grad is not None:
-            grad = call.grad.flatten(0, 1)[places].flatten(0, 1).double()
+            grad = call.grad.flatten(0, 1)[chosen].flatten(0, 1).double()
             squares = grad.square().sum(0).clamp(min=torch.finfo(grad.dtype).tiny)
             metrics["gradient"] = (grad.sum(0).square() / squares).mean()
         return {**metrics, **self._by_position(x.double(), real)}

@@ -60,7 +60,7 @@ class LossSpikes(Probe):
         self._away = 0  # steps since the spike started
         self._recovery = 0
 
-    def measure(self, view: StepView) -> Values:
+    def measure_step(self, view: StepView) -> Values:
         self.queue({"loss": view.loss})
         view.log("count", lambda: self.summary()["count"])
         return {}
@@ -94,7 +94,7 @@ class GradNorm(Probe):
 
     largest = ("max",)
 
-    def measure(self, view: StepView) -> Values:
+    def measure_step(self, view: StepView) -> Values:
         self.queue({"mean": view.grad_norm, "max": view.grad_norm})
         return {}
 

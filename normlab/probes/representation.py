@@ -42,14 +42,14 @@ def ranks(x: Float[Tensor, "N D"]) -> dict[str, Tensor]:
 class Rank(Probe):
     """Measures the rank of the residual stream at each depth."""
 
-    at = ("residual",)
+    kinds = ("residual",)
 
     def __init__(self, *, every: int, tokens: int) -> None:
         """Measure batches of at least `tokens` real tokens per feature."""
         super().__init__(every=every)
         self._tokens = tokens
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         x, real = first_stream(call)
         states = x[real]
         return ranks(states) if len(states) >= self._tokens * x.shape[-1] else {}
@@ -58,7 +58,7 @@ class Rank(Probe):
 class Saturation(Probe):
     """Measures the share of saturated values in each bounded norm."""
 
-    at = ("norm",)
+    kinds = ("norm",)
     absent = "no norm is a bounded function, such as dyt"
 
     def __init__(self, *, every: int, threshold: float) -> None:
@@ -68,7 +68,7 @@ class Saturation(Probe):
     def applies(self, module: nn.Module) -> bool:
         return isinstance(module, TokenNorm) and module.saturates_at is not None
 
-    def measure(self, call: ModuleCall) -> Values:
+    def measure_call(self, call: ModuleCall) -> Values:
         x, real = call.input
         norm = cast("TokenNorm", call.module)
         assert norm.saturates_at is not None

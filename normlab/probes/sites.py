@@ -1,13 +1,14 @@
-"""The places in a model that probes measure: their short names, and the data of a module call.
+"""The sites in a model that probes measure: their names, and the data of a module call.
 
-A site is the `path` of a norm, residual connection, sub-layer or attention, as in the config, such
-as `encoder.0.self`. Parameters are grouped by layer (`encoder.0`) and by kind (`attention`).
-Modules without a path go by their name in the model; other parameters have the kind `other`.
+The name of a site is the `path` of a norm, residual connection, sub-layer or attention, as in the
+config, such as `encoder.0.self`. Parameters are grouped by layer (`encoder.0`) and by kind
+(`attention`). Modules without a path go by their name in the model; other parameters have the kind
+`other`.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -26,9 +27,16 @@ ABSENT = {
     "sublayer": "the model declares no sub-layers",
     "recurrent norm": "the model has no norms inside recurrent layers",
 }
-"""Why a probe does not apply, by the first kind of place it measures."""
+"""Why a probe does not apply, by the first kind of site that it measures."""
 
 M = TypeVar("M", bound=nn.Module)
+
+
+class Site(NamedTuple):
+    """A module that a probe measures, and its kind (see `sites`)."""
+
+    kind: str
+    module: nn.Module
 
 
 @dataclass
@@ -56,14 +64,14 @@ class ModuleCall:
         return real_values(self.y, self.args)
 
 
-def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.Module]]:
-    """Return the places of the given kinds as site -> (kind, module), in the order of the model.
+def sites(model: nn.Module, kinds: Collection[str]) -> dict[str, Site]:
+    """Return the sites of the given kinds by their names, in the order of the model.
 
     Kinds are "norm", "residual", "attention" (the product of queries and keys), "sublayer" (an
     attention, feed-forward layer, convolution or recurrent layer; the returned kind is its name)
     and "recurrent norm" (a norm inside a recurrent layer).
     """
-    by_site: dict[str, tuple[str, nn.Module]] = {}
+    by_name: dict[str, Site] = {}
     inside = recurrent_norms(model)
     for name, module in model.named_modules():
         for kind in kinds:
@@ -74,18 +82,18 @@ def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.
             else:
                 name_of_kind = kind if isinstance(module, _CLASSES[kind]) else None
             if name_of_kind is not None:
-                by_site[site(name, module)] = name_of_kind, module
-    return by_site
+                by_name[site_name(name, module)] = Site(name_of_kind, module)
+    return by_name
 
 
-def site(name: str, module: nn.Module) -> str:
-    """Return the site of a module: its `path`, or its name if it has none."""
+def site_name(name: str, module: nn.Module) -> str:
+    """Return the name of a module's site: its `path`, or its name if it has none."""
     return getattr(module, "path", "") or name
 
 
-def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
-    """Return the modules of a class by their short names, in the order of the model."""
-    return {site(name, m): m for name, m in model.named_modules() if isinstance(m, kind)}
+def modules_by_site(model: nn.Module, kind: type[M]) -> dict[str, M]:
+    """Return the modules of a class by the names of their sites, in the order of the model."""
+    return {site_name(name, m): m for name, m in model.named_modules() if isinstance(m, kind)}
 
 
 def recurrent_norms(model: nn.Module) -> set[nn.Module]:
@@ -112,7 +120,7 @@ def real_values(
 def layer(parameter: str) -> str:
     """Return the layer of a parameter: `encoder.0`, `decoder.final`, `encoder.embedding`."""
     *module, _ = [part.removesuffix("_norm") for part in parameter.split(".") if part != "layers"]
-    numbers = [place for place, part in enumerate(module) if part.isdecimal()]
+    numbers = [index for index, part in enumerate(module) if part.isdecimal()]
     return ".".join(module[: numbers[0] + 1 if numbers else 2])
 
 

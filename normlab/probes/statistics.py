@@ -55,7 +55,7 @@ from torch import Tensor, nn
 
 from normlab.norms.running import RunningNorm
 from normlab.probes.base import Probe, StepView, Values, all_by_site
-from normlab.probes.sites import sites
+from normlab.probes.sites import modules_by_site
 
 Entries = Float[Tensor, " n"]
 
@@ -82,7 +82,7 @@ class StatisticsProbe(Probe):
     """A probe that measures the `Statistics` of each norm, before the optimizer's update."""
 
     def attach(self, model: nn.Module) -> None:
-        self._norms = sites(model, RunningNorm)
+        self._norms = modules_by_site(model, RunningNorm)
         self.why_not = "" if self._norms else "no norm keeps running statistics"
 
     def before_forward(self, step: int) -> None:
@@ -91,8 +91,12 @@ class StatisticsProbe(Probe):
             for name, norm in self._norms.items()
         }
 
-    def before_update(self, view: StepView) -> None:
-        self.log_and_queue(view, all_by_site({s.site: self.measure(s) for s in self.read()}))
+    def measure_norm(self, statistics: Statistics) -> Values:
+        """Return the metrics of one norm's statistics."""
+        raise NotImplementedError
+
+    def measure_step(self, view: StepView) -> Values:
+        return all_by_site({each.site: self.measure_norm(each) for each in self.read()})
 
     @torch.no_grad()
     def read(self) -> list[Statistics]:
@@ -118,7 +122,7 @@ class TrainInferenceDiscrepancy(StatisticsProbe):
         super().__init__(every=every)
         self._eps = eps
 
-    def measure(self, statistics: Statistics) -> Values:
+    def measure_norm(self, statistics: Statistics) -> Values:
         return discrepancy(statistics, eps=self._eps)
 
 
@@ -149,7 +153,7 @@ class Fluctuation(StatisticsProbe):
         self._length = window
         self._windows: dict[str, list[tuple[Tensor, ...]]] = {}
 
-    def measure(self, statistics: Statistics) -> Values:
+    def measure_norm(self, statistics: Statistics) -> Values:
         moves = {
             "mean": statistics.mean - statistics.mean_before,
             "var": statistics.var - statistics.var_before,
@@ -176,9 +180,9 @@ class Padding(Probe):
     largest = ("max",)
 
     def attach(self, model: nn.Module) -> None:
-        self._norms = list(sites(model, RunningNorm).values())
+        self._norms = list(modules_by_site(model, RunningNorm).values())
 
-    def measure(self, view: StepView) -> Values:
+    def measure_step(self, view: StepView) -> Values:
         share = torch.full((), view.padding_share, dtype=torch.float64, device=view.loss.device)
         tokens = [
             norm.last_batch().count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
@@ -195,12 +199,12 @@ class StatisticsGradient(Probe):
     def attach(self, model: nn.Module) -> None:
         self._norms = {
             name: norm
-            for name, norm in sites(model, RunningNorm).items()
+            for name, norm in modules_by_site(model, RunningNorm).items()
             if {"batch", "position"} <= norm.pools and not norm.by_position
         }
         self.why_not = "" if self._norms else "no norm pools all tokens of a batch"
 
-    def measure(self, view: StepView) -> Values:
+    def measure_step(self, view: StepView) -> Values:
         sizes: dict[str, Values] = {}
         for name, norm in self._norms.items():
             if (gradients := statistics_gradient(norm)) is not None:

@@ -20,7 +20,7 @@ from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.probes.activations import Activations, describe, describe_attention
 from normlab.probes.representation import Rank, Saturation, ranks
-from normlab.probes.sites import ModuleCall, sites
+from normlab.probes.sites import ModuleCall, modules_by_site
 from tests.inspection.subjects import examined, subject, trained
 from tests.tasks.sentences import WORDS
 
@@ -101,10 +101,10 @@ def test_a_rank_needs_ten_real_tokens_per_feature():
 
     y = torch.randn(2, 20, 8, generator=torch.Generator().manual_seed(0))
     probe, valid = Rank(every=1, tokens=10), torch.ones(2, 20, dtype=torch.bool)
-    found = probe.measure(ModuleCall("a", Two(), (y, Tokens(valid)), y))
+    found = probe.measure_call(ModuleCall("a", Two(), (y, Tokens(valid)), y))
     assert found == ranks(y[..., :4].flatten(0, 1))  # 40 tokens of the first stream
     valid[1, -1] = False
-    assert probe.measure(ModuleCall("a", Two(), (y, Tokens(valid)), y)) == {}
+    assert probe.measure_call(ModuleCall("a", Two(), (y, Tokens(valid)), y)) == {}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_saturated_are_real_values_near_the_bound_whatever_the_gain(function, ab
     nn.init.constant_(norm.weight, 0.1)
     x = 3 * above * torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
     valid = torch.arange(40) < torch.tensor([40, 9, 30])[:, None]
-    found = Saturation(every=1, threshold=0.964).measure(
+    found = Saturation(every=1, threshold=0.964).measure_call(
         ModuleCall("a", norm, (x, Tokens(valid)), x)
     )
     share = float((0.5 * x[valid].abs() > above).double().mean())
@@ -128,7 +128,7 @@ def test_bhyt_saturates_where_rms_norm_times_lam_over_kappa_is_above_2():
     x = torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
     probe = Saturation(every=1, threshold=math.tanh(2))
     assert probe.applies(norm) and not probe.applies(make_norm("rms", 5))
-    found = probe.measure(ModuleCall("a", norm, (x, Tokens(torch.ones(3, 40) > 0)), x))
+    found = probe.measure_call(ModuleCall("a", norm, (x, Tokens(torch.ones(3, 40) > 0)), x))
     share = float((3 * make_norm("rms", 5, eps=1e-6)(x).abs() > 2).double().mean())
     assert float(found["share"]) == pytest.approx(share, abs=1e-6) and 0.1 < share < 0.9
 
@@ -205,7 +205,7 @@ def test_a_layer_without_a_branch_costs_nothing_and_both_streams_skip(tmp_path):
     assert found["rise"]["decoder.0"] == pytest.approx(without - found["loss"])
     still = trained(tmp_path, "norm=ln")
     model = copy.deepcopy(still.model)
-    for layer in sites(model, Layer).values():
+    for layer in modules_by_site(model, Layer).values():
         for name, parameter in layer.named_parameters():
             if "out_proj" in name or "fc2" in name:
                 nn.init.zeros_(parameter)

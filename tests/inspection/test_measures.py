@@ -18,7 +18,7 @@ from normlab.inspection.questions import questions
 from normlab.inspection.recording import Pass, by_how_much, look
 from normlab.models.attention import AttentionCore
 from normlab.norms.tokens import Tokens
-from normlab.probes.sites import sites
+from normlab.probes.sites import modules_by_site
 from tests.inspection.subjects import subject, trained
 
 KEPT = Path(__file__).resolve().parents[2] / "results" / "computed.json"
@@ -52,7 +52,7 @@ def test_weights_are_those_that_the_core_mixes_by(tmp_path):
         core.register_forward_hook(
             lambda _, given, output, name=name: mixed.update({name: (given[2][0], output[0])})
         )
-        for name, core in sites(about.model, AttentionCore).items()
+        for name, core in modules_by_site(about.model, AttentionCore).items()
     ]
     seen = look(about, about.batch("train", range(5)))
     for handle in handles:

@@ -12,7 +12,7 @@ from normlab.norms.base import Norm
 from normlab.norms.rms import RMSNorm, UnitNorm
 from normlab.placements.base import Norms
 from normlab.placements.sandwich import SandwichResidual
-from normlab.probes.sites import places
+from normlab.probes.sites import sites
 from normlab.records.labels import norm_label
 from normlab.records.record import fingerprint
 from normlab.training.build import build_model
@@ -78,7 +78,7 @@ def test_a_placement_with_a_norm_after_its_branches_leaves_their_ends_to_it(plac
     config = _config(f"placement={place}", "sites={*.out:rms}")
     model = build_model(config, Words())
     built = [module for module in model.modules() if isinstance(module, Norm)]
-    assert [module for _, module in places(model, ("norm",)).values()] == built
+    assert [module for _, module in sites(model, ("norm",)).values()] == built
     ends = [module for module in built if isinstance(module, RMSNorm)]
     residuals = [m for m in model.modules() if isinstance(m, SandwichResidual)]
     assert {residual.out_norm for residual in residuals} <= set(ends)

@@ -39,7 +39,7 @@ from normlab.probes.independence import (
     drawn,
     intraclass_correlation,
 )
-from normlab.probes.sites import layer, sites, sublayer_kinds
+from normlab.probes.sites import layer, modules_by_site, sublayer_kinds
 from normlab.probes.statistics import (
     Fluctuation,
     Padding,
@@ -103,9 +103,9 @@ def test_sites_are_the_paths_of_the_config_and_parameters_belong_to_layers():
     given = norms("ln", ("*.inner", partial(make_norm, "bn")), ("*.q", partial(make_norm, "rms")))
     model = architecture().build(Words().spec(), placement("post"), given)
     found = {path for path, norm in given.places.items() if norm is not None}
-    assert found - set(sites(model, Norm)) == set() and "encoder.0.ffn.inner" in found
-    assert {"decoder.1.cross", "encoder.0.ffn"} <= set(sites(model, Residual))
-    assert all(m.path in repr(m) for m in sites(model, BatchNorm).values())
+    assert found - set(modules_by_site(model, Norm)) == set() and "encoder.0.ffn.inner" in found
+    assert {"decoder.1.cross", "encoder.0.ffn"} <= set(modules_by_site(model, Residual))
+    assert all(m.path in repr(m) for m in modules_by_site(model, BatchNorm).values())
     assert {name: layer(name) for name in LAYERS} == LAYERS
 
 
@@ -118,7 +118,7 @@ def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
     assert kinds["decoder.layers.0.cross_attention.kv_proj.weight"] == "attention"
     assert kinds["output.weight"] == "embedding"
     norms = [m for m in model.modules() if isinstance(m, type(model.encoder.final_norm))]
-    assert len(sites(model, type(model.encoder.final_norm))) == len(norms)
+    assert len(modules_by_site(model, type(model.encoder.final_norm))) == len(norms)
 
 
 # Sub-layers and drift ---------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_branches_are_those_of_attentions_and_feed_forward_layers():
     model = seq2seq("ln", "pre").train()
     row = observed(Branches(every=1), model)
     places = {name.removeprefix("crest/") for name in row if name.startswith("crest/")}
-    residuals = set(sites(model, Residual))
+    residuals = set(modules_by_site(model, Residual))
     assert places == residuals | {"attention", "feed_forward"}
     ffn = [value for name, value in row.items() if re.fullmatch(r"crest/.*ffn", name)]
     assert row["crest/feed_forward"] == pytest.approx(sum(ffn) / len(ffn))
@@ -174,7 +174,9 @@ def test_drift_needs_two_looks():
     model = seq2seq("none", "pre").train()
     assert observed(Drift(every=1), model) == {}
     row = observed(Drift(every=1), model, steps=2)
-    assert set(sites(model, Residual)) == {n.removeprefix("mean/") for n in row if "mean/" in n}
+    assert set(modules_by_site(model, Residual)) == {
+        n.removeprefix("mean/") for n in row if "mean/" in n
+    }
 
 
 def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
@@ -425,14 +427,14 @@ def test_draws_are_real_tokens_of_samples_that_have_enough():
 
 def test_fluctuation_by_hand():
     probe = Fluctuation(every=1, window=3)
-    first = probe.measure(statistics())
+    first = probe.measure_norm(statistics())
     assert float(first["mean"]) == pytest.approx(math.sqrt(5) / 2)
     assert float(first["var"]) == pytest.approx(math.sqrt(9 + 49) / 2)
     probe = Fluctuation(every=1, window=3)
-    probe.measure(statistics(mean=[0.0, 0.0], var=[1.0, 2.0], count=4.0))
-    found = probe.measure(statistics(mean=[2.0, 0.0], var=[1.0, 4.0], count=4.0))
+    probe.measure_norm(statistics(mean=[0.0, 0.0], var=[1.0, 2.0], count=4.0))
+    found = probe.measure_norm(statistics(mean=[2.0, 0.0], var=[1.0, 4.0], count=4.0))
     assert "ratio" not in found
-    found = probe.measure(statistics(mean=[1.0, 3.0], var=[1.0, 6.0], count=10.0))
+    found = probe.measure_norm(statistics(mean=[1.0, 3.0], var=[1.0, 6.0], count=10.0))
     # Variances between batches (n - 1): 1 and 3. Within: mean of 1 and mean of 2, 4, 6.
     ratio = (1 + 3) / (1 + 4)
     assert float(found["ratio"]) == pytest.approx(ratio)

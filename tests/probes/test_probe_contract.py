@@ -136,10 +136,10 @@ def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
 
 def test_a_probe_says_only_where_and_what_it_measures():
     class Size(Probe):
-        at = ("norm",)
+        kinds = ("norm",)
         largest = ("size",)
 
-        def measure(self, call: ModuleCall) -> Values:
+        def measure_call(self, call: ModuleCall) -> Values:
             x, real = call.input
             return {"size": x[real].abs().amax()}
 
@@ -159,8 +159,8 @@ def test_a_probe_says_only_where_and_what_it_measures():
 @pytest.mark.parametrize("kind", ["norm", "residual", "attention", "sublayer", "recurrent norm"])
 def test_a_model_without_a_kind_of_place_says_that_it_lacks_it(kind):
     class OfKind(Probe):
-        at = (kind,)
+        kinds = (kind,)
 
     probe = OfKind()
     probe.attach(nn.Linear(2, 2))
-    assert probe.why_not == ABSENT[kind] and not probe.places
+    assert probe.why_not == ABSENT[kind] and not probe.sites
