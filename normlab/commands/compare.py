@@ -135,13 +135,14 @@ def show_table(table: ScoreTable, baseline: str) -> None:
     scores: list[list[str]] = []
     gaps: list[list[str]] = []
     labels = 1 + len(table.axes)
+    differing = {score for row in table.rows for score, each in row.entries.items() if each.gap}
     for row, entries, last in table.lines:
         at = values_at(row.point, table.axes)
         names = [row.name, *(at.get(axis, "-") for axis in table.axes)]
         texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
         scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
         if any(each.gap for each in entries):
-            gaps.append([*names, *(each.gap or "-" for each in entries)])
+            gaps.append([*names, *(each.gap or "-" for each in entries if each.score in differing)])
     head = ["setting", *map(table.axis_name, table.axes), *table.head[2:]]
     head[labels + len(table.columns)] = "seeds"
     if table.answer:
@@ -156,8 +157,10 @@ def show_table(table: ScoreTable, baseline: str) -> None:
         only = all(e.difference is None for row in table.rows for e in row.entries.values())
         paired = "of the only seed" if only else "paired by seed"
         print_prose(f"difference from {baseline}{where}, {paired}")
-        head = [*head[:labels], *columns]
-        print_table(head, gaps, numeric=columns, labels=labels)
+        columns = [
+            title for score, title in zip(table.columns, columns, strict=True) if score in differing
+        ]
+        print_table([*head[:labels], *columns], gaps, numeric=columns, labels=labels)
 
 
 # Translations -------------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     for job in jobs:
         runs = [Run(Key(*run.planned[:3]), run.record()) for run in job.runs]
         print()
-        table = build(job.study, job.scale, runs)
+        table = build(job.study, job.scale, runs).filled
         show_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)
 

@@ -89,7 +89,8 @@ def build(
     notes = tuple(_notes(study, scale, rows, rules))
     table = ScoreTable(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
     sentence = answer(table, study.baseline)
-    return replace(table, answer=sentence, names=names, says_score=alone)
+    table = replace(table, answer=sentence, names=names, says_score=alone)
+    return table.filled if unplanned else table
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:

@@ -7,7 +7,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from normlab.formats import difference_text, score_text
 from normlab.metrics.significance import Interval, p_value
@@ -140,6 +140,12 @@ class ScoreTable:
         columns = [self.names.get(name) or name for name in self.columns]
         return ["setting", "at", *columns, "stability", *filter(None, [self.apart])]
 
+    @property
+    def filled(self) -> "ScoreTable":
+        """Return the table without the columns in which no row has a value."""
+        columns = [name for name in self.columns if any(_has(row, name) for row in self.rows)]
+        return replace(self, columns=tuple(columns) or self.columns)
+
     def heading(self, column: str) -> str:
         """Return a column's name for readers: the user's own, or `BLEU` for `test/bleu`."""
         return self.names.get(column) or heading(column)
@@ -166,6 +172,11 @@ class ScoreTable:
             apart = ["; ".join(texts) or "-"] if self.apart else []
             lines.append((row, entries, [row.stability, *apart]))
         return lines
+
+
+def _has(row: ScoreRow, column: str) -> bool:
+    """Return whether a row has a score, or the article's value, in a column."""
+    return bool(row.entries[column].scores) or row.entries[column].document is not None
 
 
 def markdown(table: ScoreTable) -> str:
