@@ -12,9 +12,9 @@ from normlab.openmp import wait_passively
 if TYPE_CHECKING:
     from normlab.any_model.surgery.fold import fold_norms as fold_norms
     from normlab.any_model.surgery.swap import swap as swap
-    from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
+    from normlab.inspection.explain import explain as explain
     from normlab.inspection.sheet import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.tokens import Tokens as Tokens
@@ -26,7 +26,7 @@ _HOMES = {
     "UserError": "errors",
     "Tokens": "norms.tokens",
     "compose": "config.compose",
-    "explain": "commands.explain",
+    "explain": "inspection.explain",
     "fold_norms": "any_model.surgery.fold",
     "inspect": "inspection",
     "load_records": "notebook",

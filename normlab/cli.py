@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
 
         print(version("normlab"))
         return 0
-    from normlab.commands._terminal import crash, print_error, printable_output
+    from normlab.terminal import crash, print_error, printable_output
 
     if name not in DOES:
         print_error(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")

@@ -1,7 +1,7 @@
-"""How numbers and durations are written for people, the same in the terminal and on pages."""
+"""How numbers, durations and tables are written for people, in the terminal and on pages."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 MOST_DECIMALS = 6
 _POWERS = 10**6
@@ -82,3 +82,12 @@ def rounded_count(count: float) -> str:
 def share(value: float, *, smallest: float = 0.0) -> str:
     """Format a share in percent with one decimal: `12.3 %`; below the `smallest` one, `0 %`."""
     return f"{100 * value:.1f} %" if value >= smallest else "0 %"
+
+
+def pipes(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
+) -> list[str]:
+    """Return a Markdown table and its notes; columns after the first `words` align right."""
+    rules = [*["---"] * words, *["---:"] * (len(head) - words)]
+    table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
+    return [*table, "", *(f"- {note}" for note in notes)]

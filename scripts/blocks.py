@@ -25,15 +25,15 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from normlab.commands.documents import pages
 from normlab.documents.evidence import Results
-from normlab.formats import score_text
+from normlab.documents.pages import pages
+from normlab.formats import pipes, score_text
+from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
-from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.notes import About, Note
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import ScoreTable, averaged, markdown, pipes
+from normlab.reports.table import ScoreTable, averaged, markdown
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"

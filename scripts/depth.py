@@ -17,12 +17,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from normlab.formats import pipes
 from normlab.inspection.depth import gradients
 from normlab.inspection.subject import subject_of_config
 from normlab.records.files import atomic_write
 from normlab.reports.chart_data import DARK, LIGHT, Panel, Series, styles_of
 from normlab.reports.figures import draw, write
-from normlab.reports.table import pipes
 
 TITLE = "Gradient of the last feed-forward layer at initialisation"
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from normlab.formats import pipes
 from normlab.records.files import atomic_write
 from normlab.records.labels import norm_label
 from normlab.records.packed import pack
-from normlab.reports.table import pipes
 
 Figures = Mapping[str, Any]
 _PADDING = {"exclude": "", "include": ", padding included", "fill": ", padding filled"}

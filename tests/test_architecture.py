@@ -19,14 +19,15 @@ FLOORS = (
     ("config", "progress", "dropout", "findings"),
     ("distributed",),
     ("norms", "records"),
-    ("placements", "metrics", "data"),
+    ("placements", "metrics", "data", "terminal"),
     ("models",),
     ("tasks", "probes"),
     ("training", "any_model"),
     ("studies",),
     ("reports",),
     ("claims", "notebook"),
-    ("inspection", "documents"),
+    ("inspection",),
+    ("documents", "demo"),
     ("commands",),
     ("cli", ""),
     ("__main__",),
@@ -41,10 +42,13 @@ VAGUE = (
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
     *("documents", "errors", "formats", "notebook", "training.run_folder", "progress"),
+    *("demo", "terminal"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
-CHECKED = ("metrics.significance", "records.packed", "reports.trials")
-CONFIGURED = ("config", "training.execution", "training.run_folder", "commands")
+CHECKED = ("metrics.significance", "records.packed", "studies.trials")
+CONFIGURED = (
+    *("config", "training.execution", "training.run_folder", "studies.sweep", "commands"),
+)
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
 # whole, a log that is appended to, and how far a run is.
@@ -177,7 +181,7 @@ def test_a_module_is_no_function():
 
 def test_tables_pages_and_claims_pair_runs_in_one_place():
     assert having("why_not_paired(") == ["records.pairs"]
-    assert having("Pairing.of(") == ["claims.sample", "reports.comparison", "reports.others"]
+    assert having("Pairing.of(") == ["claims.sample", "reports.comparison", "reports.literature"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +264,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
             "from normlab import make_norm; make_norm('bn', 4)",
             {"normlab.models", "normlab.training"},
         ),
-        ("import normlab.inspection.explain", {"normlab.models", "normlab.training"}),
+        ("import normlab.inspection.pooling", {"normlab.models", "normlab.training"}),
         ("from normlab.cli import main; main(['claims', '7'])", {"hydra", "normlab.claims"}),
         ("import normlab.metrics.baseline, normlab.claims.ledger", {"scipy"}),
     ],

@@ -6,14 +6,14 @@ import sys
 from dataclasses import replace
 
 from normlab import cli
-from normlab.commands._terminal import print_error, print_legend, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
 from normlab.reports.latex import latex
-from normlab.reports.notes import Note
+from normlab.reports.notes import Note, print_legend
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, markdown
+from normlab.terminal import print_error, print_table
 from tests.records.examples import changed, record
 from tests.reports.tables import runs, study
 

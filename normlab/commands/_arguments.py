@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands import DOES
-from normlab.commands._terminal import at_work, print_error
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record, select
+from normlab.terminal import at_work, print_error
 
 if TYPE_CHECKING:
     from normlab.reports.runs import Run
@@ -106,7 +106,7 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
 
 
 def add_notes(parser: argparse.ArgumentParser) -> None:
-    """Add `--notes`, for `print_legend`."""
+    """Add `--notes`, which prints the whole legend of a table."""
     text = "print all notes below the table, in full"
     parser.add_argument("--notes", action="store_true", help=text)
 

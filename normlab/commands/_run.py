@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._terminal import print_line
 from normlab.config.launch import launch
 from normlab.records.store import RECORD_FILE
 from normlab.studies.process_pool import INTERRUPTED
+from normlab.terminal import print_line
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import at_work, print_error, print_prose
-from normlab.config.folders import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.errors import UserError
+from normlab.terminal import at_work, print_error, print_prose
 
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
@@ -25,7 +25,6 @@ Without --compute, verdicts are read from results/claims.json, as the last
 --write saved them. --compute also recomputes the checks of the norms, in a few
 seconds; --verify uses their saved values (results/computed.json).
 """
-_RESULTS = CONFIG_DIR.parent / "results"
 _COMPUTED = "computed.json"
 _SAVED = "claims.json"
 
@@ -40,7 +39,7 @@ def main(argv: list[str]) -> int:
     results: Path = arguments.results
     if not results.is_dir():
         raise UserError(f"{results}: no such folder")
-    again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
+    again = "normlab claims --write" + ("" if results == RESULTS else f" --results {results}")
     damaged: list[str] = []
     if arguments.compute or arguments.verify or arguments.write:
         with at_work("judging the records of all claims"):
@@ -84,7 +83,7 @@ def _parser() -> ArgumentParser:
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
-    add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
+    add("--results", type=as_path, default=RESULTS, metavar="DIR", help="folder of published runs")
     return parser
 
 
@@ -136,9 +135,9 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
     """Write the pages, then the articles' pages; none if published evidence was altered."""
-    from normlab.commands.documents import PAGE
-    from normlab.commands.documents import pages as pages_of_articles
-    from normlab.reports import manifest
+    from normlab.documents.pages import PLAY
+    from normlab.documents.pages import pages as pages_of_articles
+    from normlab.records import manifest
 
     published = (results / manifest.MANIFEST).is_file()
     if published and (wrong := [*manifest.problems(results).values()]):
@@ -146,7 +145,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
             f"{wrong[0]}: nothing was written; run normlab study verify to list all problems"
         )
     manifest.write_files(pages)
-    if results == _RESULTS and PAGE.is_file():
+    if results == RESULTS and PLAY.is_file():
         others = pages_of_articles(results)
         manifest.write_files(others)
         pages = {**pages, **others}
@@ -157,7 +156,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
 def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, again: str) -> int:
     """Report any page that does not match the records, and any record that has been altered."""
-    from normlab.reports import manifest
+    from normlab.records import manifest
 
     problems = [*damaged, *manifest.problems(results).values()]
     for path in manifest.stale(pages):

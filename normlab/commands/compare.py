@@ -15,19 +15,20 @@ from normlab.commands._arguments import (
     matching_runs,
     none_below,
 )
-from normlab.commands._terminal import folded, print_error, print_legend, print_prose, print_table
 from normlab.errors import UserError
+from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.reports.arrangement import Arrangement, arranged, by_recipe
 from normlab.reports.latex import latex
 from normlab.reports.names import Names, chosen_names, renamed
-from normlab.reports.notes import About, Note
+from normlab.reports.notes import About, Note, print_legend
 from normlab.reports.runs import Run, by_setting, read_runs
 from normlab.reports.study_table import build, ended_in_brief
 from normlab.reports.sweep import values_at
-from normlab.reports.table import ScoreTable, markdown, pipes
+from normlab.reports.table import ScoreTable, markdown
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
+from normlab.terminal import folded, print_error, print_prose, print_table
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap

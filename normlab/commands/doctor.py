@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from normlab.commands._arguments import command_parser
-from normlab.commands._terminal import at_work, print_prose
 from normlab.errors import UserError
+from normlab.terminal import at_work, print_prose
 
 _EXAMPLES = """examples:
   normlab doctor         one line per check: ok or warn, and what to do

@@ -2,17 +2,15 @@
 
 import argparse
 import shutil
-import sys
-import webbrowser
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.config.folders import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.documents.article import Article, ArticleTable, load_all
 from normlab.documents.evidence import Results
 from normlab.documents.language import LANGUAGES, Locale
 from normlab.documents.layout import folded, latex, markdown, page, shown, text
+from normlab.documents.pages import open_play_page, sentences_page
 from normlab.errors import UserError
 
 _EXAMPLES = """examples:
@@ -33,13 +31,6 @@ and prints their results next to the article's values. It accepts settings of
 `normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER. The
 command alone shows published runs (results/).
 """
-_RESULTS = CONFIG_DIR.parent / "results"
-PAGE = CONFIG_DIR.parent / "docs" / "play" / "index.html"
-"""The articles as a page to play with, in a checkout."""
-SENTENCES = "sentences.md"
-"""What was found on each sentence, in the folder of published runs."""
-WHICH_NORM = "which_norm.md"
-"""Which norm when, in the folder of published runs."""
 
 
 def main(argv: list[str]) -> int:
@@ -51,7 +42,7 @@ def main(argv: list[str]) -> int:
     articles = load_all(CONFIG_DIR / "document")
     if arguments.article is None:
         if arguments.form == "html" and not arguments.table and arguments.run is None:
-            _play(arguments.results)
+            open_play_page(arguments.results)
             return 0
         if arguments.form == "markdown" and not arguments.table and arguments.run is None:
             print(sentences_page(arguments.results), end="")
@@ -100,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     text = "repeat the table's training runs, as normlab study run does"
     add("--run", nargs="*", metavar="key=value", help=text)
-    add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
+    add("--results", type=as_path, default=RESULTS, metavar="DIR", help="folder of published runs")
     parser.set_defaults(language="en")
     return parser
 
@@ -113,52 +104,6 @@ def _list(articles: Iterable[Article], language: Locale) -> None:
             row = f"{name:<12} {table.section:<4} {table.title.text(language)}"
             print("\n".join(f"   {line}" for line in folded(row, room() - 3, hang=18)))
     print("\n".join(["", *folded(language.play, room())]))
-
-
-def _play(results: Path) -> None:
-    """Print the page of all articles; on a terminal open it in a browser instead."""
-    if sys.stdout.isatty() and results == _RESULTS and PAGE.is_file():
-        print(PAGE)
-        webbrowser.open(PAGE.as_uri())
-    else:
-        print(play_page(results), end="")
-
-
-def play_page(results: Path) -> str:
-    """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
-    from normlab.claims.claim import load_all as load_claims
-    from normlab.documents.play import page as page_to_play
-    from normlab.inspection.pieces import pieces
-
-    articles = load_all(CONFIG_DIR / "document").values()
-    return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
-
-
-def sentences_page(results: Path) -> str:
-    """Return the findings on each sentence of all articles, and what is open, as Markdown."""
-    from normlab.documents.coverage import page as page_of_sentences
-
-    return page_of_sentences(load_all(CONFIG_DIR / "document").values(), Results(results))
-
-
-def advice(results: Path) -> str:
-    """Return the page "which norm when", as Markdown: advice from the current verdicts."""
-    from normlab.documents.which_norm import load_situations
-    from normlab.documents.which_norm import page as page_of_advice
-
-    return page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
-
-
-def pages(results: Path) -> dict[Path, str]:
-    """Return what `normlab claims --write` writes after the ledger, by path.
-
-    These are the two pages of all articles and the page that says which norm when.
-    """
-    return {
-        PAGE: play_page(results),
-        results / SENTENCES: sentences_page(results),
-        results / WHICH_NORM: advice(results),
-    }
 
 
 def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:

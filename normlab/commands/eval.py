@@ -10,11 +10,11 @@ from statistics import fmean
 from msgspec import to_builtins
 
 from normlab.commands._arguments import add_notes, add_run, as_path, command_parser, load, runs_of
-from normlab.commands._terminal import at_work, print_error, print_legend, print_table
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
-from normlab.reports.notes import Note
+from normlab.reports.notes import Note, print_legend
+from normlab.terminal import at_work, print_error, print_table
 
 _EXAMPLES = """\
 examples:

@@ -23,13 +23,13 @@ from normlab.commands._arguments import (
     ended_runs,
     none_below,
 )
-from normlab.commands._terminal import at_work, in_colour, print_legend, print_prose, print_table
 from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
-from normlab.reports.notes import Note
+from normlab.reports.notes import Note, print_legend
 from normlab.reports.table import averaged
+from normlab.terminal import at_work, in_colour, print_prose, print_section, print_table
 
 if TYPE_CHECKING:
     from normlab.findings.finding import Finding
@@ -182,7 +182,7 @@ def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace)
         for each in chosen if arguments.only or arguments.details else ():
             finding = findings[each.name]
             if not finding.why_not:
-                show(f"{each.name}: {each.text}", finding.answer, *finding.table)
+                print_section(f"{each.name}: {each.text}", finding.answer, *finding.table)
         if not arguments.only and not arguments.details:
             print_prose("tables: --details, or --only and the names of questions")
     return sheet(subject, findings)
@@ -260,7 +260,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str
     if norms and norms.table.rows and not arguments.json:
         columns, rows = norms.table
         text = "The axes that each norm pools over were found by changing single values."
-        show("Norms", text, columns, rows)
+        print_section("Norms", text, columns, rows)
     if arguments.html:
         report.to_html(arguments.html)
         print("" if arguments.json else f"written to {arguments.html}\n", end="")
@@ -282,32 +282,6 @@ def _check_foreign(parser: Parser, arguments: Namespace, conventions: Mapping[st
         parser.error(f"--rows and --positions are both {arguments.rows}: use different axes")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
         parser.error(f"--html {arguments.html}: no such folder")
-
-
-def show(
-    title: str,
-    text: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    drawing: Sequence[str] = (),
-) -> None:
-    """Print a title, a paragraph, a drawing and a table whose numbers are right-aligned."""
-    print()
-    print_prose(title)
-    print_prose(text, indent="  ")
-    for line in drawing:
-        print(line)
-    if rows:
-        first = zip(columns, rows[0], strict=True)
-        numeric = [column for column, value in first if not isinstance(value, str)]
-        print_table(columns, [[_cell(value) for value in row] for row in rows], numeric=numeric)
-
-
-def _cell(value: object) -> str:
-    """Format a value for display; `-` if there is none."""
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:

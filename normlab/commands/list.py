@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import print_error, print_lines, print_prose
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.overrides import TRACKERS, choice_of, did_you_mean
@@ -19,6 +18,7 @@ from normlab.errors import UserError
 from normlab.formats import estimated
 from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
+from normlab.terminal import print_error, print_lines, print_prose
 
 _POOLS = re.compile(r"Pools over ([^.;]+)")
 _SILENT = 120.0  # seconds without progress after which a run counts as stopped

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._arguments import action_of, as_names, as_path, command_parser
-from normlab.commands._terminal import at_work, print_prose
 from normlab.config import folders
 from normlab.config.overrides import check_option
 from normlab.config.registry import paths
 from normlab.errors import UserError
+from normlab.terminal import at_work, print_prose
 
 if TYPE_CHECKING:
     from normlab.inspection.card import Examined
@@ -123,7 +123,7 @@ def new(argv: list[str]) -> int:
 
 def _write_files_of(name: str, files: Sequence[Path], folder: Path | None) -> None:
     """Write the module and the config of a norm that divides by the root mean square."""
-    from normlab.reports.manifest import write_files
+    from normlab.records.manifest import write_files
 
     title = "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
     module = f"normlab.norms.{name}" if folder is None else name
@@ -193,8 +193,8 @@ def card(argv: list[str]) -> int:
     from normlab.inspection.card import answers, examined
     from normlab.inspection.card import card as assemble
     from normlab.inspection.questions import questions
+    from normlab.records.manifest import write_files
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
-    from normlab.reports.manifest import write_files
     from normlab.training.runtime import Runtime
 
     chosen = questions("card", "model", names=arguments.only)
@@ -217,7 +217,7 @@ def card(argv: list[str]) -> int:
         by_question[name] = finding
     environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()
     assembled = assemble(subject, environment, by_question)
-    homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
+    homes = [subject.folder.parent, (results or folders.RESULTS) / FOLDER]
     page = subject.folder / PAGE_FILE
     compared = card_page(assembled, baselines_for(assembled, homes))
     subject.folder.mkdir(parents=True, exist_ok=True)
@@ -272,10 +272,10 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and regenerate the board and the pages."""
     from normlab.config.plain import to_dict
     from normlab.inspection.card import TASKS
+    from normlab.records.manifest import accept, write_files
     from normlab.records.packed import Key, write_pack
     from normlab.records.store import RECORD_FILE, RunStore, read_record
     from normlab.reports.cards import CARD_FILE, FOLDER, card_pages
-    from normlab.reports.manifest import accept, write_files
 
     home = results / FOLDER / subject.folder.name
     home.mkdir(parents=True, exist_ok=True)

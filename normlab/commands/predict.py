@@ -3,8 +3,8 @@
 import sys
 
 from normlab.commands._arguments import add_run, command_parser, load, one_run
-from normlab.commands._terminal import at_work
 from normlab.errors import UserError
+from normlab.terminal import at_work
 
 _EXAMPLES = """\
 examples:

@@ -17,8 +17,8 @@ from normlab.commands._arguments import (
     matching_runs,
     none_below,
 )
-from normlab.commands._terminal import at_work, print_error
 from normlab.errors import UserError
+from normlab.terminal import at_work, print_error
 
 if TYPE_CHECKING:
     from normlab.reports.arrangement import Arrangement

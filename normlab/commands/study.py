@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
-from normlab.commands._terminal import print_error, print_legend, print_prose, print_table
-from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
+from normlab.config.folders import RESULTS, include_words
 from normlab.errors import UserError
-from normlab.formats import counted
+from normlab.reports.notes import print_legend
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
-from normlab.studies.load import unchosen
+from normlab.studies.job import Job, jobs_of
 from normlab.studies.process_pool import RunQueue, each_once, machine_shares
-from normlab.studies.queue import Job, Queue, jobs_of
+from normlab.studies.publisher import Publisher
+from normlab.studies.queue import Queue
 from normlab.studies.show import run_all_shown
-from normlab.studies.study_runs import StudyRun
+from normlab.terminal import print_error, print_prose, print_table
 
 if TYPE_CHECKING:
-    from normlab.reports.publisher import Publisher
-    from normlab.reports.tuning_job import TuningJob
+    from normlab.studies.tuning_job import TuningJob
 
 _EXAMPLES = """examples:
   normlab study run translation_norms                    a trial, 20 s per run
@@ -82,7 +81,6 @@ With key=value, as for `normlab study run`, it prints the table and writes
 table, page, records and curves to results/STUDY/SCALE, for seeds all of whose
 runs have finished.
 """
-_RESULTS = Path("results") if INSTALLED else CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 VERBS = {
     "run": ("run studies and print their tables", _RUN),
@@ -132,9 +130,8 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb == "tune":
         add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):
-        default = _RESULTS if verb == "tune" else Path("results")
         text = "published studies; default: results"
-        add("--results", type=as_path, default=default, metavar="FOLDER", help=text)
+        add("--results", type=as_path, default=RESULTS, metavar="FOLDER", help=text)
     return result
 
 
@@ -159,12 +156,13 @@ def main(argv: list[str]) -> int:
         jobs = jobs_of(arguments.words)
         publisher = _publisher(arguments.results, jobs, arguments, making=False)
         for job in jobs:
-            print_prose(_head(job, _left(job)))
+            print_prose(job.progress(job.left(print_error)))
         _print_tables(jobs, notes=arguments.notes)
-        Queue(jobs, on_seeds=publisher.publish)  # publishes the seeds that are complete
+        for job in jobs:
+            publisher.publish(job, job.complete_seeds)
         return 1 if publisher.problems else 0
     if verb == "publish" and arguments.accept:
-        from normlab.reports.manifest import accept
+        from normlab.records.manifest import accept
 
         print("\n".join(accept(arguments.results, arguments.accept) or ["nothing has changed"]))
         return 0
@@ -183,7 +181,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     for line in wrong:
         print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
-        where = "" if root == Path("results") else f" --results {root}"
+        where = "" if root == RESULTS else f" --results {root}"
         print(f"the ledger: normlab claims --verify{where}")  # verdicts are not checked here
     return 1 if wrong else 0
 
@@ -194,9 +192,10 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     jobs = jobs_of(arguments.words)
     publisher = _publisher(arguments.publish, jobs, arguments, making=True)
     for job in jobs:
-        left = _left(job)
-        print_prose(_head(job, left))
-        _warn_if_untuned(job)
+        left = job.left(print_error)
+        print_prose(job.progress(left))
+        if warning := job.untuned():
+            print_error(warning)
         try:
             studied.check_data(job.study, job.scale, left)
         except UserError as error:
@@ -206,6 +205,8 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
         print_error(warning)
     queue = Queue(jobs, on_seeds=publisher.publish)
+    for job in jobs:
+        publisher.publish(job, queue.complete_seeds(job))
     ended = []
     if queue.left():
         ended = run_all_shown(queue, arguments.processes, again=again, deadline=until)
@@ -213,7 +214,9 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     for folder in publisher.folders:
         print(f"written to {folder}")
     if runnable:
-        print("\n".join(["", *_summary(queue, again)]))
+        print("\n".join(["", *queue.summary()]))
+        if queue.left() or queue.failed:
+            print(f"resume with: {again}")
     lacking = len(runnable) < len(jobs)
     return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
 
@@ -222,29 +225,30 @@ def _plan(arguments: argparse.Namespace) -> int:
     """Print what the remaining runs cost, or their commands."""
     jobs = jobs_of(arguments.words)
     if arguments.commands:
-        left = {run.folder: run for job in jobs for run in _left(job)}
+        left = {run.folder: run for job in jobs for run in job.left(print_error)}
         for run in left.values():
             words = [*each_once(run.planned.overrides), *include_words()]
             print(f"normlab train {shlex.join(words)}")
         return 0
-    published = arguments.publish or _RESULTS
+    published = arguments.publish or RESULTS
     for job in jobs:
-        left = _left(job)
-        print_prose(_head(job, left))
+        left = job.left(print_error)
+        print_prose(job.progress(left))
         rows, notes = cost_table(job, left, published, len(machine_shares(arguments.processes)))
         if job.study.claims:
             numbers = ", ".join(map(str, job.study.claims))
             notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
         print_table(COLUMNS, rows, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
         print_legend(notes, whole=arguments.notes)
-        _warn_if_untuned(job)
+        if warning := job.untuned():
+            print_error(warning)
     return 0
 
 
 def _tune(arguments: argparse.Namespace, again: str) -> int:
     """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
-    from normlab.reports.trials import notes, table
-    from normlab.reports.tuning_job import tuning_jobs
+    from normlab.studies.trials import notes, table
+    from normlab.studies.tuning_job import tuning_jobs
 
     until, write = time.monotonic() + arguments.budget, not arguments.no_write
     jobs = tuning_jobs(arguments.words, arguments.results, write=write)
@@ -274,29 +278,26 @@ def _tune(arguments: argparse.Namespace, again: str) -> int:
 
 def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
     """Write the choices and the trials of a tuning, and print where they are."""
-    from normlab.reports.tuning_job import study_file
+    from normlab.studies.tuning_job import study_file
 
-    page, lost = job.write(results)
+    page, removed = job.write(results)
     file = study_file(job.study.name)
     print(f"chosen: rates of scale={job.scale} in {file}; all trials: {page}")
-    for name in lost:
+    for name in removed:
         rate = " ".join(job.study.scale(job.scale).rates[name])
         print(f"no value trains for {name}: its old rate, {rate}, is removed")
 
 
 def _publisher(
     root: Path | None, jobs: Sequence[Job], arguments: argparse.Namespace, *, making: bool
-) -> "Publisher":
-    from normlab.reports.publisher import Publisher
+) -> Publisher:
+    from normlab.reports.published import check_jobs, publish_seeds
 
-    return Publisher(
-        root,
-        jobs,
-        replaces=arguments.replace,
-        making=making,
-        on_line=partial(print, flush=True),
-        on_problem=print_error,
-    )
+    on_line, publish = partial(print, flush=True), None
+    if root is not None:
+        check_jobs(root, jobs, replacing=arguments.replace, making=making)
+        publish = partial(publish_seeds, root, on_line if arguments.replace else None)
+    return Publisher(publish, on_line=on_line, on_problem=print_error)
 
 
 def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
@@ -312,39 +313,3 @@ def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
         table = build(job.study, job.scale, runs).filled
         show_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)
-
-
-def _warn_if_untuned(job: Job) -> None:
-    """Warn if rows whose runs may count have no learning rate, though their study tunes it."""
-    untuned = unchosen(job.study, job.scale) if job.counts else ()
-    if names := [name for name in untuned if name in job.settings]:
-        chooses = f"choose it with normlab study tune {job.study.name} scale={job.scale}"
-        print_error(
-            f"{job.name}: no learning rate has been chosen for {', '.join(names)}; {chooses}"
-        )
-
-
-def _left(job: Job) -> list[StudyRun]:
-    """Return the requested runs that have not ended; a damaged record is reported and ignored."""
-    records = [(run, run.record(print_error)) for run in job.runs]
-    return [run for run, record in records if not run.has_ended(record)]
-
-
-def _head(job: Job, left: Sequence[StudyRun]) -> str:
-    """Return one line about a job: how many runs it has, over which grid, and how many are left."""
-    planned = [run.planned for run in job.runs]
-    rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
-    shape = ", ".join([counted(rows, "row"), counted(points, "point"), counted(seeds, "seed")])
-    grid = f"{counted(len(planned), 'run')} ({shape})"
-    went = f"{len(planned) - len(left)} ended, {len(left)} to go"
-    return f"{job.study.name} at scale={job.scale}: {grid}, {went}"
-
-
-def _summary(queue: Queue, again: str) -> list[str]:
-    """Return lines on what is done and what is left, with the command to resume."""
-    now, left = len(queue.done) - queue.before, len(queue.left())
-    lines = [f"{len(queue.done)} runs done, {now} of them now; {left} left"]
-    for job in queue.jobs:
-        seeds = " ".join(map(str, queue.complete_seeds(job))) or "none"
-        lines.append(f"  {job.name}: whole seeds {seeds}")
-    return [*lines, f"resume with: {again}"] if left or queue.failed else lines

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from normlab.commands._arguments import Parser, as_path, command_parser
-from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.config.overrides import check_arguments, check_given_once
 from normlab.config.registry import option_settings
 from normlab.errors import UserError
+from normlab.terminal import at_work, print_prose, print_table
 
 _EXAMPLES = """\
 examples:

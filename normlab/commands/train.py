@@ -4,22 +4,12 @@ Hydra's basic launcher only lists the runs of a grid, and the same loop as for s
 With another launcher (Slurm, Ray), a scheduler runs them, and `normlab list runs` shows them.
 """
 
-import os
 import shlex
-import shutil
-import sys
-from argparse import ArgumentParser
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
-from normlab.commands._run import train_once
-from normlab.commands._sweep import HydraRuns
-from normlab.config.folders import CONFIG_DIR, include_words
-from normlab.config.launch import check_single, end_with_the_sweep
-from normlab.errors import UserError
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
+from normlab.commands._run import train_and_summarize, train_once
+from normlab.config.folders import include_words
+from normlab.config.launch import end_with_the_sweep
 
 _HELP = """usage: normlab train [-m] [my.yaml] [group=option ...] [key=value ...]
 
@@ -46,9 +36,8 @@ def main(argv: list[str]) -> int:
     if argv in (["--help"], ["-h"]):
         print(_HELP)
         return 0
-    from normlab.config.compose import compose_written
-    from normlab.config.experiments import EXPERIMENT
-    from normlab.config.overrides import check_given_once, first_run, typed, written_out
+    from normlab.config.compose import compose_written, shown_config
+    from normlab.config.overrides import check_given_once, written_out
 
     end_with_the_sweep()
     again = shlex.join(["normlab", "train", *argv, *include_words()])
@@ -57,93 +46,10 @@ def main(argv: list[str]) -> int:
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0
-    values = typed(argv)
-    many = any(text.startswith(("-", "hydra")) for text in argv)
-    if many:
-        if "true" in (values.get("debug"), values.get("observe.debug")):
-            raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
-        if {"-m", "--multirun"}.intersection(argv):
-            check_single("a sweep starts its own processes")
-        if EXPERIMENT in values:
-            compose_written(first_run(argv))  # an error in the file names the file
-        return run_hydra(argv, again=again)
+    if any(text.startswith(("-", "hydra")) for text in argv):
+        from normlab.commands.compare import main as compare
+        from normlab.studies.sweep import SweepActions, run_hydra
+
+        alone = partial(train_once, again=again)
+        return run_hydra(argv, again, SweepActions(train_and_summarize, alone, compare))
     return train_once(compose_written(argv), again=again)
-
-
-def shown_config(argv: Sequence[str]) -> str | None:
-    """Return the config of a run for `--cfg job`; None for other flags, which Hydra handles.
-
-    Hydra would print its own composition, without the values of a recipe. The values that run have
-    no interpolations, so `--resolve` changes nothing.
-    """
-    flags = ArgumentParser(add_help=False, allow_abbrev=False)
-    flags.add_argument("--cfg", "-c")
-    flags.add_argument("--package", "-p")
-    flags.add_argument("--resolve", action="store_true")
-    known, overrides = flags.parse_known_args(argv)
-    if known.cfg != "job":
-        return None
-    if other := [text for text in overrides if text.startswith("-")]:
-        raise UserError(f"--cfg job shows the config of one run: omit {other[0]}")
-    from omegaconf import OmegaConf
-
-    from normlab.config.compose import compose_written
-    from normlab.config.plain import to_dict
-
-    config = OmegaConf.create(to_dict(compose_written(overrides)))
-    part = OmegaConf.select(config, known.package) if known.package else config
-    if not OmegaConf.is_config(part):
-        raise UserError(f"--package {known.package}: the config has no such part")
-    return OmegaConf.to_yaml(part)
-
-
-# Many runs ----------------------------------------------------------------------------------------
-
-
-def run_hydra(argv: list[str], *, again: str) -> int:
-    """Let Hydra parse the arguments, run everything, and return the exit status.
-
-    `again` is the command that resumes.
-    """
-    import hydra
-
-    from normlab.config.compose import CONFIG_NAME, register, with_recipe
-    from normlab.config.overrides import quoted, typed
-
-    register()
-    if "slurm" in typed(argv).get("hydra/launcher", "") and shutil.which("srun") is None:
-        raise UserError(
-            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
-            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
-        )
-    runs = HydraRuns(typed(argv), again)
-
-    def job(config: "DictConfig") -> float | None:  # jobs are named after its module, train
-        return runs.execute(config)
-
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
-    main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
-    place = [f"hydra.sweep.dir={quoted(str(runs.folder))}"] if runs.is_search else []
-    sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
-    try:
-        main(job)()
-        return runs.finish()
-    except Exception as error:
-        if not type(error).__module__.startswith("submitit."):
-            raise
-        reason = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
-        raise UserError(f"{reason}; start the sweep again to resume") from error
-
-
-def flags_first(arguments: Sequence[str]) -> list[str]:
-    """Return Hydra's arguments with its flags before all overrides.
-
-    argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
-    """
-    from hydra._internal.utils import get_args_parser
-
-    overrides: list[str] = get_args_parser().parse_intermixed_args([*arguments]).overrides
-    flags = [*arguments]
-    for override in overrides:
-        flags.remove(override)
-    return [*flags, *overrides]

@@ -5,6 +5,7 @@ the class. The default recipe depends on task and scale, which Hydra cannot expr
 before Hydra reads the overrides. Nothing here imports torch.
 """
 
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,13 +19,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import registry
 from normlab.config.experiments import EXPERIMENT, names_in, settings_in
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.overrides import error_line, is_sweep, quoted, typed, written_out
+from normlab.config.plain import to_dict
 from normlab.config.recipe import default_recipe
 from normlab.config.schema import LATER, WrittenConfig
 from normlab.config.settle import settle
@@ -136,3 +138,25 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
             .compute_defaults_list(CONFIG_NAME, words, RunMode.RUN)
         )
     return {key: name for key, name in listed.overrides.known_choices.items() if name}
+
+
+def shown_config(argv: Sequence[str]) -> str | None:
+    """Return the config of a run for `--cfg job`; None for other flags, which Hydra handles.
+
+    Hydra would print its own composition, without the values of a recipe. The values that run have
+    no interpolations, so `--resolve` changes nothing.
+    """
+    flags = ArgumentParser(add_help=False, allow_abbrev=False)
+    flags.add_argument("--cfg", "-c")
+    flags.add_argument("--package", "-p")
+    flags.add_argument("--resolve", action="store_true")
+    known, overrides = flags.parse_known_args(argv)
+    if known.cfg != "job":
+        return None
+    if other := [text for text in overrides if text.startswith("-")]:
+        raise UserError(f"--cfg job shows the config of one run: omit {other[0]}")
+    config = OmegaConf.create(to_dict(compose_written(overrides)))
+    part = OmegaConf.select(config, known.package) if known.package else config
+    if not OmegaConf.is_config(part):
+        raise UserError(f"--package {known.package}: the config has no such part")
+    return OmegaConf.to_yaml(part)

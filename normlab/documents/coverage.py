@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from normlab.documents.article import Article
 from normlab.documents.evidence import CheckItem, Item, PartItem, Results, RowItem
 from normlab.documents.language import ENGLISH
+from normlab.formats import pipes
 from normlab.records.labels import in_markdown
-from normlab.reports.table import pipes
 
 STATES = {
     "answered": "every question that it raises is decided, either way",

@@ -15,9 +15,9 @@ from rich.cells import cell_len  # the width of text in columns; a Chinese chara
 from normlab.documents.article import Article, ArticleTable
 from normlab.documents.evidence import Results
 from normlab.documents.language import Locale
+from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.latex import PAGE, escaped, long_table, tabular
-from normlab.reports.table import pipes
 from normlab.templates import environment
 
 _GAP = 2

@@ -2,10 +2,10 @@
 
 Begin with `questions.py`, which lists all questions. About a norm by itself (`bare_norm.py` runs
 it): `contract.py` asks what the package assumes of every norm, `card.py` and `short_runs.py` make
-its report card, `explain.py`, `images.py`, `marks.py` and `wiring.py` show what it computes, and
-`checks/` decides parts of claims. About a model (`subject.py`; `recording.py` records its passes):
-`leaks.py`, `padding.py`, `outlier.py`, `inference.py`, `depth.py`, `ablations.py` and
-`held_out_probes.py`; `sheet.py` asks them all.
+its report card, `explain.py` shows what it computes (`pooling.py`, `images.py`, `marks.py`,
+`wiring.py`), and `checks/` decides parts of claims. About a model (`subject.py`; `recording.py`
+records its passes): `leaks.py`, `padding.py`, `outlier.py`, `inference.py`, `depth.py`,
+`ablations.py` and `held_out_probes.py`; `sheet.py` asks them all.
 
 `normlab.any_model` asks any module some of these questions. Of our own models more is known, so the
 answers go further: they also hold for training statistics, stack by stack, and over the same

@@ -17,7 +17,7 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import Question, question
 from normlab.inspection.bare_norm import normal, on_table, trained
 from normlab.inspection.depth import first_update, gradients
-from normlab.inspection.explain import SHAPE, dependence, sees_in_words
+from normlab.inspection.pooling import SHAPE, dependence, sees_in_words
 from normlab.inspection.questions import entry
 from normlab.inspection.subject import Subject, subject_of, subject_of_run
 from normlab.norms.axes import axes_in_words, in_order

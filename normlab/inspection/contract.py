@@ -29,7 +29,7 @@ from normlab.inspection.bare_norm import (
     train_step,
     with_padding,
 )
-from normlab.inspection.explain import PADDED, SEEN, dependence, sees
+from normlab.inspection.pooling import PADDED, SEEN, dependence, sees
 from normlab.inspection.questions import questions
 from normlab.norms.agreement import agrees
 from normlab.norms.axes import AXES, axes_in_words, in_order

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from normlab.config.registry import Option
 from normlab.inspection.bare_norm import affected, look, normal, on_table
-from normlab.inspection.explain import Section
+from normlab.inspection.pooling import Section
 from normlab.norms.base import Norm
 
 IMAGES, CHANNELS, HEIGHT, PIXELS = 2, 4, 2, 4

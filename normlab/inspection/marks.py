@@ -6,7 +6,7 @@ from normlab.config.registry import Option
 from normlab.findings.finding import AnswerTable
 from normlab.inspection.bare_norm import run
 from normlab.inspection.checks.marks import MARKS, PUPILS, SUBJECTS
-from normlab.inspection.explain import Section
+from normlab.inspection.pooling import Section
 from normlab.norms.make import make_norm
 
 

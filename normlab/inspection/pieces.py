@@ -6,7 +6,7 @@ from typing import Any
 from normlab.inspection.checks.marks import MARKS
 from normlab.inspection.checks.outlier import SENTENCE, WIDTHS
 from normlab.inspection.checks.padding import SENTENCES
-from normlab.inspection.explain import DOCUMENT
+from normlab.inspection.pooling import DOCUMENT
 from normlab.norms.axes import AXES
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm

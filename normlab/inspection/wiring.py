@@ -18,7 +18,7 @@ from torch import Tensor
 from normlab.config.objects import instantiate
 from normlab.config.registry import Option, option_settings
 from normlab.findings.finding import AnswerTable
-from normlab.inspection.explain import Explanation, Section
+from normlab.inspection.pooling import Explanation, Section
 from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm

@@ -8,12 +8,12 @@ from statistics import fmean
 from typing import Any
 
 from normlab.errors import UserError
+from normlab.formats import pipes
 from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
 from normlab.metrics.significance import paired_interval
 from normlab.records.labels import in_markdown
 from normlab.records.record import number
 from normlab.reports.page import page
-from normlab.reports.table import pipes
 
 FORMAT = "normlab.card/1"
 CARD_FILE, PAGE_FILE = "card.json", "card.html"

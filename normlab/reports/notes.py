@@ -1,6 +1,13 @@
-"""Notes below tables, each in full and in a brief form for a legend of three lines."""
+"""Notes below tables, each in full and in a brief form, and the legend of three lines of them."""
 
+import shutil
+from collections.abc import Sequence
 from enum import Enum
+
+from normlab.records.labels import one_line
+from normlab.terminal import folded, print_prose
+
+_LEGEND = 3  # lines of notes below a table
 
 
 class About(Enum):
@@ -40,3 +47,23 @@ class Note(str):
 def in_brief(note: str) -> str:
     """Return a note's brief form; that of a plain text is the text."""
     return note.brief if isinstance(note, Note) else note
+
+
+def print_legend(notes: Sequence[str], *, whole: bool) -> None:
+    """Print the notes below tables: all in full if `whole`, otherwise three lines in brief.
+
+    The legend names `--notes` if that says more.
+    """
+    notes = [*dict.fromkeys(map(one_line, notes) if whole else notes)]
+    if whole:
+        for note in notes:
+            print_prose(note)
+        return
+    briefs = [*dict.fromkeys(one_line(brief) for note in notes if (brief := in_brief(note)))]
+    shortened = any(in_brief(note) != note for note in notes)
+    for count in range(len(briefs), -1, -1):  # notes that do not fit are left out
+        more = ["all notes: --notes"] if shortened or count < len(briefs) else []
+        lines = folded("; ".join([*briefs[:count], *more]), shutil.get_terminal_size().columns)
+        if len(lines) <= _LEGEND:
+            print("\n".join(filter(None, lines)), end="\n" if lines else "")
+            return

@@ -12,21 +12,22 @@ from typing import NamedTuple
 from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
+from normlab.records import manifest
 from normlab.records.files import only_writer
+from normlab.records.manifest import MANIFEST, PAGE, accept, stale, write_files
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.record import Row, RunRecord, fingerprint, plain, portable
 from normlab.records.store import read_hypotheses
-from normlab.reports import manifest
 from normlab.reports.arrangement import Arrangement
 from normlab.reports.cards import BOARD, FOLDER, card_pages
 from normlab.reports.latex import latex
-from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
+from normlab.reports.literature import LITERATURE, literature_page
 from normlab.reports.names import renamed
-from normlab.reports.others import OTHERS, others_page
 from normlab.reports.page import study_page
-from normlab.reports.runs import Run, rows_of_run, thinned
+from normlab.reports.runs import Run, rows_of_run, run_of_study, thinned
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, markdown
+from normlab.studies.job import Job
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
 
@@ -180,12 +181,33 @@ def publish(
         # could still go on, and `verify` would name the pages that are missing.
         accept(root, [folder / name for name in PACK], required=False)
         write_files(rendered(study, folder))
-        if study.published and (root / OTHERS).is_file():
-            write_files({root / OTHERS: others_page(root, read)})
+        if study.literature and (root / LITERATURE).is_file():
+            write_files({root / LITERATURE: literature_page(root, read)})
     if replacing is not None:
         for line in changed.values():
             replacing(f"replaced: {line}")
     return folder
+
+
+def check_jobs(root: Path, jobs: Iterable[Job], *, replacing: bool, making: bool) -> None:
+    """Raise UserError, before anything runs, if the jobs' runs cannot be published.
+
+    With `replacing`, published runs may change. With `making`, the jobs' unfinished runs are still
+    to be made.
+    """
+    for job in jobs:
+        experiments = {Key(*run.planned[:3]): run.folder.parent.name for run in job.runs}
+        runs = check(root, job.study.name, job.scale, experiments)
+        if not replacing:
+            check_unchanged(runs, map(run_of_study, job.runs), making=making)
+
+
+def publish_seeds(
+    root: Path, replacing: Callable[[str], object] | None, job: Job, seeds: Iterable[int]
+) -> Path:
+    """Publish the runs of a job with these seeds like `publish`, and return the folder."""
+    runs = [run_of_study(run) for seed in seeds for run in job.by_seed[seed]]
+    return publish(root, job.study, job.scale, runs, replacing=replacing)
 
 
 def _by_plan(study: Study, scale: str, keys: Iterable[Key]) -> list[Key]:
@@ -282,10 +304,12 @@ def verify(
 
 
 def _files_of(root: Path, name: Path) -> dict[Path, str]:
-    """Return the text of the files generated from all cards, from a study, or for `OTHERS`."""
+    """Return the text of the files generated from all cards, from a study, or for `LITERATURE`."""
     if name == root / BOARD:
         return card_pages(root)
-    return {name: others_page(root, read)} if name == root / OTHERS else rendered(None, name)
+    return (
+        {name: literature_page(root, read)} if name == root / LITERATURE else rendered(None, name)
+    )
 
 
 def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list[Path]:
@@ -305,6 +329,6 @@ def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list
     sources = [folder for folder in folders if folder not in touched]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
         sources.append(root / BOARD)
-    if study is None and root / OTHERS not in touched and (root / OTHERS).is_file():
-        sources.append(root / OTHERS)
+    if study is None and root / LITERATURE not in touched and (root / LITERATURE).is_file():
+        sources.append(root / LITERATURE)
     return sources

@@ -19,6 +19,7 @@ from normlab.records.store import (
 )
 from normlab.reports.comparison import grouped
 from normlab.reports.recipes import Settings
+from normlab.studies.study_runs import StudyRun
 
 _MOST_ROWS = 100
 NOT_RUN, NOT_ENDED = "not run", "not ended"
@@ -158,3 +159,10 @@ def rows_of_run(place: Path) -> list[dict[str, Any]]:
 def significant(value: Any) -> Any:
     """Round a float to six significant digits; return anything else unchanged."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def run_of_study(run: StudyRun) -> Run:
+    """Return a study's run in the form that tables and pages read; no record until it has ended."""
+    record = run.record()
+    ended = record if run.has_ended(record) else None
+    return Run(Key(*run.planned[:3]), ended, folder=run.folder)

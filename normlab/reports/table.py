@@ -6,10 +6,10 @@ Pages (`page.py`), papers (`latex.py`) and terminals (`normlab compare`) show th
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from normlab.formats import difference_text, score_text
+from normlab.formats import difference_text, pipes, score_text
 from normlab.metrics.significance import Interval, p_value
 from normlab.records.labels import in_markdown, in_prose, in_sheet
 from normlab.records.pairs import Experiment, Summary
@@ -191,15 +191,6 @@ def markdown(table: ScoreTable) -> str:
     head = [in_markdown(name) for name in table.head]
     title, notes = f"**{in_prose(table.title)}**\n", map(in_prose, table.notes)
     return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes), ""])
-
-
-def pipes(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
-) -> list[str]:
-    """Return a Markdown table and its notes; columns after the first `words` align right."""
-    rules = [*["---"] * words, *["---:"] * (len(head) - words)]
-    table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
-    return [*table, "", *(f"- {note}" for note in notes)]
 
 
 def comma_separated(table: ScoreTable) -> str:

@@ -14,7 +14,7 @@ from normlab.config.machine import settled_device
 from normlab.formats import duration
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
-from normlab.studies.queue import Job
+from normlab.studies.job import Job
 from normlab.studies.study_runs import StudyRun
 
 COLUMNS = ("#", "row", "point", "runs", "to go", "length", "min/run", "hours")

@@ -57,12 +57,12 @@ def load_study(name: str, configs: Path | None = None) -> Study:
         _among(path, f"figures.{row}", hint, (*study.columns, STABILITY))
     for name in study.at:
         _check_place(path, f"at.{name}", name, study.rows, study.grid)
-    for each in study.published:
-        _among(path, "published", [each.row], study.rows)
-        _among(path, "published", [each.minus] if each.minus else [], study.rows)
-        _among(path, "published", [each.column], study.columns)
-        _among(path, "published", [each.scale], study.scales)
-        _among(path, "published", [each.at], points_of(study.grid))
+    for each in study.literature:
+        _among(path, "literature", [each.row], study.rows)
+        _among(path, "literature", [each.minus] if each.minus else [], study.rows)
+        _among(path, "literature", [each.column], study.columns)
+        _among(path, "literature", [each.scale], study.scales)
+        _among(path, "literature", [each.at], points_of(study.grid))
     scales = {scale: _checked(path, study, scale) for scale in study.scales}
     return replace(study, scales=scales)
 

@@ -75,7 +75,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
         return _entries(self.rates, row, point)
 
 
-class PublishedNumber(Struct, frozen=True, forbid_unknown_fields=True):
+class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
     """A number that others published: `what` it measures, its `source` with a version, its range.
 
     It belongs to a score of a row at a scale and point; with `minus`, to the difference from
@@ -118,8 +118,8 @@ class Study:
 
     `figures` are the article's values by row and column, or by row and `stability`; `document_data`
     names the data on which the article measured them. `at` maps "row @ axis=value ..." to
-    additional overrides of the row at these points of the grid. `published` has numbers that others
-    published, which `results/published.md` compares with ours.
+    additional overrides of the row at these points of the grid. `literature` has numbers of others,
+    which `results/literature.md` compares with ours.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Study:
     figures: dict[str, dict[str, float | str]] = dataclasses.field(default_factory=dict)
     document_data: Text = "its own data"
     at: Mapping[str, Overrides] = dataclasses.field(default_factory=dict)
-    published: tuple[PublishedNumber, ...] = ()
+    literature: tuple[LiteratureNumber, ...] = ()
 
     @property
     def baseline(self) -> str:

@@ -23,12 +23,13 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.commands._terminal import print_legend, print_table
 from normlab.errors import UserError
 from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
+from normlab.reports.notes import print_legend
 from normlab.tasks.translation import Translation, TranslationBatch
+from normlab.terminal import print_table
 from normlab.training.build import build_model
 from normlab.training.runtime import Runtime
 from normlab.training.speed import Span, StepClock, spread

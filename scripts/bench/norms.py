@@ -21,13 +21,14 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.commands._terminal import print_legend, print_table
 from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm
 from normlab.norms.running import running_norms
+from normlab.reports.notes import print_legend
 from normlab.tasks.images import ImageBatch, ImageClassification
 from normlab.tasks.translation import Translation, TranslationBatch
+from normlab.terminal import print_table
 from normlab.training.build import build_model, make_fast
 from normlab.training.runtime import Runtime
 from normlab.training.speed import start

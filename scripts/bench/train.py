@@ -14,8 +14,9 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.commands._terminal import print_legend, print_table
 from normlab.distributed import process_group
+from normlab.reports.notes import print_legend
+from normlab.terminal import print_table
 from normlab.training.runtime import Runtime
 from normlab.training.speed import StepClock, Steps, flop_per_token, peak, spread, start
 

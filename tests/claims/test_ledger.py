@@ -10,9 +10,9 @@ from normlab.claims.evidence import CheckFinding, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.commands import claims as command
 from normlab.config.folders import CONFIG_DIR
+from normlab.records import manifest
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
-from normlab.reports import manifest
 from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part, run, runs_of, side
 
 

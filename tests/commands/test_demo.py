@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from normlab import demo
 from normlab.cli import main as cli
-from normlab.commands import demo
-from normlab.commands.demo import Measured, rows, sentences
+from normlab.commands.demo import main
+from normlab.demo import Measured, rows, sentences
 from normlab.records.record import Outcome
 from tests.html_text import Text
 from tests.reports.tables import made
@@ -43,11 +44,11 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
 ):
     settings = [*SMALL, f"runs_dir={tmp_path}"]
     monkeypatch.delitem(demo._NORMS, "none")  # for a shorter test
-    assert demo.main(settings) == 0
+    assert main(settings) == 0
     first = capsys.readouterr().out
     monkeypatch.setattr(demo, "run_all", None)
     monkeypatch.setattr(demo, "_examined", None)
-    assert demo.main(settings) == 0
+    assert main(settings) == 0
     second = capsys.readouterr().out
     lines = [line.split() for line in second.splitlines()]
     assert first.endswith(second.partition("before.\n")[2]) and "before." in second
@@ -61,8 +62,9 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
 
 def test_runs_of_the_demo_are_not_below_the_folder_that_compare_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    cells, _, config = demo._planned(demo._USUAL, SMALL)
-    assert config["runs_dir"] == "demo" and {cell.folder.parts[0] for cell in cells} == {"demo"}
+    planned = demo.plan(SMALL, deep=False)
+    assert planned.config["runs_dir"] == "demo"
+    assert {cell.folder.parts[0] for cell in planned.runs} == {"demo"}
 
 
 def test_the_order_is_that_of_the_loss():

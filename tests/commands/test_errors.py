@@ -8,11 +8,11 @@ import pytest
 
 import normlab
 from normlab.cli import main
-from normlab.commands import _sweep
 from normlab.commands import list as list_command
 from normlab.config import folders
 from normlab.data.corpus import load_tables
 from normlab.errors import CRASHED, UserError
+from normlab.studies import sweep
 
 OWN = """from normlab.norms.layer import NoNorm
 
@@ -59,9 +59,9 @@ def test_an_error_in_an_own_norm_names_its_file_and_line(tmp_path, monkeypatch, 
 
 def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch):
     for error, traced in ((UserError("set data_dir"), False), (ValueError("a bug"), True)):
-        monkeypatch.setattr("normlab.config.compose.from_hydra", raises(error))
+        monkeypatch.setattr("normlab.config.compose.from_hydra", lambda config: config)
         note = tmp_path / "sweep" / "000001"
-        assert _sweep._train_elsewhere({}, ["norm=bn"], note) is None
+        assert sweep._train_elsewhere({}, ["norm=bn"], note, raises(error)) is None
         first, second, *rest = note.read_text("utf-8").splitlines()
         assert first == "norm=bn" and str(error) in second
         assert any("Traceback" in line for line in rest) is traced

@@ -7,14 +7,9 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import DOES
-from normlab.commands._terminal import (
-    print_legend,
-    print_prose,
-    print_table,
-    printable_output,
-)
 from normlab.commands.study import VERBS
-from normlab.reports.notes import Note
+from normlab.reports.notes import Note, print_legend
+from normlab.terminal import print_prose, print_table, printable_output
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 

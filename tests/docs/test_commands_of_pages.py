@@ -20,13 +20,14 @@ from hydra._internal.utils import get_args_parser
 import normlab
 import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
-from normlab.commands import DOES, _run, _sweep
+from normlab.commands import DOES, _run
 from normlab.commands import train as training
 from normlab.commands._arguments import Parser
 from normlab.config.overrides import written_out
 from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
 from normlab.records.store import run_id
+from normlab.studies import sweep
 from normlab.studies.load import load_study
 from normlab.studies.process_pool import EndedRun
 from tests.docs.pages import PAGES, ROOT, fenced
@@ -103,13 +104,13 @@ def begun(monkeypatch):
         runs.append(run_id(to_dict(config)))
         return record()
 
-    def sweep(cells, *_):
+    def grid(_, cells):
         assert all(".sweeps" not in cell.folder.parts for cell in cells), "a cell is no run"
         runs.extend(str(cell.folder) for cell in cells)
         return 0
 
     def trial(plan, _):  # a search asks for one run after the other
-        sweep(plan)
+        grid(None, plan)
         return [EndedRun(plan[0], 0, "", 0.0)]
 
     def ends(*arguments, all_runs=BasicSweeper.split_arguments):
@@ -117,11 +118,11 @@ def begun(monkeypatch):
 
     monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
     monkeypatch.setattr(_run, "train_and_summarize", begin)
-    monkeypatch.setattr(_sweep, "train_and_summarize", begin)
-    monkeypatch.setattr(_sweep, "_run_grid", sweep)
-    monkeypatch.setattr(_sweep, "RunQueue", list)
-    monkeypatch.setattr(_sweep, "run_all", trial)
-    monkeypatch.setattr(_sweep, "read_record", lambda folder: record())
+    monkeypatch.setattr(training, "train_and_summarize", begin)
+    monkeypatch.setattr(sweep.HydraRuns, "_run_grid", grid)
+    monkeypatch.setattr(sweep, "RunQueue", list)
+    monkeypatch.setattr(sweep, "run_all", trial)
+    monkeypatch.setattr(sweep, "read_record", lambda folder: record())
     return runs
 
 

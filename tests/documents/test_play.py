@@ -11,11 +11,12 @@ import torch
 import yaml
 
 from normlab.cli import main
-from normlab.commands import claims, documents
-from normlab.commands.documents import PAGE, play_page
+from normlab.commands import claims
 from normlab.config.folders import CONFIG_DIR
+from normlab.documents import pages
 from normlab.documents.article import PIECES, load_all
 from normlab.documents.language import LANGUAGES
+from normlab.documents.pages import PLAY, play_page
 from normlab.documents.play import each_once
 from normlab.inspection.bare_norm import run
 from normlab.inspection.pieces import of_width
@@ -47,12 +48,12 @@ LINES = """() => Object.fromEntries([...document.querySelectorAll('#legend .said
 
 @pytest.fixture(scope="module")
 def path():
-    return PAGE
+    return PLAY
 
 
 @pytest.fixture(scope="module")
 def data():
-    text = re.search(r'id="data">(.*?)</script>', PAGE.read_text("utf-8"), re.DOTALL)
+    text = re.search(r'id="data">(.*?)</script>', PLAY.read_text("utf-8"), re.DOTALL)
     page = json.loads(text[1])
     return restored(page, page["shared"])
 
@@ -85,8 +86,8 @@ def by_norm(name, x, real=None):
 
 
 def test_the_committed_page_is_what_is_generated_and_small():
-    assert PAGE.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
-    assert PAGE.stat().st_size < 240_000
+    assert PLAY.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
+    assert PLAY.stat().st_size < 240_000
 
 
 def test_a_text_that_is_repeated_is_on_the_page_once():
@@ -385,17 +386,17 @@ def test_the_command_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys
     assert capsys.readouterr().out.startswith("<!doctype html>") and not opened
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main(["documents", "--html"]) == 0
-    assert opened == [PAGE.as_uri()] and capsys.readouterr().out == f"{PAGE}\n"
+    assert opened == [PLAY.as_uri()] and capsys.readouterr().out == f"{PLAY}\n"
     assert main(["documents"]) == 0 and "normlab documents --html" in capsys.readouterr().out
 
 
 def test_writing_the_ledger_writes_the_page_after_it(tmp_path, monkeypatch, capsys):
     ledger, page = tmp_path / "claims.json", tmp_path / "index.html"
     page.write_text("old")
-    monkeypatch.setattr(claims, "_RESULTS", tmp_path)
-    monkeypatch.setattr(documents, "PAGE", page)
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
+    monkeypatch.setattr(pages, "PLAY", page)
     for made in ("play_page", "sentences_page", "advice"):
-        monkeypatch.setattr(documents, made, lambda results: (results / "claims.json").read_text())
+        monkeypatch.setattr(pages, made, lambda results: (results / "claims.json").read_text())
     claims._write({ledger: "new"}, tmp_path)
     written = capsys.readouterr().out
     for path in (page, tmp_path / "sentences.md", tmp_path / "which_norm.md"):

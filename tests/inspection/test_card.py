@@ -13,8 +13,7 @@ from normlab.inspection import card as cards
 from normlab.inspection import short_runs as runs
 from normlab.inspection.card import SCALES, answers, examined
 from normlab.inspection.questions import questions
-from normlab.records import code
-from normlab.reports import manifest
+from normlab.records import code, manifest
 from normlab.reports.cards import baselines_for, board, card_page, read_card, scores
 from normlab.training import runtime
 

@@ -9,7 +9,7 @@ import torch
 from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
 from normlab.inspection.bare_norm import on_table
-from normlab.inspection.explain import dependence, pooled_cells, work
+from normlab.inspection.pooling import dependence, pooled_cells, work
 from normlab.inspection.wiring import wiring
 from normlab.norms.axes import AXES
 

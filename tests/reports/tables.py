@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from normlab.records.manifest import PAGE
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
-from normlab.reports.manifest import PAGE
 from normlab.reports.published import publish
 from normlab.reports.runs import Run
 from normlab.studies.study import Scale, Study

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from normlab.reports.manifest import stale
+from normlab.records.manifest import stale
 from normlab.reports.published import PAGE, publish, rendered
 from tests.html_text import Text
 from tests.reports.tables import made, published, run, runs, sized, study

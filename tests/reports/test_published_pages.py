@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 import normlab
+from normlab.records.manifest import stale
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
 from normlab.reports import published
 from normlab.reports.latex import latex
-from normlab.reports.manifest import stale
 from normlab.reports.published import publish, read, rendered
 from normlab.reports.runs import rows_of_run, thinned
 from normlab.reports.study_table import build

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from normlab.commands.study import main
 from normlab.errors import UserError
+from normlab.records.manifest import MANIFEST, accept, problems
 from normlab.records.packed import CURVES, RECORDS
-from normlab.reports.manifest import MANIFEST, accept, problems
 from normlab.reports.published import publish, read
 from normlab.studies.load import load_study
 from tests.reports.tables import made, run, runs, study

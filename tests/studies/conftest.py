@@ -4,8 +4,7 @@ import pytest
 
 from normlab.commands import study
 from normlab.config import machine
-from normlab.reports import tuning_job
-from normlab.studies import queue, study_runs
+from normlab.studies import job, study_runs, tuning_job
 from normlab.studies.load import load_study
 from tests.studies.queues import STUDY, TUNING
 from tests.studies.stand_in import StandIn
@@ -37,8 +36,8 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_runs, "composed", composed)
     monkeypatch.setattr(study_runs, "data_problem", lambda run: None)
-    monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
-    monkeypatch.setattr(queue, "load_study", lambda name: load_study(name, configs))
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "published")
+    monkeypatch.setattr(job, "load_study", lambda name: load_study(name, configs))
     found = StandIn(tmp_path)
     found.install(monkeypatch)
     return found

@@ -7,10 +7,10 @@ import re
 import pytest
 from rich.console import Console
 
-from normlab.commands._sweep import short_names
 from normlab.records.store import PROGRESS_FILE
 from normlab.studies.process_pool import INTERRUPTED, EndedRun, RunToStart
 from normlab.studies.show import RunsDisplay
+from normlab.studies.sweep import short_names
 
 
 def shown(tmp_path, count, *, terminal=False):

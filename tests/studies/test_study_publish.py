@@ -3,8 +3,8 @@
 import pytest
 
 from normlab.commands import study as command
+from normlab.records import manifest
 from normlab.records.packed import RECORDS
-from normlab.reports import manifest
 from normlab.reports.published import read
 from normlab.studies.load import load_study
 from normlab.studies.queue import Queue

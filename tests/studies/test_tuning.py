@@ -8,8 +8,8 @@ import yaml
 
 from normlab.commands import study as command
 from normlab.config.folders import CONFIG_DIR
-from normlab.reports.trials import notes, read, table
 from normlab.studies.load import load_study, tuning_of
+from normlab.studies.trials import notes, read, table
 from normlab.studies.tuning import best_value, sign_of, with_rates
 
 BEST = {"ln": "2e-3", "bn": "4e-3"}

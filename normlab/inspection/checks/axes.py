@@ -5,7 +5,7 @@ from torch import nn
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.checks.finding import check, close, finding
 from normlab.inspection.checks.inputs import option
-from normlab.inspection.explain import SHAPE, Group, dependence, document, pooled_cells, work
+from normlab.inspection.pooling import SHAPE, Group, dependence, document, pooled_cells, work
 
 
 def _first_group(name: str) -> Group:

@@ -9,7 +9,7 @@ from normlab.findings.relative_change import relative_change
 from normlab.inspection.bare_norm import padding_moves, run, with_padding
 from normlab.inspection.checks.finding import change_finding, check, close, finding
 from normlab.inspection.checks.inputs import WIDTH, draw_tokens, new_norm, option
-from normlab.inspection.explain import PADDED, document
+from normlab.inspection.pooling import PADDED, document
 from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)

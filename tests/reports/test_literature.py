@@ -4,7 +4,7 @@ import pytest
 
 from normlab.records.packed import RECORDS, Key
 from normlab.records.record import Score
-from normlab.reports.others import others_page
+from normlab.reports.literature import literature_page
 from normlab.reports.runs import Run
 from tests.records.examples import changed, record
 
@@ -26,7 +26,7 @@ def page(root, study, values):
         for (row, point), found in values.items()
         for seed, x in enumerate(found, 1)
     ]
-    text = others_page(root, lambda at: runs if at == folder else [])
+    text = literature_page(root, lambda at: runs if at == folder else [])
     return [line for line in text.splitlines() if f"`{study}`" in line]
 
 

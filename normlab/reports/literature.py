@@ -1,4 +1,4 @@
-"""The page "What others measured, and what we get": a row per `PublishedNumber`."""
+"""The page "What others measured, and what we get": a row per `LiteratureNumber`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ from normlab.records.record import RunRecord
 from normlab.reports.comparison import grouped
 from normlab.reports.runs import Run
 from normlab.studies.load import load_study
-from normlab.studies.study import PublishedNumber, Study
+from normlab.studies.study import LiteratureNumber, Study
 
-OTHERS = "published.md"
+LITERATURE = "literature.md"
 _HEAD = """\
 # What others measured, and what we get
 
@@ -29,13 +29,13 @@ each study, `configs/study/STUDY.yaml`, has the settings, and what differs from 
 """
 
 
-def others_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
+def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     """Return the page in Markdown, from the studies' files and the runs that `read` finds."""
     studies = [load_study(name) for name in option_names("study")]
     rows = [
         _row(study, each, _settings(root / study.name / each.scale, read))
         for study in studies
-        for each in study.published
+        for each in study.literature
     ]
     return _HEAD + "".join(rows)
 
@@ -51,7 +51,7 @@ def _settings(folder: Path, read: Callable[[Path], Sequence[Run]]) -> Settings:
     return grouped(((key.row, key.point), record) for key, record in finished)
 
 
-def _ours_by_seed(each: PublishedNumber, settings: Settings) -> dict[int, float]:
+def _ours_by_seed(each: LiteratureNumber, settings: Settings) -> dict[int, float]:
     """Return our value by seed: a score, or its difference from another row."""
     runs = settings.get((each.row, each.at), ())
     if each.minus:
@@ -61,7 +61,7 @@ def _ours_by_seed(each: PublishedNumber, settings: Settings) -> dict[int, float]
     return {seed: score.value for seed, score in sorted(scores) if score is not None}
 
 
-def _row(study: Study, each: PublishedNumber, settings: Settings) -> str:
+def _row(study: Study, each: LiteratureNumber, settings: Settings) -> str:
     ours = [*_ours_by_seed(each, settings).values()]
     theirs = " to ".join(f"{number:g}" for number in each.number)
     where = f"{each.what} ({each.source}; `{study.name}`)"
@@ -82,7 +82,7 @@ def _ours(ours: Sequence[float], interval: Interval | None) -> str:
 
 
 def _verdict(
-    study: Study, each: PublishedNumber, ours: Sequence[float], interval: Interval | None
+    study: Study, each: LiteratureNumber, ours: Sequence[float], interval: Interval | None
 ) -> str:
     """Return the verdict on a number, or why there is none."""
     why = f"; {in_markdown(each.why)}" if each.why else ""

@@ -29,7 +29,7 @@ _MADE = (
     "sentences.md",
     "which_norm.md",
     "cards.md",
-    "published.md",
+    "literature.md",
 )
 
 

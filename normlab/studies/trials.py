@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from normlab.errors import UserError
+from normlab.formats import pipes
 from normlab.metrics.rate_sensitivity import rate_sensitivity
 from normlab.records.files import only_writer
+from normlab.records.manifest import accept, write_files
 from normlab.records.record import plain
-from normlab.reports.manifest import accept, write_files
-from normlab.reports.table import pipes
 
 _FORMAT = "normlab.tuning/1"
 

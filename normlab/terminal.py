@@ -20,15 +20,13 @@ from rich.cells import (  # the width of text in columns; some characters take t
 
 from normlab.config.folders import own_line
 from normlab.records.labels import one_line, printable
-from normlab.reports.notes import in_brief
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parent
 _PROSE = 50  # cells with more characters are prose
 _LEAST = 36  # the fewest columns for prose
 _GAP = 2
 _JOINT = "\N{NO-BREAK SPACE}"  # a space at which a label is not folded
 _FEWEST = 8  # columns that a cut text keeps
-_LEGEND = 3  # lines of notes below a table
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -189,30 +187,36 @@ def folded(
     )
 
 
+def print_section(
+    title: str,
+    text: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    drawing: Sequence[str] = (),
+) -> None:
+    """Print a title, a paragraph, a drawing and a table whose numbers are right-aligned."""
+    print()
+    print_prose(title)
+    print_prose(text, indent="  ")
+    for line in drawing:
+        print(line)
+    if rows:
+        first = zip(columns, rows[0], strict=True)
+        numeric = [column for column, value in first if not isinstance(value, str)]
+        print_table(columns, [[_cell(value) for value in row] for row in rows], numeric=numeric)
+
+
+def _cell(value: object) -> str:
+    """Format a value for display; `-` if there is none."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
+
+
 def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
     """Print a paragraph at the terminal's width; `hang` indents all lines but the first."""
     width = shutil.get_terminal_size().columns
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
-
-
-def print_legend(notes: Sequence[str], *, whole: bool) -> None:
-    """Print the notes below tables: all in full if `whole`, otherwise three lines in brief.
-
-    The legend names `--notes` if that says more.
-    """
-    notes = [*dict.fromkeys(map(one_line, notes) if whole else notes)]
-    if whole:
-        for note in notes:
-            print_prose(note)
-        return
-    briefs = [*dict.fromkeys(one_line(brief) for note in notes if (brief := in_brief(note)))]
-    shortened = any(in_brief(note) != note for note in notes)
-    for count in range(len(briefs), -1, -1):  # notes that do not fit are left out
-        more = ["all notes: --notes"] if shortened or count < len(briefs) else []
-        lines = folded("; ".join([*briefs[:count], *more]), shutil.get_terminal_size().columns)
-        if len(lines) <= _LEGEND:
-            print("\n".join(filter(None, lines)), end="\n" if lines else "")
-            return
 
 
 def in_colour() -> bool:

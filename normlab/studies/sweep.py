@@ -1,26 +1,40 @@
 """The runs that Hydra starts for one `normlab train`: one, a grid, a search, jobs of a cluster."""
 
 import math
+import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.commands._run import train_and_summarize, train_once
-from normlab.commands._terminal import crash
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.launch import check_single
 from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunQueue, RunToStart, run_all
+from normlab.terminal import crash
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from normlab.records.record import RunRecord
+
+
+class SweepActions(NamedTuple):
+    """What a sweep asks of its caller.
+
+    `train` trains a run in this process and returns its record, `train_alone` the exit status of
+    the only run. `compare` shows the runs in some folders.
+    """
+
+    train: "Callable[[DictConfig], RunRecord]"
+    train_alone: "Callable[[DictConfig], int]"
+    compare: Callable[[list[str]], object]
 
 
 class HydraRuns:
@@ -34,7 +48,8 @@ class HydraRuns:
         again: the command that resumes.
     """
 
-    def __init__(self, values: Mapping[str, str], again: str) -> None:
+    def __init__(self, values: Mapping[str, str], again: str, actions: SweepActions) -> None:
+        self.actions = actions
         runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
         # A folder for this sweep only, below `runs_dir`, where all of its processes can reach it.
         self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
@@ -56,13 +71,13 @@ class HydraRuns:
         runtime = HydraConfig.get()
         overrides = tuple(runtime.overrides.task)
         if runtime.mode != RunMode.MULTIRUN:
-            self._status = train_once(from_hydra(config), again=self.again)
+            self._status = self.actions.train_alone(from_hydra(config))
             return None
         is_grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
         direction = None if is_grid else runtime.sweeper.get("direction")
         if not runtime.launcher["_target_"].endswith("BasicLauncher"):
             note = self.folder / f"{runtime.job.num:06}" if is_grid else None
-            record = _train_elsewhere(config, overrides, note)
+            record = _train_elsewhere(config, overrides, note, self.actions.train)
             return None if record is None else objective(record, config, direction)
         cell = self._noted(config, overrides)
         if is_grid:
@@ -101,12 +116,30 @@ class HydraRuns:
             names = short_names([cell.overrides for cell in self._cells])
             cells = [c._replace(name=name) for c, name in zip(self._cells, names, strict=True)]
             cells = _in_groups(cells, self._configs)
-            return _run_grid(cells, self._ended, self._processes, self.again)
+            return self._run_grid(cells)
         notes = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("[0-9]*"))]
         shutil.rmtree(self.folder, ignore_errors=True)
         if notes:
             print(f"{len(notes)} runs failed\n" + "".join(f"  failed: {n}" for n in notes), end="")
         return 1 if notes else 0
+
+    def _run_grid(self, cells: Sequence[RunToStart]) -> int:
+        """Run what has not ended, and compare all runs."""
+        from normlab.studies.show import run_all_shown
+
+        cells = each_run_once(cells)
+        left = [cell for cell in cells if cell.folder not in self._ended]
+        if len(left) < len(cells):
+            print(
+                f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped"
+            )
+        ended = run_all_shown(RunQueue(left), self._processes, again=self.again) if left else []
+        failed = {done.cell.folder for done in ended if done.failed}  # and have an old record
+        folders = [cell.folder for cell in cells if cell.folder not in failed]
+        if recorded := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
+            print()
+            self.actions.compare(recorded)
+        return 1 if any(done.status for done in ended) else 0
 
 
 def _in_groups(
@@ -135,24 +168,6 @@ def _in_groups(
     return [cell._replace(overrides=(*cell.overrides, *more.get(cell, ()))) for cell in cells]
 
 
-def _run_grid(cells: list[RunToStart], before: set[Path], processes: int | None, again: str) -> int:
-    """Run what has not ended, and compare all runs; `again` is the command that resumes."""
-    from normlab.commands.compare import main as compare
-    from normlab.studies.show import run_all_shown
-
-    cells = each_run_once(cells)
-    left = [cell for cell in cells if cell.folder not in before]
-    if len(left) < len(cells):
-        print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
-    ended = run_all_shown(RunQueue(left), processes, again=again) if left else []
-    failed = {done.cell.folder for done in ended if done.failed}  # their record is of another run
-    folders = [cell.folder for cell in cells if cell.folder not in failed]
-    if ended_folders := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
-        print()
-        compare(ended_folders)
-    return 1 if any(done.status for done in ended) else 0
-
-
 def each_run_once(cells: Iterable[RunToStart]) -> list[RunToStart]:
     """Drop cells that are the same run as an earlier one, with a message; return the others."""
     first: dict[Path, RunToStart] = {}
@@ -164,7 +179,10 @@ def each_run_once(cells: Iterable[RunToStart]) -> list[RunToStart]:
 
 
 def _train_elsewhere(
-    config: "DictConfig", overrides: Sequence[str], note: Path | None
+    config: "DictConfig",
+    overrides: Sequence[str],
+    note: Path | None,
+    train: "Callable[[DictConfig], RunRecord]",
 ) -> "RunRecord | None":
     """Train a run inside a job of another launcher; return its record.
 
@@ -175,7 +193,7 @@ def _train_elsewhere(
     from normlab.config.compose import from_hydra
 
     try:
-        record = train_and_summarize(from_hydra(config))
+        record = train(from_hydra(config))
     except Exception as error:
         if note is None:
             raise
@@ -211,3 +229,63 @@ def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
     common = set(runs[0]).intersection(*runs[1:]) if len(runs) > 1 else set[str]()
     names = (" ".join(text for text in overrides if text not in common) for overrides in runs)
     return [name or "all defaults" for name in names]
+
+
+# The call of Hydra --------------------------------------------------------------------------------
+
+
+def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
+    """Let Hydra parse the arguments, run everything, and return the exit status.
+
+    `again` is the command that resumes.
+    """
+    import hydra
+
+    from normlab.config.compose import CONFIG_NAME, compose_written, register, with_recipe
+    from normlab.config.experiments import EXPERIMENT
+    from normlab.config.overrides import first_run, quoted, typed
+
+    values = typed(argv)
+    if "true" in (values.get("debug"), values.get("observe.debug")):
+        raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
+    if {"-m", "--multirun"}.intersection(argv):
+        check_single("a sweep starts its own processes")
+    if EXPERIMENT in values:
+        compose_written(first_run(argv))  # an error in the file names the file
+    register()
+    if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
+        raise UserError(
+            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
+            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
+        )
+    runs = HydraRuns(values, again, actions)
+
+    def job(config: "DictConfig") -> float | None:
+        return runs.execute(config)
+
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
+    main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
+    place = [f"hydra.sweep.dir={quoted(str(runs.folder))}"] if runs.is_search else []
+    sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
+    try:
+        main(job)()
+        return runs.finish()
+    except Exception as error:
+        if not type(error).__module__.startswith("submitit."):
+            raise
+        reason = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
+        raise UserError(f"{reason}; start the sweep again to resume") from error
+
+
+def flags_first(arguments: Sequence[str]) -> list[str]:
+    """Return Hydra's arguments with its flags before all overrides.
+
+    argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
+    """
+    from hydra._internal.utils import get_args_parser
+
+    overrides: list[str] = get_args_parser().parse_intermixed_args([*arguments]).overrides
+    flags = [*arguments]
+    for override in overrides:
+        flags.remove(override)
+    return [*flags, *overrides]

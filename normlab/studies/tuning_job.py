@@ -10,10 +10,10 @@ from msgspec import structs
 from normlab.config.registry import paths
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
-from normlab.reports import trials as published_trials
+from normlab.studies import trials as published_trials
+from normlab.studies.job import read_rows, taken_out
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.process_pool import RunToStart
-from normlab.studies.queue import read_rows, taken_out
 from normlab.studies.study import SMOKE, Study, Tuning, points_of, rate_name
 from normlab.studies.study_runs import StudyRun, runs_of
 from normlab.studies.tuning import TuningCell, sign_of, with_rates
@@ -82,8 +82,8 @@ class TuningJob:
             page = published_trials.publish(self.folder, name, trials)
             with atomic_write(file) as opened:
                 opened.write(text)
-        lost = [rate_name(*cell) for cell, chosen in choices.items() if chosen is None]
-        return page, [each for each in lost if each in self.study.scale(self.scale).rates]
+        untrainable = [rate_name(*cell) for cell, chosen in choices.items() if chosen is None]
+        return page, [each for each in untrainable if each in self.study.scale(self.scale).rates]
 
     def _with_published(self, results: Mapping[str, Any]) -> dict[str, Any]:
         """Return the trials, plus the published trials of rows that are not tuned now."""

@@ -1,0 +1,62 @@
+"""The pages of all articles: to play with, sentence by sentence, and which norm when."""
+
+import sys
+import webbrowser
+from pathlib import Path
+
+from normlab.config.folders import CONFIG_DIR, RESULTS
+from normlab.documents.article import load_all
+from normlab.documents.evidence import Results
+
+PLAY = CONFIG_DIR.parent / "docs" / "play" / "index.html"
+"""The articles as a page to play with, in a checkout."""
+SENTENCES = "sentences.md"
+"""What was found on each sentence, in the folder of published runs."""
+WHICH_NORM = "which_norm.md"
+"""Which norm when, in the folder of published runs."""
+
+
+def open_play_page(results: Path) -> None:
+    """Print the page of all articles; on a terminal open it in a browser instead."""
+    if sys.stdout.isatty() and results == RESULTS and PLAY.is_file():
+        print(PLAY)
+        webbrowser.open(PLAY.as_uri())
+    else:
+        print(play_page(results), end="")
+
+
+def play_page(results: Path) -> str:
+    """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
+    from normlab.claims.claim import load_all as load_claims
+    from normlab.documents.play import page as page_to_play
+    from normlab.inspection.pieces import pieces
+
+    articles = load_all(CONFIG_DIR / "document").values()
+    return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
+
+
+def sentences_page(results: Path) -> str:
+    """Return the findings on each sentence of all articles, and what is open, as Markdown."""
+    from normlab.documents.coverage import page as page_of_sentences
+
+    return page_of_sentences(load_all(CONFIG_DIR / "document").values(), Results(results))
+
+
+def advice(results: Path) -> str:
+    """Return the page "which norm when", as Markdown: advice from the current verdicts."""
+    from normlab.documents.which_norm import load_situations
+    from normlab.documents.which_norm import page as page_of_advice
+
+    return page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
+
+
+def pages(results: Path) -> dict[Path, str]:
+    """Return what `normlab claims --write` writes after the ledger, by path.
+
+    These are the two pages of all articles and the page that says which norm when.
+    """
+    return {
+        PLAY: play_page(results),
+        results / SENTENCES: sentences_page(results),
+        results / WHICH_NORM: advice(results),
+    }
