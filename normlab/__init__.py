@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from normlab.openmp import wait_passively
 
 if TYPE_CHECKING:
+    from normlab.any_model.report import inspect as inspect
     from normlab.any_model.surgery.fold import fold_norms as fold_norms
     from normlab.any_model.surgery.swap import swap as swap
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
     from normlab.inspection.explain import explain as explain
-    from normlab.inspection.sheet import inspect as inspect
+    from normlab.inspection.sheet import inspect_config as inspect_config
+    from normlab.inspection.sheet import inspect_run as inspect_run
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records
@@ -28,7 +30,9 @@ _HOMES = {
     "compose": "config.compose",
     "explain": "inspection.explain",
     "fold_norms": "any_model.surgery.fold",
-    "inspect": "inspection",
+    "inspect": "any_model.report",
+    "inspect_config": "inspection.sheet",
+    "inspect_run": "inspection.sheet",
     "load_records": "notebook",
     "load_run": "training.loaded",
     "make_norm": "norms.make",

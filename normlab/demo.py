@@ -156,9 +156,9 @@ def _measured(cell: RunToStart) -> Measured:
 
 def _examined(folder: Path) -> list[float]:
     """Return the values of `Measured` for a run's model, in order."""
-    from normlab.inspection.sheet import inspect
+    from normlab.inspection.sheet import inspect_run
 
-    results = inspect(folder, ("statistics", "batch_mates"))
+    results = inspect_run(folder, ("statistics", "batch_mates"))
     loss, values = results["statistics"].values["loss"], results["batch_mates"].values["values"]
     running, batch = loss.get("running", loss.get("eval")), loss.get("batch", loss.get("training"))
     return [running, batch, *(max(values[mode].values()) for mode in ("training", "eval"))]

@@ -156,6 +156,12 @@ def inspect(
 
 
 def _check_arguments(model: nn.Module, batches: Any, max_rows: int, max_positions: int) -> None:
+    if not hasattr(model, "named_modules"):
+        raise UserError(
+            f"normlab.inspect examines torch modules, not a {type(model).__name__}: for a run "
+            "normlab.inspect_run(FOLDER), for settings "
+            "normlab.inspect_config(normlab.compose(SETTINGS))"
+        )
     if batches is None:
         raise UserError(
             f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "

@@ -13,6 +13,7 @@ from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra._internal.defaults_list import DefaultsList
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -131,13 +132,28 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
     words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
     if not words or is_sweep(typed(words)[EXPERIMENT]):
         return {}
+    choices = _defaults_list(words).overrides.known_choices
+    return {key: name for key, name in choices.items() if name}
+
+
+def sinks_of(experiments: Sequence[str]) -> list[str]:
+    """Return the sinks of a run that chooses experiments, given as the override, or none.
+
+    It is empty if the experiments cannot be read; composing then says why.
+    """
+    register()
+    try:
+        paths = [str(each.config_path) for each in _defaults_list(experiments).defaults]
+    except (HydraException, OmegaConfBaseException, UserError):
+        return []
+    return [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]
+
+
+def _defaults_list(overrides: Sequence[str]) -> DefaultsList:
+    """Return the options of which Hydra composes a run with some overrides."""
     with _hydra() if GlobalHydra.instance().hydra is None else nullcontext():
-        listed = (
-            GlobalHydra.instance()
-            .config_loader()
-            .compute_defaults_list(CONFIG_NAME, words, RunMode.RUN)
-        )
-    return {key: name for key, name in listed.overrides.known_choices.items() if name}
+        loader = GlobalHydra.instance().config_loader()
+        return loader.compute_defaults_list(CONFIG_NAME, [*overrides], RunMode.RUN)
 
 
 def shown_config(argv: Sequence[str]) -> str | None:

@@ -64,7 +64,8 @@ def written_out(arguments: Sequence[str]) -> list[str]:
             settings.append(_setting(key, value) if equals else text)
     if len(experiments) > 1 and any(map(is_sweep, experiments)):
         raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: name only one")
-    words = [*_choice(experiments), *_with_trackers(settings)]
+    choice = _choice(experiments)
+    words = [*choice, *_with_trackers(settings, choice)]
     check_arguments(words)
     return words
 
@@ -141,8 +142,11 @@ def in_full(settings: Sequence[str]) -> list[str]:
     return [*words, *([f"{SHORT['steps']}=null"] if lifts else [])]
 
 
-def _with_trackers(arguments: Sequence[str]) -> list[str]:
-    """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings."""
+def _with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[str]:
+    """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings.
+
+    The other sinks are those that were typed, or those of the experiments.
+    """
     words: list[str] = []
     trackers: dict[str, bool] = {}
     settings: list[str] = []
@@ -165,13 +169,49 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
             raise UserError(f"{text}: give {name}=true or {name}=false")
     if not trackers:
         return words
-    sinks = _by_key(words).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
-    names = dict.fromkeys([*re.findall(r"\w+", sinks), *trackers])
+    names = dict.fromkeys([*_other_sinks(words, experiments, next(iter(trackers))), *trackers])
     return [
         *(text for text in words if not text.startswith("sink=")),
         *(f"observe.sink.{text}" for text in settings if trackers[text.partition(".")[0]]),
         f"sink=[{','.join(name for name in names if trackers.get(name, True))}]",
     ]
+
+
+def _other_sinks(arguments: Sequence[str], experiments: Sequence[str], tracker: str) -> list[str]:
+    """Return the sinks that were typed, otherwise those that the experiments choose.
+
+    Raises UserError if they differ between the runs of a sweep.
+    """
+    from normlab.config.compose import sinks_of
+
+    last = [text for text in arguments if text.startswith("sink=")][-1:]
+    sinks = [
+        re.findall(r"\w+", choice.removeprefix("sink="))
+        if last
+        else sinks_of([choice] if choice else [])
+        for choice in _swept_choices(last or experiments)
+    ]
+    if any(set(each) != set(sinks[0]) for each in sinks):
+        raise UserError(
+            f"{tracker}: the runs of this sweep have different sinks; name {tracker} in sink=, or "
+            "in the experiments"
+        )
+    return sinks[0]
+
+
+def _swept_choices(choice: Sequence[str]) -> list[str]:
+    """Return the choices that an override stands for, one per run of a sweep; "" for none."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    if not choice:
+        return [""]
+    try:
+        override = OverridesParser.create().parse_override(choice[0])
+    except Exception:  # the parser's own errors; `check_arguments` says what is wrong
+        return [*choice]
+    if not override.is_discrete_sweep():
+        return [*choice]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
 def quoted(text: str) -> str:

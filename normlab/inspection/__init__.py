@@ -11,16 +11,3 @@ records its passes): `leaks.py`, `padding.py`, `outlier.py`, `inference.py`, `de
 answers go further: they also hold for training statistics, stack by stack, and over the same
 examples for every run.
 """
-
-from importlib import import_module
-from typing import Any
-
-
-def inspect(subject: Any, *inputs: Any, **options: Any) -> Any:
-    """Return the answers to questions about a run, a config or any torch model.
-
-    This is `normlab.inspection.sheet.inspect` for what normlab built, and
-    `normlab.any_model.report.inspect` for a module and batches of its inputs.
-    """
-    home = "any_model.report" if hasattr(subject, "named_modules") else "inspection.sheet"
-    return import_module(f"normlab.{home}").inspect(subject, *inputs, **options)

@@ -6,9 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from normlab.config.compose import compose
 from normlab.config.plain import to_dict
 from normlab.errors import UserError
 from normlab.findings.finding import Finding, Findings
@@ -25,29 +22,38 @@ FORMAT = "normlab.inspect/1"
 
 
 @torch_settings_kept()
-def inspect(
-    subject: Path | str | Sequence[str] | Mapping[str, Any] | nn.Module, only: Sequence[str] = ()
-) -> Findings:
-    """Return what `normlab inspect` finds out about a model, by question; it writes no file.
+def inspect_run(folder: Path | str, only: Sequence[str] = ()) -> Findings:
+    """Return what `normlab inspect RUN` finds out about a finished run, by question.
 
-    `subject` is a run's folder, or the config or list of settings of a model to examine at
-    initialization. `only` names the questions to ask; by default all of them, except, for a model
-    at initialization, questions that only a trained model can answer.
-
-    Raises UserError for another subject, such as a module, an unknown question or a damaged run.
+    `only` names the questions to ask, by default all. No file is written. Raises UserError for an
+    unknown question or a damaged run.
     """
-    if not isinstance(subject, Path | str | Sequence | Mapping):
+    chosen = _chosen(only)
+    return _answers(subject_of_run(Path(folder), []), chosen, by_name=bool(only))
+
+
+@torch_settings_kept()
+def inspect_config(config: Mapping[str, Any], only: Sequence[str] = ()) -> Findings:
+    """Return what `normlab inspect key=value ...` finds out about an untrained model, by question.
+
+    `config` is what `normlab.compose` returns. `only` names the questions to ask, by default those
+    that an untrained model can answer. Raises UserError for an unknown question.
+    """
+    if not isinstance(config, Mapping):
         raise UserError(
-            f"normlab.inspect cannot examine a {type(subject).__name__}: pass a run's folder, or "
-            'settings such as ["norm=bn", "task=toy"]'
+            f"normlab.inspect_config expects a config, not a {type(config).__name__}: pass "
+            'normlab.compose(["norm=bn", "task=toy"])'
         )
-    chosen = questions("model", names=[only] if isinstance(only, str) else only)
-    if isinstance(subject, Path | str):
-        examined = subject_of_run(Path(subject), [])
-    else:
-        config = subject if isinstance(subject, Mapping) else compose(subject)
-        examined = subject_of(to_dict(config))
-    return Findings({each.name: answer(each, examined, by_name=bool(only)) for each in chosen})
+    chosen = _chosen(only)
+    return _answers(subject_of(to_dict(config)), chosen, by_name=bool(only))
+
+
+def _chosen(only: Sequence[str]) -> list[Question]:
+    return questions("model", names=[only] if isinstance(only, str) else only)
+
+
+def _answers(subject: Subject, chosen: Sequence[Question], *, by_name: bool) -> Findings:
+    return Findings({each.name: answer(each, subject, by_name=by_name) for each in chosen})
 
 
 def answer(question: Question, subject: Subject, *, by_name: bool) -> Finding:

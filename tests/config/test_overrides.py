@@ -1,6 +1,7 @@
 """What may be typed for longer settings: experiments, files, short keys, W&B and TensorBoard."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from normlab.config.compose import compose
 from normlab.config.overrides import written_out
 from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
+from normlab.errors import UserError
 from normlab.records.record import fingerprint
 from normlab.studies.load import load_study
 
@@ -151,10 +153,26 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
         ),
         (["wandb.name=x", "wandb=false"], ["console", "jsonl"]),
         (["sink=[console,wandb]", "wandb=false"], ["console"]),
+        (["my.yaml", "wandb=true"], ["console", "tensorboard", "wandb"]),
+        (["my.yaml", "tensorboard=false"], ["console"]),
+        (["my.yaml", "sink=[jsonl]", "wandb=true"], ["jsonl", "wandb"]),
     ],
 )
-def test_trackers_are_added_when_asked_for(arguments, sinks):
+def test_trackers_are_added_to_the_sinks_of_a_run(arguments, sinks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text("defaults:\n  - override /sink: [console, tensorboard]\n")
     assert sorted(compose(arguments).observe.sink) == sinks
+
+
+def test_a_sweep_over_experiments_with_different_sinks_refuses_a_tracker(tmp_path):
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text("defaults:\n  - override /sink: [console]\n")
+    two.write_text("seed: 2\n")
+    words = ["-m", f"experiment='{one}','{two}'", "wandb=true"]
+    with pytest.raises(UserError, match="wandb: the runs of this sweep have different sinks"):
+        written_out(words)
+    two.write_text("defaults:\n  - override /sink: [console]\n")
+    assert "sink=[console,wandb]" in written_out(words)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from normlab.training.run_folder import RunFolder
 from tests.tiny_runs import tiny
 
 INTERFACE = (
-    "Tokens UserError compose explain fold_norms inspect load_records load_run make_norm swap train"
+    "Tokens UserError compose explain fold_norms inspect inspect_config inspect_run load_records "
+    "load_run make_norm swap train"
 )
 
 
@@ -102,17 +103,19 @@ def test_a_run_is_loaded_with_its_task_and_model(trained: Trained):
 
 def test_inspect_answers_for_a_run_or_a_config_and_writes_nothing(trained: Trained):
     (file,) = trained.runs.rglob("record.json")
-    report = normlab.inspect(file.parent, only=["padding"])
+    report = normlab.inspect_run(file.parent, only=["padding"])
     assert [*report] == ["padding"] and str(report) == f"padding: {report['padding']}"
-    assert normlab.inspect(trained.config, "padding")["padding"].values
+    assert normlab.inspect_config(trained.config, "padding")["padding"].values
     assert not [*trained.runs.rglob("inspect.json")]
 
 
-def test_a_wrong_subject_or_question_is_a_clear_error():
+def test_a_wrong_subject_or_question_is_a_clear_error(trained: Trained):
     with pytest.raises(ValueError, match="cannot examine a Linear without its inputs"):
         normlab.inspect(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"not a str: for a run normlab\.inspect_run"):
+        normlab.inspect("runs/mine")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"no question 'leek'; choose from .*batch_mates, "):
-        normlab.inspect(["norm=bn"], only=["leek"])
+        normlab.inspect_config(trained.config, only=["leek"])
 
 
 def test_explain_returns_what_the_command_prints(capsys):
