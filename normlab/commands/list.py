@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
-from normlab.config.overrides import TRACKERS, choice_of, did_you_mean
 from normlab.config.ranges import RANGES, range_of
 from normlab.config.schema import SHORT
+from normlab.config.suggestions import choice_of, did_you_mean
+from normlab.config.trackers import TRACKERS
 from normlab.errors import UserError
 from normlab.formats import estimated
 from normlab.records.record import RunRecord, number

@@ -17,9 +17,10 @@ from normlab.config.folders import groups, included, of_your_own
 from normlab.config.ranges import range_of, takes_number
 from normlab.config.registry import START_FILE, option_names, option_settings, options_with
 from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, SHORT, text_keys, top_level_keys
+from normlab.config.suggestions import choice_of, did_you_mean, suggestion
+from normlab.config.trackers import TRACKERS, with_trackers
 from normlab.errors import UserError
 
-TRACKERS = ("wandb", "tensorboard")
 _NORMS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
 _SYNONYMS = {"norm": _NORMS, "task": dict(bert="mlm", gpt="lm")}
 
@@ -36,7 +37,6 @@ _TEXTS = (
 # What Hydra reads as a number or a truth value, or cannot read.
 _NO_TEXT = re.compile(r"[-+]?[0-9._]+(e[-+]?[0-9_]+)?|true|false|nan|inf|~/.*", re.IGNORECASE)
 _MOST = 3  # suggestions at most
-_MOST_LISTED = 12  # options that an error lists at most
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -65,7 +65,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     if len(experiments) > 1 and any(map(is_sweep, experiments)):
         raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: name only one")
     choice = _choice(experiments)
-    words = [*choice, *_with_trackers(settings, choice)]
+    words = [*choice, *with_trackers(settings, choice)]
     check_arguments(words)
     return words
 
@@ -140,78 +140,6 @@ def in_full(settings: Sequence[str]) -> list[str]:
     lifts = "epochs" in keys and not keys & {"steps", SHORT["steps"]}
     words = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
     return [*words, *([f"{SHORT['steps']}=null"] if lifts else [])]
-
-
-def _with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[str]:
-    """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings.
-
-    The other sinks are those that were typed, or those of the experiments.
-    """
-    words: list[str] = []
-    trackers: dict[str, bool] = {}
-    settings: list[str] = []
-    for text in arguments:
-        key, _, value = text.partition("=")
-        name, _, setting = key.partition(".")
-        if name not in TRACKERS:
-            words.append(text)
-        elif setting:
-            options = [each for each, sinks in options_with("sink").items() if name in sinks]
-            if setting not in options:
-                has = f"{name} has {', '.join(options)}" if options else f"give {name}=true"
-                near = did_you_mean(setting, options, before=f"{name}.")
-                raise UserError(f"{key} does not exist: {has}.{near}")
-            trackers.setdefault(name, True)
-            settings.append(text)
-        elif value in ("true", "false"):
-            trackers[name] = value == "true"
-        else:
-            raise UserError(f"{text}: give {name}=true or {name}=false")
-    if not trackers:
-        return words
-    names = dict.fromkeys([*_other_sinks(words, experiments, next(iter(trackers))), *trackers])
-    return [
-        *(text for text in words if not text.startswith("sink=")),
-        *(f"observe.sink.{text}" for text in settings if trackers[text.partition(".")[0]]),
-        f"sink=[{','.join(name for name in names if trackers.get(name, True))}]",
-    ]
-
-
-def _other_sinks(arguments: Sequence[str], experiments: Sequence[str], tracker: str) -> list[str]:
-    """Return the sinks that were typed, otherwise those that the experiments choose.
-
-    Raises UserError if they differ between the runs of a sweep.
-    """
-    from normlab.config.compose import sinks_of
-
-    last = [text for text in arguments if text.startswith("sink=")][-1:]
-    sinks = [
-        re.findall(r"\w+", choice.removeprefix("sink="))
-        if last
-        else sinks_of([choice] if choice else [])
-        for choice in _swept_choices(last or experiments)
-    ]
-    if any(set(each) != set(sinks[0]) for each in sinks):
-        raise UserError(
-            f"{tracker}: the runs of this sweep have different sinks; name {tracker} in sink=, or "
-            "in the experiments"
-        )
-    return sinks[0]
-
-
-def _swept_choices(choice: Sequence[str]) -> list[str]:
-    """Return the choices that an override stands for, one per run of a sweep; "" for none."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    if not choice:
-        return [""]
-    try:
-        override = OverridesParser.create().parse_override(choice[0])
-    except Exception:  # the parser's own errors; `check_arguments` says what is wrong
-        return [*choice]
-    if not override.is_discrete_sweep():
-        return [*choice]
-    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
 def quoted(text: str) -> str:
@@ -332,20 +260,7 @@ def meant(key: str) -> str:
     keys = dict.fromkeys(name for word in near for name in words[word])
     # Of a short key and the key it stands for, suggest one.
     long = {SHORT[name] for name in keys if name in SHORT}
-    return _suggestion([name for name in keys if name not in (SHORT if last else long)][:_MOST])
-
-
-def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
-    """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
-
-    `before` is put before each of them.
-    """
-    near = get_close_matches(word.lower(), known, n=_MOST, cutoff=0.5)
-    return _suggestion([f"{before}{each}" for each in near])
-
-
-def _suggestion(names: Sequence[str]) -> str:
-    return f" Did you mean {' or '.join(names)}?" if names else ""
+    return suggestion([name for name in keys if name not in (SHORT if last else long)][:_MOST])
 
 
 def no_option(group: str, option: str) -> str:
@@ -355,20 +270,9 @@ def no_option(group: str, option: str) -> str:
         return f"{group}={option} is missing: pip install -c constraints.txt {package}"
     known, word = option_names(group), option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
-    near = _suggestion([synonym]) if synonym in known else did_you_mean(option, known)
+    near = suggestion([synonym]) if synonym in known else did_you_mean(option, known)
     choice = choice_of(known, f"normlab list {group}", near)
     return f"no option {option!r:.60} of the group {group!r}{choice}.{of_your_own()}"
-
-
-def choice_of(known: Sequence[str], listing: str, near: str) -> str:
-    """Return what there is instead of an unknown word: similar ones (`near`), then all.
-
-    If there are many, it is the command `listing` that shows them.
-    """
-    if len(known) > _MOST_LISTED:
-        return f"{'.' if near else ';'}{near} `{listing}` shows all"
-    names = ", ".join(known) or "none"
-    return f".{near} Choose from {names}" if near else f"; choose from {names}"
 
 
 def error_line(error: Exception, arguments: Sequence[str] = ()) -> str:

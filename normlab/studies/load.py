@@ -10,8 +10,8 @@ from msgspec import structs
 
 from normlab.config.conversion import convert, wrong_value
 from normlab.config.folders import of_your_own
-from normlab.config.overrides import choice_of, did_you_mean
 from normlab.config.registry import options
+from normlab.config.suggestions import choice_of, did_you_mean
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 from normlab.studies.study import (

@@ -205,14 +205,14 @@ def test_an_unknown_study_or_scale_names_those_there_are(written):
         written().planned("paper")
 
 
-def test_a_published_number_of_a_row_that_does_not_exist_is_named(written):
+def test_a_number_of_the_literature_for_a_row_that_does_not_exist_is_named(written):
     number = {"what": "BLEU", "source": "a paper", "number": [35], "column": "test/bleu"}
     number |= {"scale": "small", "at": "placement=pre batch_size=8"}
-    right = written(lambda node: node.update(published=[{**number, "row": "bn", "minus": "ln"}]))
-    assert right.published[0].number == (35.0,)
+    right = written(lambda node: node.update(literature=[{**number, "row": "bn", "minus": "ln"}]))
+    assert right.literature[0].number == (35.0,)
     for wrong in ({"row": "bm"}, {"row": "bn", "minus": "lm"}, {"row": "bn", "at": "placement=x"}):
-        with pytest.raises(UserError, match=r"good.yaml: published"):
-            written(lambda node, wrong=wrong: node.update(published=[{**number, **wrong}]))
+        with pytest.raises(UserError, match=r"good.yaml: literature"):
+            written(lambda node, wrong=wrong: node.update(literature=[{**number, **wrong}]))
 
 
 def within(*keys):

@@ -1,0 +1,32 @@
+"""What may have been meant by a word that is not known."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+_MOST = 3  # suggestions at most
+_MOST_LISTED = 12  # options that an error lists at most
+
+
+def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
+    """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
+
+    `before` is put before each of them.
+    """
+    near = get_close_matches(word.lower(), known, n=_MOST, cutoff=0.5)
+    return suggestion([f"{before}{each}" for each in near])
+
+
+def suggestion(names: Sequence[str]) -> str:
+    """Return ` Did you mean ...?` with some words, or "" if there are none."""
+    return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def choice_of(known: Sequence[str], listing: str, near: str) -> str:
+    """Return what there is instead of an unknown word: similar ones (`near`), then all.
+
+    If there are many, it is the command `listing` that shows them.
+    """
+    if len(known) > _MOST_LISTED:
+        return f"{'.' if near else ';'}{near} `{listing}` shows all"
+    names = ", ".join(known) or "none"
+    return f".{near} Choose from {names}" if near else f"; choose from {names}"
