@@ -89,10 +89,6 @@ def _choice(experiments: Sequence[str]) -> list[str]:
             return [f"{EXPERIMENT}=[{','.join(names)}]"]
 
 
-def _by_key(settings: Sequence[str]) -> dict[str, str]:
-    return {text.partition("=")[0]: text for text in settings}
-
-
 def typed(arguments: Sequence[str]) -> dict[str, str]:
     """Return each key's last value from `key=value` arguments, unquoted; flags are skipped."""
     return dict(_typed_pairs(arguments))
