@@ -2,7 +2,8 @@
 
 Reads the text of public corpora below DATA (environment variable NORMLAB_DATA) and writes
 results/positions/words.json: for the first four positions, the last one and all together, how many
-words occur how often, from which entropies follow. Words are split at blanks, as written.
+words occur how often, from which entropies follow; and how many sentences have which length. Words
+are split at blanks, as written.
 """
 
 import gzip
@@ -42,6 +43,7 @@ def corpus(path: Path) -> dict[str, object]:
         "sha256": hashlib.sha256(content).hexdigest(),
         "sentences": len(sentences),
         "positions": {name: spectrum(words) for name, words in places.items()},
+        "lengths": sorted(Counter(map(len, sentences)).items()),
         "most": {name: words.most_common(1)[0] for name, words in places.items()},
     }
 

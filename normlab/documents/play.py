@@ -210,9 +210,6 @@ class EvidenceIndex:
             self.evidence.append(
                 {k: value for k, value in answer.items() if value not in ("", None)}
             )
-            if (claim := answer.get("c")) is not None:
-                ledger = self.results.claims[claim]
-                self.claims[claim] = [ledger["chinese_answer"], ledger["answer"]]
         return self._numbers[item]
 
     def reference(self, item: Item) -> int | list[Any]:
@@ -232,6 +229,20 @@ class EvidenceIndex:
         combined = verdict(judged)  # type: ignore[arg-type]
         all_supported = set(judged) == {"supported"}
         return "mixed" if combined == "supported" and not all_supported else combined
+
+    def whole_claims(self, items: Iterable[Item]) -> list[int]:
+        """Return the claims whose answers fit a sentence that refers to these items.
+
+        These are the claims of which it refers to at least half of the parts. To a sentence about
+        one fact of many, the answer to all of them says something else.
+        """
+        places = {item.part.partition(".")[::2] for item in items if isinstance(item, PartItem)}
+        referred = Counter(int(claim) for claim, _ in places)
+        ledger = self.results.claims
+        fitting = [claim for claim, n in referred.items() if 2 * n >= len(ledger[claim]["parts"])]
+        for claim in fitting:
+            self.claims[claim] = [ledger[claim]["chinese_answer"], ledger[claim]["answer"]]
+        return fitting
 
     def _answer(self, item: Item) -> dict[str, Any]:
         if isinstance(item, PartItem):
@@ -389,7 +400,12 @@ def _judged(items: Sequence[Item], answers: EvidenceIndex) -> dict[str, Any]:
     if not items:
         return {}
     references, verdict = list(map(answers.reference, items)), answers.verdict(items)
+    wholes = answers.whole_claims(items)
     first = answers.evidence[answers.number(items[0])].get(
         "v", ""
     )  # the page takes it if there is no `v`
-    return {**({} if verdict == first else {"v": verdict}), "a": references}
+    return {
+        **({} if verdict == first else {"v": verdict}),
+        "a": references,
+        **({"w": wholes} if wholes else {}),
+    }

@@ -139,6 +139,21 @@ def test_entropy_and_likeness_are_those_of_the_words_themselves():
     assert set(numbers("positions.alike")[1]) == {False}
 
 
+def test_lengths_and_likeness_of_pixels_by_hand():
+    assert [positions.quantile([[3, 1], [9, 1], [5, 18]], p) for p in (0.05, 0.5, 1.0)] == [3, 5, 9]
+    for corpus in positions.read().values():
+        assert sum(number for _, number in corpus["lengths"]) == corpus["sentences"]
+    pixels = draw(50, 2, 2)
+    correlations = np.corrcoef(pixels.flatten(1).T)
+    sides = [correlations[a, b] for a, b in ((0, 1), (2, 3), (0, 2), (1, 3))]
+    assert images.mean_correlation(pixels, 1) == pytest.approx(np.abs(sides).mean())
+    assert numbers("images.local")[1] == [True]
+
+
+def test_over_100_layers_the_first_gradient_explodes_without_a_norm_alone():
+    assert numbers("depth.gradients")[1] == [False, True, True, False]
+
+
 def test_the_batch_of_three_cell_by_cell():
     x, real = (each.numpy() for each in padding.padded_batch(1, 3, 5))
     assert real.sum() == 9 and real[2].all()
@@ -240,7 +255,7 @@ def test_shifts_and_colours_by_torchs_own_norms():
         before, after = (norm.double()(each)[0] for each in (planes, moved))
         torch.testing.assert_close(after, before.roll((2, 3), (1, 2)))
     assert images.shifted(image[0]).equal(planes[0].roll((2, 3), (1, 2)).flatten(1).T)
-    assert numbers("images.shift")[1] == [True, False]
+    assert numbers("images.shift")[1] == [True, False, True]
     colours = layer_norm(np.array([[50.0] * 3, [10, 20, 30], [100, 200, 300]]))
     assert not colours[0].any() and colours[1] == pytest.approx(colours[2], abs=0.001)
     assert numbers("images.grey")[1] == [True, True]

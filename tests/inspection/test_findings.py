@@ -13,6 +13,7 @@ from normlab.errors import UserError
 from normlab.inspection.checks import (
     axes,
     batch,
+    depth,
     facts,
     images,
     inputs,
@@ -122,6 +123,13 @@ def swapped_positions(patch):
     patch.setattr(positions, "read", lambda: corpora)
 
 
+def equal_lengths(patch):
+    corpora = positions.read()
+    for corpus in corpora.values():
+        corpus["lengths"] = [[7, 100]]
+    patch.setattr(positions, "read", lambda: corpora)
+
+
 def one_first_word(patch):
     corpora = positions.read()
     for corpus in corpora.values():
@@ -138,7 +146,14 @@ BROKEN = {
         instead(axes, "option", bn_sample="bn", bn_position="bn"),
     ],
     "batch.alone": [instead(batch, "trained_norm", bn_position="bn")],
-    "images.shift": [moved_by_shifts],
+    "depth": [
+        constants(depth, lowest_over_highest=lambda kind, norm: 1.0 if norm == "none" else 1e-3)
+    ],
+    "images.shift": [
+        moved_by_shifts,
+        constants(images, convolved=lambda x: x * inputs.draw(1, 36, 1)),
+    ],
+    "images.local": [constants(images, mean_correlation=lambda images, apart: 0.1 * apart)],
     "mixing": [
         constants(Tensor, softmax=attention_to_itself),
         scaled(0),
@@ -167,12 +182,12 @@ BROKEN = {
     "shape.kept": [constants(Tensor, exponential_=Tensor.normal_)],
     "shape.moments": [constants(shape, draw=equal_weights)],
     "facts": [constants(facts, LAYERS=6)],
-    "positions": [swapped_positions, one_first_word],
+    "positions": [swapped_positions, one_first_word, equal_lengths],
 }
 """By the checks that they break: changes of constants, data and formulas."""
 
 
-OF_DATA = ("facts", "positions", "sampling")
+OF_DATA = ("depth", "facts", "positions", "sampling")
 
 
 def checks(prefixes=""):

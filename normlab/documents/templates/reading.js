@@ -100,7 +100,7 @@ function walk(event) {
 /** What was found: each answer with its number and how we know, the claims as a whole, commands. */
 function answerOf(judged) {
   const answers = judged.a.map(answerAt);
-  const wholes = [...new Set(answers.map((answer) => answer.c).filter(Boolean))].map((number) => {
+  const wholes = (judged.w ?? []).map((number) => {
     return h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both(DATA.claims[number])));
   });
   const commands = [...new Set([judged.c, ...answers.flatMap(commandsOf)].filter(Boolean))];

@@ -68,7 +68,7 @@ def article_3() -> list[CheckFinding]:
             holds=y.shape == x.shape and z.shape == images.shape,
         ),
         finding(
-            "its batch norm normalizes each channel over the batch",
+            "BatchNorm2d(64) normalizes each channel over the batch",
             f"the means of channels over samples and pixels are within {off:.2f} of 0",
             holds=off < 1e-4,
         ),

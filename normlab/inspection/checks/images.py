@@ -1,13 +1,17 @@
-"""Norms on images: shifts of an image, and colours of a pixel."""
+"""Images and norms on them: shifts of an image, colours of a pixel, pixels next to each other."""
+
+import math
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from normlab.claims.evidence import CheckFinding
+from normlab.data.bundled import read_bundled
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.bare_norm import run
-from normlab.inspection.checks.finding import check, finding, in_words
+from normlab.inspection.checks.finding import change_finding, check, finding, in_words
 from normlab.inspection.checks.inputs import draw, new_norm
 
 HEIGHT, CHANNELS = 6, 8
@@ -19,7 +23,7 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
-@check("images.shift", "bn", "bn does so")
+@check("images.shift", "bn", "bn does so", "a convolution")
 def shift() -> list[CheckFinding]:
     """If one image of a batch is shifted, is its output shifted in the same way?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
@@ -38,7 +42,7 @@ def shift() -> list[CheckFinding]:
     return [
         finding(
             "bn shifts its output with the image",
-            "it does" if "bn" in following else "it does not",
+            "shifted in the same way" if "bn" in following else "not shifted in the same way",
             holds="bn" in following,
         ),
         finding(
@@ -47,7 +51,55 @@ def shift() -> list[CheckFinding]:
             f"{by_position:.0%}",
             holds="bn" in following and "ln" not in following,
         ),
+        change_finding(
+            "a convolution computes a channel in the same way at each position: if the image is "
+            "shifted, its output only shifts",
+            relative_change(convolved(other)[0], shifted(convolved(x)[0])),
+            expected=False,
+        ),
     ]
+
+
+def convolved(x: Float[Tensor, "N P D"]) -> Float[Tensor, "N P D"]:
+    """Return square images after a convolution with kernels of 3 x 3, wrapped at the edge."""
+    planes = x.transpose(1, 2).unflatten(2, (HEIGHT, HEIGHT))
+    wrapped = functional.pad(planes, (1, 1, 1, 1), "circular")
+    return functional.conv2d(wrapped, draw(CHANNELS, CHANNELS, 3, 3)).flatten(2).transpose(1, 2)
+
+
+FAR = 4  # of the 8 pixels of a side
+
+
+@check("images.local", "neighbours")
+def local() -> list[CheckFinding]:
+    """Are neighbouring pixels more alike than pixels four apart, in 1,797 images of digits?
+
+    The value is the mean absolute correlation of two pixels over the images; pixels that are the
+    same in all images do not count.
+    """
+    images = torch.from_numpy(read_bundled("digits").features).double().unflatten(1, (8, 8))
+    near, far = (mean_correlation(images, apart) for apart in (1, FAR))
+    return [
+        finding(
+            "neighbouring pixels are more alike than pixels four apart (digits of 8 x 8 pixels)",
+            f"their mean absolute correlation is {near:.2f}, and {far:.2f} four apart",
+            holds=near > far,
+            near=near,
+            far=far,
+        )
+    ]
+
+
+def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
+    """Return the mean absolute correlation of pixels so many columns or rows apart."""
+    z = images - images.mean(0)
+    sd = z.square().mean(0).sqrt()
+    z = z / torch.where(sd > 0, sd, math.nan)
+    products = (
+        (z[:, :, apart:] * z[:, :, :-apart]).mean(0),
+        (z[:, apart:] * z[:, :-apart]).mean(0),
+    )
+    return float(torch.cat([each.flatten() for each in products]).abs().nanmean())
 
 
 @check("images.channels", "bn", "ln")

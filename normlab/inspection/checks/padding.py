@@ -203,6 +203,6 @@ def zero() -> list[CheckFinding]:
             norm.bias.data.copy_(shift)
         largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
         statement = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
-        answer = f"they become values of up to {largest:.2f}" if largest else "they do"
+        answer = f"they become values of up to {largest:.2f}" if largest else "they stay 0"
         findings.append(finding(statement, answer, holds=largest == 0, largest=largest))
     return findings

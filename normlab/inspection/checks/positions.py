@@ -1,7 +1,7 @@
-"""How words are distributed over the positions of a sentence, counted in real text.
+"""How words are distributed over the positions of a sentence, and how long sentences are.
 
 `python scripts/positions.py` counts the words; `results/positions/words.json` has, for each corpus
-and position, how many words occur how often.
+and position, how many words occur how often, and how many sentences have which length.
 """
 
 import json
@@ -33,6 +33,29 @@ def alike(spectrum: Spectrum) -> float:
     """Return the probability that two of the words, drawn without replacement, are the same."""
     total = sum(times * number for times, number in spectrum)
     return sum(n * t * (t - 1) for t, n in spectrum) / (total * (total - 1))
+
+
+def quantile(lengths: Spectrum, share: float) -> int:
+    """Return the length that this share of the sentences does not exceed."""
+    wanted, below = share * sum(number for _, number in lengths), 0
+    for length, number in sorted(lengths):
+        below += number
+        if below >= wanted:
+            return length
+    raise ValueError("no sentences")
+
+
+@check("positions.lengths", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
+def lengths() -> list[CheckFinding]:
+    """Do sentences differ in length: is the 95th percentile at least twice the 5th?"""
+    findings = []
+    for name, corpus in read().items():
+        short, long = (quantile(corpus["lengths"], share) for share in (0.05, 0.95))
+        answer = f"nine of ten have {short} to {long} words"
+        statement = f"{name}: sentences differ in length by a factor of 2 or more"
+        numbers = {"short": float(short), "long": float(long)}
+        findings.append(finding(statement, answer, holds=long >= 2 * short, **numbers))
+    return findings
 
 
 @check("positions.differ", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
