@@ -102,7 +102,7 @@ def words() -> dict[str, Any]:
 
 
 def least(function: Callable[[], object]) -> float:
-    """Return the least CPU seconds of several calls, after one that does not count."""
+    """Return the least CPU time of several calls in seconds, after a warm-up call."""
     function()
     seconds = []
     for _ in range(REPEATS):

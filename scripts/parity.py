@@ -134,7 +134,7 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
 
 
 def main() -> None:
-    """Write the traces of the subjects named, or of all."""
+    """Write the traces of the named subjects, by default of all."""
     if len(sys.argv) < 2:
         sys.exit("usage: python -m scripts.parity FOLDER [NAME ...]; FOLDER holds the repositories")
     if not Path(sys.argv[1]).is_dir():

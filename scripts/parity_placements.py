@@ -79,7 +79,7 @@ class Siamese(nn.Module):
         self.features = module.VisionTransformer.forward_features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return all tokens at the end, of which theirs returns the first alone."""
+        """Return the output at all tokens; the authors' code returns the first token's alone."""
         seen: list[Tensor] = []
         first, rest = x[:, :1], x[:, 1:]
         stand_in = types.SimpleNamespace(

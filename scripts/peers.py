@@ -100,7 +100,7 @@ TOOLS = {
 
 
 def plain_case(name: str, faulty: bool) -> dict[str, tuple[bool, str]]:
-    """Return what each tool says of a case of pytest-torch's own kinds."""
+    """Return the verdict of each tool on a case of pytest-torch's own kinds."""
     found: dict[str, tuple[bool, str]] = {}
     for tool in TOOLS:
         make, batch = own_case(name, faulty)

@@ -67,7 +67,7 @@ class JudgedPart:
 
     @property
     def finding(self) -> dict[str, Any]:
-        """The number that runs or timings gave, for the ledger's file: only what there is of it.
+        """The number that runs or timings gave, for the ledger's file, without empty fields.
 
         `shown` is the value with its interval, `sides` the values behind it, or, if `counted`, how
         many seeds of each side train; `reason` says why it is open, `limits` are the bounds between

@@ -88,7 +88,7 @@ def _by_language(english: str, chinese: str) -> dict[str, str]:
 
 
 def _notes(outcome: JudgedPart) -> Iterator[str]:
-    """Yield what would measure a part, and which of its runs do not count."""
+    """Yield the command that would measure a part, and the runs of it that do not count."""
     part = f"- Part {outcome.number}"
     if measure := outcome.judgement.to_measure:
         yield f"{part}, to measure: `{measure.command}` ({measure.cost})"

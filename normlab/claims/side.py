@@ -69,7 +69,7 @@ def names_of(sides: Sequence[Where]) -> list[Name]:
 
 
 def name_of(where: Where) -> Name:
-    """Return the name of a setting; of a setting without one, what one types: `key=value`."""
+    """Return the name of a setting, or `key=value` if it has none."""
     known = _names()
     texts = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in where.items()]
     names = [known.get(text, (text, text)) for text in texts]

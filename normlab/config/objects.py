@@ -74,7 +74,7 @@ def _build(target: type, key: str, arguments: Mapping[str, Any], **live: Any) ->
 
 
 def _at(error: Exception) -> str:
-    """Return where the user's own code raised an error that it does not call a `UserError`."""
+    """Return the line of the user's own code that raised an error; "" for a `UserError`."""
     line = "" if isinstance(error, UserError) else own_line(error)
     return f" ({line})" if line else ""
 

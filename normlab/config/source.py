@@ -39,7 +39,7 @@ class OptionSource(FileConfigSource):
         return self._file(config_path).is_file()
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Return a file's content and its package; a copy, because Hydra edits it."""
+        """Return a copy of a file's content, which Hydra then edits, and its package."""
         path = self._file(config_path)
         if not path.is_file():
             raise ConfigLoadError(f"Config not found : {path}")

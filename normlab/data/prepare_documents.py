@@ -43,7 +43,7 @@ class PreparedDocuments:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedDocuments":
-        """Rebuild from what a run keeps of its data: the vocabulary, without any text."""
+        """Rebuild from the data that a run keeps: the vocabulary, without any text."""
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:

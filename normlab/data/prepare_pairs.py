@@ -45,7 +45,7 @@ class PreparedTranslation:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedTranslation":
-        """Rebuild from what a run keeps of its data: the vocabulary, without any text."""
+        """Rebuild from the data that a run keeps: the vocabulary, without any text."""
         tokenizers = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
         form, languages = description["form"], description["languages"]
         return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)

@@ -44,7 +44,7 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 class CardScale:
     """The sizes of a card's runs, and their config overrides: `text`, `pictures`, `translation`.
 
-    `rate` has the overrides of the learning-rate trials, of which there are at most `most_rates`.
+    `rate` has the overrides of the learning-rate trials, at most `most_rates` of them.
     `depth` is the layers per stack of the deep model, `rounds` the number of timing rounds.
     """
 

@@ -255,7 +255,7 @@ def formula(norm: BareNorm) -> str | Finding:
 def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tuple[Tensor, Tensor]:
     """Return a batch's output in training, then in eval.
 
-    A method may be `doubled`: it returns twice its value.
+    The method named by `doubled` then returns twice its value.
     """
     bare = norm.new()
     if bare.ramps:

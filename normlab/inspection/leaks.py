@@ -203,7 +203,7 @@ def leak(subject: Subject) -> Finding:
 
 
 def _sight(each: Derivative, *, both_ways: bool) -> dict[str, float]:
-    """Return by name how much of what it should not see a stack sees."""
+    """Return, by kind, how much a stack sees of the inputs that must be hidden from it."""
     kinds = {what: words for what, words in _WORDS.items() if not (both_ways and what == "later")}
     return {words: each[what] or 0.0 for what, words in kinds.items()}
 

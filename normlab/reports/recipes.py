@@ -135,7 +135,7 @@ def _recipes_of_task(configs: Sequence[Settings]) -> list[Recipe]:
 def _phrases(settings: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
     """Return the `shown` settings in words; for an unset budget limit, the limits that are set.
 
-    So runs of 12,000 tokens next to runs of 6 steps are not called "no steps".
+    Otherwise runs of 12,000 tokens, next to runs of 6 steps, would be called "no steps".
     """
     limits = [key for key, value in settings.items() if _is_limit(key) and value is not None]
     off = any(_is_limit(key) and settings[key] is None for key in shown)

@@ -124,7 +124,7 @@ def start(
 
 
 def main(argv: list[str]) -> int:
-    """Let models take turns, print a table, write JSON where asked."""
+    """Time models in turns and print a table; with --json, also write a report."""
     parser = bench_parser("decode", "Sentences per second of beam search, by norm.", _EXAMPLES)
     parser.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")
     parser.add_argument("--batches", type=int, default=6, help="decoded in a round; default: 6")

@@ -51,7 +51,7 @@ Configs = Mapping[str, Mapping[str, Any]]
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print a table, write JSON where asked."""
+    """Measure and print a table; with --json, also write a report."""
     parser = bench_parser("norms", "Time of norms, alone and in a model.", _EXAMPLES)
     parser.add_argument(
         "--norms",

@@ -32,7 +32,7 @@ PROBES = {"no probe": ["probe=[]"], "default": [], "full": ["probe=full"]}
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print a table, write JSON where asked."""
+    """Measure and print a table; with --json, also write a report."""
     parser = bench_parser("train", "Tokens per second, share of the machine's peak.", _EXAMPLES)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")

@@ -69,7 +69,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 class Overlap:
     """Finds the part of a variant's tensor that corresponds to the base's tensor.
 
-    The base is one row. With `rows`, the variant is a batch, of which the base is row `row`: along
+    The base is one row. With `rows`, the variant is a batch whose row `row` is the base: along
     the axis with `rows` times as many entries, only that row's correspond. Along other axes whose
     sizes differ, the first entries correspond, or the last ones if padding is on the `left`; if an
     axis has more than the `length` positions of the base, the rest may also be at the other end,
@@ -164,8 +164,8 @@ def _distance(y: Tensor, base: Tensor) -> float:
 def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:
     """Return the names of the outputs that both passes have and that can be compared.
 
-    The main output, the first, always can. Others cannot if they grow by more than the padding,
-    such as a table of relative positions.
+    The first output is the main one and is always compared. Another output is not if it grows by
+    more than the padding, as a table of relative positions does.
     """
     both = [name for name in names if name in ys and name in bases]
     return both[:1] + [name for name in both[1:] if overlap.fits(ys[name], bases[name])]

@@ -129,11 +129,12 @@ def fold_norms(
 ) -> FoldedModel:
     """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
 
-    The norms compute the same in evaluation mode only: after dropout the mean is not 0. The first
-    of `batches` (a dict, tuple or tensor) is run to see what reads what. Where a fold would change
-    the output, the norm stays, and the table says why. If an output layer shares the token
-    embedding's weights, they can be folded into only if `untie` gives it a copy. The folded model
-    has the dtypes of the model. Folded gains become ones, or zeros where the norm adds 1.
+    The norms compute the same in evaluation mode only: after dropout the mean is not 0. A pass over
+    the first of `batches` (a dict, tuple or tensor) shows which layers read which norm. Where a
+    fold would change the output, the norm stays, and the table says why. If an output layer shares
+    the token embedding's weights, they can be folded into only if `untie` gives it a copy. The
+    folded model has the dtypes of the model. Folded gains become ones, or zeros where the norm adds
+    1.
 
     Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
     float64 differ by more than 1e-9.

@@ -80,7 +80,7 @@ class Trial:
         return changed
 
     def ignores_scale(self) -> bool:
-        """Return whether doubling the input changes the output far less than noise as large."""
+        """Return whether doubling the input changes the output far less than equal noise."""
         noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
         for scale, share in ((1.0, _SAME), (LARGE, _SAME**2)):
             x = scale / self.size * self.x

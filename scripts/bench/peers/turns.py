@@ -48,8 +48,8 @@ class Turns:
     def paced(self, items: Iterable[T], count: Callable[[T], Mapping[str, int]]) -> Iterator[T]:
         """Yield items while turns last, and wait between turns.
 
-        `count` says what an item holds, by name; the sums are part of the answer. May be called
-        again for each epoch.
+        `count` returns the contents of an item by name; their sums are part of the answer. It may
+        be called again for each epoch.
         """
         source = iter(items)
         while True:
