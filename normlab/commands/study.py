@@ -238,7 +238,12 @@ def _plan(arguments: argparse.Namespace) -> int:
         if job.study.claims:
             numbers = ", ".join(map(str, job.study.claims))
             notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
-        print_table(COLUMNS, rows, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
+        place = COLUMNS.index("length")
+        columns = [*COLUMNS]
+        if len({row[place] for row in rows}) == 1 < len(rows):  # said once, it leaves room
+            print_prose(f"each run trains for {rows[0][place]}")
+            columns, *rows = ([*row[:place], *row[place + 1 :]] for row in (columns, *rows))
+        print_table(columns, rows, numeric=(columns[0], *columns[3:]), labels=2)
         print_legend(notes, whole=arguments.notes)
         if warning := job.untuned():
             print_error(warning)
