@@ -90,9 +90,9 @@ def _marked(pattern: str, by: str, text: str) -> "Markup":
     return Markup(re.sub(pattern, by, str(escape(one_line(text)))))
 
 
-def _unbroken(gap: str) -> str:
+def _unbroken(gap: str) -> "Markup":
     """Return a difference that breaks only before its interval and before its p value."""
-    return re.sub(r" (?!\[|p)", "\N{NO-BREAK SPACE}", gap)
+    return _marked(r" (?!\[|p)", "\N{NO-BREAK SPACE}", gap)
 
 
 @cache

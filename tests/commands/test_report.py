@@ -53,7 +53,7 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
     assert rows[1][1] == "1.18 \u00b1 0.18" and rows[2][1] == "1.05"
     assert rows[2][3].startswith("finished 1/1, 1 not ended")
     # Seeds differ by 0 and 1: mean 0.5, deviation 0.707, half an interval 12.706 / 2.
-    assert "+0.50 [-5.85, +6.85], p = 0.500" in rows[5][1]
+    assert "+0.50 [-5.85,\u00a0+6.85], p\u00a0=\u00a00.500" in rows[5][1]
 
 
 def test_the_page_of_a_sweep_links_the_records_and_names_no_scale(runs, capsys):
