@@ -95,11 +95,13 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     text = "names of norms or rows, scores and axes: ln=LayerNorm test/bleu=BLEU"
     add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
     add("--latex", action="store_true", help="the table in LaTeX (booktabs)")
-    marks = parser.add_mutually_exclusive_group()
+    uncertainty = parser.add_mutually_exclusive_group()
     for name, what in (("stars", "stars for p values"), ("intervals", "differences, intervals")):
         text = f"in LaTeX: {what}"
-        marks.add_argument(f"--{name}", dest="marks", action="store_const", const=name, help=text)
-    parser.set_defaults(marks="")
+        uncertainty.add_argument(
+            f"--{name}", dest="uncertainty", action="store_const", const=name, help=text
+        )
+    parser.set_defaults(uncertainty="")
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
     text = "only ended runs with this value, or one of several (norm=ln,bn); may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
@@ -159,8 +161,8 @@ def matching_runs(runs: "Sequence[Run]", where: Iterable[str]) -> "list[Run]":
 
 def check_compared(arguments: argparse.Namespace) -> None:
     """Raise UserError for a flag of LaTeX without `--latex`, or a name in `--columns`."""
-    if arguments.marks and not arguments.latex:
-        raise UserError(f"--{arguments.marks} needs --latex")
+    if arguments.uncertainty and not arguments.latex:
+        raise UserError(f"--{arguments.uncertainty} needs --latex")
     if column := next((each for each in arguments.columns if "=" in each), None):
         raise UserError(f"--columns {column}: names are given as --names {column}")
 

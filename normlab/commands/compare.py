@@ -117,7 +117,7 @@ def _show_tables(
         if number > 1:
             print()
         if arguments.latex:
-            options = {"baseline": runs.study.baseline, "marks": arguments.marks}
+            options = {"baseline": runs.study.baseline, "uncertainty": arguments.uncertainty}
             print(latex(table, **options, number=number), end="")
         elif arguments.markdown:
             print(markdown(table), end="")

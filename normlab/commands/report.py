@@ -22,7 +22,7 @@ from normlab.terminal import at_work, print_error
 
 if TYPE_CHECKING:
     from normlab.reports.arrangement import Arrangement
-    from normlab.reports.latex import Marks
+    from normlab.reports.latex import Uncertainty
     from normlab.reports.page import TableSection
     from normlab.reports.runs import Run
     from normlab.reports.translations import SideBySide
@@ -70,7 +70,9 @@ def main(argv: list[str]) -> int:
     if arguments.latex or arguments.figures is not None:
         sections = [_for_paper(section) for section in sections]
     if arguments.latex:
-        print(_write_latex(sections, arguments.out / "table.tex", arguments.marks), flush=True)
+        print(
+            _write_latex(sections, arguments.out / "table.tex", arguments.uncertainty), flush=True
+        )
     if arguments.figures is not None:
         _draw(sections, arguments.out, arguments.figures)
     return 0 if whole else 1
@@ -149,13 +151,15 @@ def _for_paper(section: "TableSection") -> "TableSection":
     return replace(section, study=paper.study, table=table, runs=paper.runs)
 
 
-def _write_latex(sections: "Sequence[TableSection]", file: Path, marks: "Marks") -> Path:
+def _write_latex(
+    sections: "Sequence[TableSection]", file: Path, uncertainty: "Uncertainty"
+) -> Path:
     """Write the tables of a page in LaTeX; return the file."""
     from normlab.records.files import atomic_write
     from normlab.reports.latex import latex
 
     texts = [
-        latex(each.table, baseline=each.study.baseline, marks=marks, number=n)
+        latex(each.table, baseline=each.study.baseline, uncertainty=uncertainty, number=n)
         for n, each in enumerate(sections, 1)
     ]
     with atomic_write(file) as opened:

@@ -17,7 +17,7 @@ from normlab.documents.evidence import Results
 from normlab.documents.language import Locale
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
-from normlab.reports.latex import PAGE, escaped, long_table, tabular
+from normlab.reports.latex import PAGE_HEIGHT, escaped, long_table, tabular
 from normlab.templates import environment
 
 _GAP = 2
@@ -208,7 +208,7 @@ def latex(table: ShownTable) -> str:
         body.append(" & ".join(["", *measured]) + r" \\")
     top = [rf"\caption{{{escaped(table.caption)}}}", rf"\label{{tab:{table.label}}}"]
     below = [_in_latex(words) for words in (*table.below, table.language.cells)]
-    tall = _height(table, width) > PAGE
+    tall = _height(table, width) > PAGE_HEIGHT
     packages = "array, booktabs"
     packages += ", ctex" if table.language.code == "zh" else ""
     packages += ", longtable" if tall else ""

@@ -16,8 +16,8 @@ from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
 
 MANIFEST = "MANIFEST.sha256"
-PAGE = "report.html"
-TABLES = ("table.md", "table.tex", "table.csv", PAGE, "card.html")
+PAGE_FILE = "report.html"
+TABLES = ("table.md", "table.tex", "table.csv", PAGE_FILE, "card.html")
 """The files generated from the runs of a study or from a card."""
 BLOCK = "<!-- normlab: "
 """The start of a block written by `scripts/blocks.py`; a page with such blocks is not evidence."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
-from normlab.reports.comparison import lost
+from normlab.reports.comparison import count_diverged
 from normlab.reports.headings import heading, in_brackets, setting_with_values, unit
-from normlab.reports.sweep import Axis, axes_of, values_at
+from normlab.reports.sweep import Axis, table_axes, values_at
 from normlab.reports.table import ScoreRow, ScoreTable
 
 _COUNTS = (
@@ -48,7 +48,7 @@ def answer(table: ScoreTable, baseline: str) -> str:
     if column is None:
         return ""
     rows = [row for row in table.rows if row.entries[column].scores]
-    words = _Words.of(table, column)
+    words = _Phrasing.of(table, column)
     reference = in_brackets(baseline)
     if all(_untrained(row, column) for row in rows):
         why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
@@ -93,7 +93,7 @@ def _untrained(row: ScoreRow, column: str) -> bool:
 
 def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
     """Return how a row compares with the baseline at its point."""
-    if lost(row.records):
+    if count_diverged(row.records):
         return PointDifference(row.point, DIVERGED)
     if base is None or not row.records or not base.records:
         return PointDifference(row.point, UNKNOWN)
@@ -115,7 +115,7 @@ def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifferen
 
 
 @dataclass(frozen=True)
-class _Words:
+class _Phrasing:
     """Puts the findings on one score of a table into words.
 
     `axes` are the axes with several values, `keys` all keys of the points; `falls`: lower is
@@ -128,10 +128,10 @@ class _Words:
     falls: bool
 
     @classmethod
-    def of(cls, table: ScoreTable, column: str) -> "_Words":
+    def of(cls, table: ScoreTable, column: str) -> "_Phrasing":
         scores = [score for row in table.rows for score in row.entries[column].scores.values()]
         falls = not any(score.higher_is_better for score in scores)
-        return cls(column, axes_of(table), table.axes, falls)
+        return cls(column, table_axes(table), table.axes, falls)
 
     @property
     def score(self) -> str:

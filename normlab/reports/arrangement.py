@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from normlab.errors import UserError
 from normlab.records.packed import Key
 from normlab.records.record import MAIN_SCORES, fingerprint
-from normlab.reports.comparison import grouped, told_apart
+from normlab.reports.comparison import differing_settings, grouped
 from normlab.reports.recipes import (
+    Config,
     Name,
-    Settings,
     follows,
     grid_of,
     label,
@@ -42,7 +42,7 @@ class GridRow(NamedTuple):
     runs: Sequence[Run]
 
     @property
-    def config(self) -> Settings:
+    def config(self) -> Config:
         return self.runs[0].settings
 
 
@@ -135,12 +135,12 @@ def _baseline(settings: Sequence[GridRow], requested: str | None) -> Name | None
     baseline = requested or USUAL
     if exact := next((row for row in rows if row.text == baseline), None):
         return exact
-    apart = [*told_apart([setting.config for setting in settings]).values()]
+    differing = [*differing_settings([setting.config for setting in settings]).values()]
 
     def suits(n: int) -> tuple[int, int]:
         records = [run.record for run in settings[n].runs]
         ended = sum(record is not None and record.finished for record in records)
-        return ended, sum(values.count(values[n]) for values in apart)
+        return ended, sum(values.count(values[n]) for values in differing)
 
     of_norm = [n for n, setting in enumerate(settings) if setting.runs[0].norm == baseline]
     if of_norm:

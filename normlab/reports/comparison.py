@@ -101,15 +101,15 @@ class Comparison:
 
 def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Rules) -> str:
     """Return why two rows are not compared; "" if they are."""
-    apart = varying([row.parts, baseline.parts]) if rules.unplanned else {}
-    fixed = {key: values for key, values in apart.items() if f"{key}.".startswith(_FIXED)}
+    differing = varying([row.parts, baseline.parts]) if rules.unplanned else {}
+    fixed = {key: values for key, values in differing.items() if f"{key}.".startswith(_FIXED)}
     diverged = [
         f"{count} of {len(each.records)} of the {name}"
         for each, name in ((row, "row"), (baseline, "baseline"))
-        if (count := lost(each.records))
+        if (count := count_diverged(each.records))
     ]
     why: list[str] = []
-    if fixed and any(f"{key}.".startswith(NAMED) for key in apart):
+    if fixed and any(f"{key}.".startswith(NAMED) for key in differing):
         why = [f"{key} {a}, the baseline's {b}" for key, (a, b) in fixed.items()]
     elif pairing.reasons and not pairing.pairs:
         by_reason = grouped((reason, seed) for seed, reason in pairing.reasons.items())
@@ -133,7 +133,7 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     """
     if is_probe_metric(score) or not has_direction(score):
         return None
-    if any(lost(row.records) for row in rows):
+    if any(count_diverged(row.records) for row in rows):
         return None
     scored = [row for row in rows if row.scores(score)]
     whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in scored)
@@ -155,12 +155,12 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     return top
 
 
-def lost(records: Iterable[RunRecord]) -> int:
+def count_diverged(records: Iterable[RunRecord]) -> int:
     """Return how many runs diverged."""
     return sum(record.outcome.status == "diverged" for record in records)
 
 
-def marks(row: Experiment) -> list[str]:
+def warnings_on(row: Experiment) -> list[str]:
     """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
     count = sum(map(is_near_baseline, row.records))
     warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
@@ -190,7 +190,7 @@ def scored_by(rows: Mapping[str, Experiment], scores: Sequence[str]) -> list[str
     return [f"scored by: {text}"] if text else []
 
 
-def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def differing_settings(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the settings in which experiments differ, each with its value in every experiment.
 
     Options of config groups come first, then dotted keys. An option covers all keys below it. A key
@@ -201,13 +201,15 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
     every = {key: [each.get(key) for each in chosen] for key in groups}
     options = {key: values for key, values in every.items() if len({*values}) > 1}
-    apart = varying([parts(config) for config in configs])
-    apart = {k: v for k, v in apart.items() if k not in REPEATS or apart.get(REPEATS[k]) != v}
+    differing = varying([parts(config) for config in configs])
+    differing = {
+        k: v for k, v in differing.items() if k not in REPEATS or differing.get(REPEATS[k]) != v
+    }
     first: dict[tuple[str, str], str] = {}
-    for key, values in apart.items():
+    for key, values in differing.items():
         first.setdefault((key.rpartition(".")[2], repr(values)), key)
     keys = [key for key in first.values() if key.split(".")[0] not in options]
-    return options | {key: apart[key] for key in keys}
+    return options | {key: differing[key] for key in keys}
 
 
 def not_alike(
@@ -219,10 +221,10 @@ def not_alike(
 
     `row_keys` has the keys that are part of each row's name.
     """
-    apart = told_apart([row.records[0].config for row in rows.values()])
+    differing = differing_settings([row.records[0].config for row in rows.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: dict[str, str] = {}
-    for key, values in apart.items():
+    for key, values in differing.items():
         if f"{key}.".startswith(below) or all(key in (row_keys or {}).get(row, ()) for row in rows):
             continue
         by_value = grouped(zip(map(str, values), rows, strict=True))

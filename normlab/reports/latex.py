@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 
 from normlab.records.labels import one_line
 from normlab.reports.headings import heading
-from normlab.reports.sweep import axes_of, values_at
+from normlab.reports.sweep import table_axes, values_at
 from normlab.reports.table import Entry, ScoreRow, ScoreTable
 
-Marks = Literal["", "stars", "intervals"]
+Uncertainty = Literal["", "stars", "intervals"]
 """How differences from the baseline are shown: not at all, as stars for p, or with intervals."""
 _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 _SPECIAL = str.maketrans(
@@ -27,7 +27,7 @@ _SPECIAL = str.maketrans(
 )
 _ROOM = 345.0
 """Points: the width of text in LaTeX's article class, the narrowest of its usual pages."""
-PAGE = 500.0
+PAGE_HEIGHT = 500.0
 """Points: the height of text on such a page, without the caption."""
 _BREAK, _STACK = r"\\", r"\shortstack[l]{"
 _NARROW = frozenset(" .,:;()[]|'!ijlt")
@@ -73,38 +73,45 @@ def escaped(text: str) -> str:
 
 
 def latex(
-    table: ScoreTable, *, baseline: str = "the baseline", marks: Marks = "", number: int = 1
+    table: ScoreTable,
+    *,
+    baseline: str = "the baseline",
+    uncertainty: Uncertainty = "",
+    number: int = 1,
 ) -> str:
     """Return a table in LaTeX, with its notes as comments below it.
 
     The `number` of the table in its file makes its label unique.
     """
-    axes = axes_of(table)
+    axes = table_axes(table)
     pivoted = len(axes) == 1 and len(table.columns) == 1 and len(table.axes) == 1
-    body = _pivot(table, marks) if pivoted else _grouped(table, marks)
+    body = _pivot(table, uncertainty) if pivoted else _grouped(table, uncertainty)
     scored = pivoted or table.says_score
     name = heading(table.columns[0]) if scored else re.split(",| on ", table.title)[0]
     counted = [str(number)] if number > 1 else []
     axis_names = [axis.name for axis in axes if axis.name not in name]
     label = "-".join([name, *axis_names, *counted])
     label = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
-    top = [rf"\caption{{{_caption(table, baseline, marks, pivoted)}}}", rf"\label{{tab:{label}}}"]
-    notes = (*table.notes, *_left_out(table, marks))
+    top = [
+        rf"\caption{{{_caption(table, baseline, uncertainty, pivoted)}}}",
+        rf"\label{{tab:{label}}}",
+    ]
+    notes = (*table.notes, *_left_out(table, uncertainty))
     out = [*_on_pages(top, *body), *(f"% {one_line(' '.join(note.split()))}" for note in notes)]
     return "\n".join(out) + "\n"
 
 
-def _left_out(table: ScoreTable, marks: Marks) -> Iterator[str]:
+def _left_out(table: ScoreTable, uncertainty: Uncertainty) -> Iterator[str]:
     """Yield what the table does not show: differences with intervals, and the article's values."""
     for row, entries, last in table.lines:
         gaps = [f"{table.heading(each.score)} {each.gap}" for each in entries if each.gap]
-        if marks != "intervals" and gaps:
+        if uncertainty != "intervals" and gaps:
             yield f"{row.label}: {'; '.join(gaps)}"
         if last[1:] not in ([], ["-"]):
-            yield f"{table.apart}, {row.label}: {last[1]}"
+            yield f"{table.article_heading}, {row.label}: {last[1]}"
 
 
-def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> str:
+def _caption(table: ScoreTable, baseline: str, uncertainty: Uncertainty, pivoted: bool) -> str:
     """Return the title, and an explanation of the numbers, stars, brackets and bold entries."""
     scored = pivoted and not table.says_score
     title = f"{table.heading(table.columns[0])}: {table.title}" if scored else table.title
@@ -117,11 +124,15 @@ def _caption(table: ScoreTable, baseline: str, marks: Marks, pivoted: bool) -> s
         sentences.append(seeds if counts == [1] else rf"Mean $\pm$ standard deviation over {seeds}")
     if any(entry.best for entry in entries):
         sentences.append("Bold: better than every other row at its point (Holm)")
-    if any(entry.p is not None if marks == "stars" else entry.gap for entry in entries if marks):
+    if any(
+        entry.p is not None if uncertainty == "stars" else entry.gap
+        for entry in entries
+        if uncertainty
+    ):
         than = f"difference from {escaped(baseline)}, paired by seed"
         stars = r"$^{*}p<0.05$, $^{**}p<0.01$, $^{***}p<0.001$"
         sentences.append(
-            f"{stars}: {than}" if marks == "stars" else rf"In brackets: {than}, 95\,\%"
+            f"{stars}: {than}" if uncertainty == "stars" else rf"In brackets: {than}, 95\,\%"
         )
     return ". ".join(sentences)
 
@@ -140,7 +151,7 @@ def _on_pages(top: Sequence[str], head: Sequence[str], lines: Sequence[_Line]) -
     size, lines = next(fitting, (_SIZES[-1], lines))
     tables = [_part(head, lines, block, size) for block in _blocks(head, lines, size)]
     heights = (3 + sum(max(1, line.count(_BREAK)) for line in body) for *_, body in tables)
-    if size.leading * sum(heights) > PAGE:
+    if size.leading * sum(heights) > PAGE_HEIGHT:
         first, *others = tables
         long = [
             *long_table(*first, top=top),
@@ -242,9 +253,9 @@ def _width(text: str, digit: float) -> float:
     return digits * digit * (_BOLD if r"\textbf" in text else 1)
 
 
-def _pivot(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
+def _pivot(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[_Line]]:
     """Return the head, one line per row and one column per value of the only axis."""
-    (axis,), (column,) = axes_of(table), table.columns
+    (axis,), (column,) = table_axes(table), table.columns
     places = {
         (row.name, values_at(row.point, table.axes)[axis.key]): row.entries[column]
         for row in table.rows
@@ -252,11 +263,11 @@ def _pivot(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
     lines: list[_Line] = []
     for name in dict.fromkeys(row.name for row in table.rows):
         entries = [places.get((name, value)) for value in axis.values]
-        lines += _row(name, entries, marks)
+        lines += _row(name, entries, uncertainty)
     return [table.axis_name(axis.key), *axis.values], lines
 
 
-def _grouped(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
+def _grouped(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[_Line]]:
     """Return the head and one line per row, in groups by point, and one column per score."""
     ended = any(not _whole(row) for row in table.rows)
     lines: list[_Line] = []
@@ -265,18 +276,18 @@ def _grouped(table: ScoreTable, marks: Marks) -> tuple[list[str], list[_Line]]:
         if row.point != before:
             lines.append(_Line(escaped(row.at), title=True))
         before = row.point
-        lines += _row(row.name, entries, marks, [escaped(row.outcome)] if ended else [])
+        lines += _row(row.name, entries, uncertainty, [escaped(row.outcome)] if ended else [])
     return ["", *map(table.heading, table.columns), *(["runs"] if ended else [])], lines
 
 
 def _row(
-    name: str, entries: Sequence[Entry | None], marks: Marks, texts: Sequence[str] = ()
+    name: str, entries: Sequence[Entry | None], uncertainty: Uncertainty, texts: Sequence[str] = ()
 ) -> list[_Line]:
     """Return the line of a row and, with intervals, a second line with its differences."""
-    cells = ["--" if entry is None else _cell(entry, marks) for entry in entries]
+    cells = ["--" if entry is None else _cell(entry, uncertainty) for entry in entries]
     lines = [_Line(escaped(name), (*cells, *texts))]
     gaps = ["" if entry is None else entry.gap for entry in entries]
-    if marks == "intervals" and any(gaps):
+    if uncertainty == "intervals" and any(gaps):
         small = [rf"{{\scriptsize {_signs(escaped(gap))}}}" if gap else "" for gap in gaps]
         lines.append(_Line("", (*small, *("" for _ in texts))))
     return lines
@@ -292,13 +303,13 @@ def _whole(row: ScoreRow) -> bool:
     return bool(row.records) and all(record.finished for record in row.records)
 
 
-def _cell(entry: Entry, marks: Marks) -> str:
+def _cell(entry: Entry, uncertainty: Uncertainty) -> str:
     """Return a mean with its deviation, bold if it is the best, and the stars of its difference."""
     if entry.value == "-":
         return "--"
     text = _signs(escaped(entry.value)).replace(" +- ", r" $\pm$ ")
     text = rf"\textbf{{{text}}}" if entry.best else text
-    if marks == "stars" and entry.p is not None:
+    if uncertainty == "stars" and entry.p is not None:
         stars = next((each for limit, each in _STARS if entry.p < limit), "")
         return f"{text}$^{{{stars}}}$" if stars else text
     return text

@@ -33,36 +33,36 @@ def literature_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     """Return the page in Markdown, from the studies' files and the runs that `read` finds."""
     studies = [load_study(name) for name in option_names("study")]
     rows = [
-        _row(study, each, _settings(root / study.name / each.scale, read))
+        _row(study, each, _finished(root / study.name / each.scale, read))
         for study in studies
         for each in study.literature
     ]
     return _HEAD + "".join(rows)
 
 
-Settings = Mapping[tuple[str, str], Sequence[RunRecord]]
+RecordsByPoint = Mapping[tuple[str, str], Sequence[RunRecord]]
 """The finished runs of a published study, by row and point."""
 
 
-def _settings(folder: Path, read: Callable[[Path], Sequence[Run]]) -> Settings:
+def _finished(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByPoint:
     """Return the finished runs of a published study; empty if there are none."""
     runs = read(folder) if (folder / RECORDS).is_file() else ()
     finished = [(run.key, run.record) for run in runs if run.record and run.record.finished]
     return grouped(((key.row, key.point), record) for key, record in finished)
 
 
-def _ours_by_seed(each: LiteratureNumber, settings: Settings) -> dict[int, float]:
+def _ours_by_seed(each: LiteratureNumber, records: RecordsByPoint) -> dict[int, float]:
     """Return our value by seed: a score, or its difference from another row."""
-    runs = settings.get((each.row, each.at), ())
+    runs = records.get((each.row, each.at), ())
     if each.minus:
-        others = settings.get((each.minus, each.at), ())
+        others = records.get((each.minus, each.at), ())
         return Pairing.of(runs, others, PairRules(code=False)).differences(each.column)
     scores = ((run.seed, run.figure(each.column)) for run in runs)
     return {seed: score.value for seed, score in sorted(scores) if score is not None}
 
 
-def _row(study: Study, each: LiteratureNumber, settings: Settings) -> str:
-    ours = [*_ours_by_seed(each, settings).values()]
+def _row(study: Study, each: LiteratureNumber, records: RecordsByPoint) -> str:
+    ours = [*_ours_by_seed(each, records).values()]
     theirs = " to ".join(f"{number:g}" for number in each.number)
     where = f"{each.what} ({each.source}; `{study.name}`)"
     interval = t_interval(ours) if len(ours) > 1 else None

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 from normlab.errors import UserError
 from normlab.records import manifest
 from normlab.records.files import only_writer
-from normlab.records.manifest import MANIFEST, PAGE, accept, stale, write_files
+from normlab.records.manifest import MANIFEST, PAGE_FILE, accept, stale, write_files
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.record import Row, RunRecord, fingerprint, plain, portable
 from normlab.records.store import read_hypotheses
@@ -235,12 +235,12 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
         )
     table = build(study, scale, runs)
     paper = renamed(Arrangement(study, scale, runs), {}, full=True)
-    in_latex = latex(build(*paper), baseline=paper.study.baseline, marks="stars")
+    in_latex = latex(build(*paper), baseline=paper.study.baseline, uncertainty="stars")
     return {
         folder / "table.md": markdown(table),
         folder / "table.tex": in_latex,
         folder / "table.csv": comma_separated(table),
-        folder / PAGE: study_page(study, scale, table, runs, folder),
+        folder / PAGE_FILE: study_page(study, scale, table, runs, folder),
     }
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.pairs import ABSENT
-from normlab.reports.comparison import NAMED, grouped, told_apart
+from normlab.reports.comparison import NAMED, differing_settings, grouped
 from normlab.reports.headings import phrase
 
-Settings = Mapping[str, Any]
+Config = Mapping[str, Any]
 PLACEMENT = "placement"
 BATCH = {"batch_size", "max_tokens"}
 _RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
@@ -35,7 +35,7 @@ class Label(NamedTuple):
     batch: str
 
 
-def label(config: Settings) -> Label:
+def label(config: Config) -> Label:
     """Return the labels of an experiment; a placement, task or batch size it lacks is `-`."""
     choices = config.get("choices", {})
     size, tokens = config.get("batch_size"), config.get("max_tokens")
@@ -45,7 +45,7 @@ def label(config: Settings) -> Label:
     return Label(norm_label(choices), placement_label(choices, config) or "-", task or "-", batch)
 
 
-def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
+def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[Name]:
     """Name experiments by their norm and the settings in which they differ, except `axes`.
 
     If a single setting differs, it is in every name. If several differ, they are only in names that
@@ -60,37 +60,37 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
     keys_of: list[list[str]] = [[] for _ in configs]
 
     def add(
-        members: Sequence[int], apart: Mapping[str, Sequence[Any]], keys: Sequence[str]
+        members: Sequence[int], differing: Mapping[str, Sequence[Any]], keys: Sequence[str]
     ) -> None:
         for place, n in enumerate(members):
             keys_of[n] += keys
-            words[n] += _phrases({key: values[place] for key, values in apart.items()}, keys)
+            words[n] += _phrases({key: values[place] for key, values in differing.items()}, keys)
 
-    apart = told_apart(configs)
-    keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
+    differing = differing_settings(configs)
+    keys = [key for key in differing if key not in axes and not f"{key}.".startswith(NAMED)]
     if len(keys) == 1:
-        add(range(len(configs)), apart, keys)
+        add(range(len(configs)), differing, keys)
     below = tuple(f"{axis}." for axis in axes)
     for same in grouped((tuple(each), n) for n, each in enumerate(words)).values():
-        differing = {
+        of_group = {
             key: values
-            for key, values in told_apart([configs[n] for n in same]).items()
+            for key, values in differing_settings([configs[n] for n in same]).items()
             if not f"{key}.".startswith(below)
         }
-        add(same, differing, _fewest(differing))
+        add(same, of_group, _fewest(of_group))
     return [Name(", ".join(w), tuple(k)) for w, k in zip(words, keys_of, strict=True)]
 
 
-def _fewest(apart: Mapping[str, Sequence[Any]]) -> list[str]:
+def _fewest(differing: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return a few keys that distinguish experiments as well as all keys do, in the same order."""
     chosen: list[str] = []
 
     def kinds(keys: Sequence[str]) -> int:
-        return len({*map(repr, zip(*(apart[key] for key in keys), strict=True))}) if keys else 1
+        return len({*map(repr, zip(*(differing[key] for key in keys), strict=True))}) if keys else 1
 
-    while kinds(chosen) < kinds([*apart]):
-        chosen.append(max(apart, key=lambda key: kinds([*chosen, key])))
-    return [key for key in apart if key in chosen]
+    while kinds(chosen) < kinds([*differing]):
+        chosen.append(max(differing, key=lambda key: kinds([*chosen, key])))
+    return [key for key in differing if key in chosen]
 
 
 class Recipe(NamedTuple):
@@ -100,7 +100,7 @@ class Recipe(NamedTuple):
     members: list[int]
 
 
-def recipes(configs: Sequence[Settings]) -> list[Recipe]:
+def recipes(configs: Sequence[Config]) -> list[Recipe]:
     """Group experiments by recipe.
 
     A task is always a recipe of its own. Other settings separate recipes only if each recipe then
@@ -114,20 +114,22 @@ def recipes(configs: Sequence[Settings]) -> list[Recipe]:
     ]
 
 
-def _recipes_of_task(configs: Sequence[Settings]) -> list[Recipe]:
-    apart = told_apart(configs)
-    keys = [key for key in apart if key.replace("/", ".").split(".")[0] in _RECIPE]
-    of_recipe = {key: apart[key] for key in keys}
+def _recipes_of_task(configs: Sequence[Config]) -> list[Recipe]:
+    differing = differing_settings(configs)
+    keys = [key for key in differing if key.replace("/", ".").split(".")[0] in _RECIPE]
+    of_recipe = {key: differing[key] for key in keys}
     whole = [Recipe("", [*range(len(configs))])]
     values = [tuple(map(repr, each)) for each in zip(*of_recipe.values(), strict=True)]
     groups = grouped((value, n) for n, value in enumerate(values))
     if len(groups) in (0, 1, len(configs)) or {*keys} <= {*grid_of(configs)}:
         return whole
     first = [members[0] for members in groups.values()]
-    apart = {key: [of_recipe[key][n] for n in first] for key in keys if key != "scale"}
-    shown = _fewest(apart)
+    differing = {key: [of_recipe[key][n] for n in first] for key in keys if key != "scale"}
+    shown = _fewest(differing)
     return [  # titles have the data and the scale
-        Recipe(", ".join(_phrases({k: values[n] for k, values in apart.items()}, shown)), members)
+        Recipe(
+            ", ".join(_phrases({k: values[n] for k, values in differing.items()}, shown)), members
+        )
         for n, members in enumerate(groups.values())
     ]
 
@@ -154,9 +156,9 @@ def _is_limit(key: str) -> bool:
 # Grids --------------------------------------------------------------------------------------------
 
 
-def grid_of(configs: Sequence[Settings]) -> list[str]:
+def grid_of(configs: Sequence[Config]) -> list[str]:
     """Return the keys that a sweep over a grid varies; empty unless a row has all points."""
-    every = axes_of(configs)
+    every = swept_keys(configs)
     values = values_of(configs)
     rows = [name.text for name in names(configs, every)]
     points = [tuple(values[key][n] for key in every) for n in range(len(configs))]
@@ -165,12 +167,15 @@ def grid_of(configs: Sequence[Settings]) -> list[str]:
     return every if every and filled and len({*rows}) > 1 else []
 
 
-def values_of(configs: Sequence[Settings]) -> dict[str, list[Any]]:
+def values_of(configs: Sequence[Config]) -> dict[str, list[Any]]:
     """Return the settings that distinguish experiments, and their placements."""
-    return {**told_apart(configs), PLACEMENT: [label(config).placement for config in configs]}
+    return {
+        **differing_settings(configs),
+        PLACEMENT: [label(config).placement for config in configs],
+    }
 
 
-def axes_of(configs: Sequence[Settings]) -> list[str]:
+def swept_keys(configs: Sequence[Config]) -> list[str]:
     """Return the numeric keys with several values for one norm, placement and task.
 
     Placement is also an axis if there are several norms and all have the same placements.
@@ -178,7 +183,7 @@ def axes_of(configs: Sequence[Settings]) -> list[str]:
     labels = [label(config)[:3] for config in configs]
     axes = [
         key
-        for key, values in told_apart(configs).items()
+        for key, values in differing_settings(configs).items()
         if {*map(type, values)} <= {int, float}
         and len({*zip(labels, values, strict=True)}) > len({*labels})
     ]

@@ -18,7 +18,7 @@ from normlab.records.store import (
     read_rows,
 )
 from normlab.reports.comparison import grouped
-from normlab.reports.recipes import Settings
+from normlab.reports.recipes import Config
 from normlab.studies.study_runs import StudyRun
 
 _MOST_ROWS = 100
@@ -38,7 +38,7 @@ class Run:
     rows: Sequence[dict[str, Any]] = ()
     folder: Path | None = None
     state: str = NOT_RUN
-    config: Settings | None = None
+    config: Config | None = None
 
     @property
     def outcome(self) -> str:
@@ -46,7 +46,7 @@ class Run:
         return self.state if self.record is None else self.record.outcome.status
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> Config:
         """Return the config; empty if the run was never started."""
         return (self.config or {}) if self.record is None else self.record.config
 
@@ -128,10 +128,10 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     validations = {n for n, row in enumerate(rows) if any(key.startswith("valid/") for key in row)}
     training = [n for n in range(len(rows)) if n not in validations]
-    apart = 1
-    while len(training) > _MOST_ROWS * apart:
-        apart *= 2
-    shown = {*training[:1], *training[apart - 1 :: apart], *training[-1:], *validations}
+    interval = 1
+    while len(training) > _MOST_ROWS * interval:
+        interval *= 2
+    shown = {*training[:1], *training[interval - 1 :: interval], *training[-1:], *validations}
     return [
         {
             name: significant(value)

@@ -27,12 +27,12 @@ from normlab.reports.comparison import (
     Comparison,
     Rules,
     best,
+    count_diverged,
     future_note,
     grouped,
-    lost,
-    marks,
     not_alike,
     scored_by,
+    warnings_on,
 )
 from normlab.reports.headings import heading, in_brackets, point_name, setting
 from normlab.reports.notes import About, Note
@@ -85,9 +85,9 @@ def build(
         axes = f" by {' and '.join(by)}" if by else ""
         size = f"scale={scale}" if scale else ""
         title = ", ".join(filter(None, [f"{what}{axes} on {data}", size, study.description]))
-    apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
+    article_heading = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
-    table = ScoreTable(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
+    table = ScoreTable(title, study.columns, tuple(rows), notes, article_heading, tuple(study.grid))
     sentence = answer(table, study.baseline)
     table = replace(table, answer=sentence, names=names, says_score=alone)
     return table.filled if unplanned else table
@@ -124,7 +124,11 @@ def _row(study: Study, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRo
         return ScoreRow(name, point, entries, *ends, refused=True, at=at)
     others = [run.state for run in runs if run.record is None]
     outcome = experiment.outcome + (f", {len(others)} {others[0]}" if others else "")
-    ended = [outcome, *([] if lost(experiment.records) else ["diverged 0"]), *marks(experiment)]
+    ended = [
+        outcome,
+        *([] if count_diverged(experiment.records) else ["diverged 0"]),
+        *warnings_on(experiment),
+    ]
     spikes = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
     ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
     return ScoreRow(
@@ -144,7 +148,7 @@ def ended_in_brief(row: ScoreRow) -> str:
     if row.experiment is None:
         return row.outcome
     finished = sum(record.finished for record in row.records)
-    diverged = lost(row.records)
+    diverged = count_diverged(row.records)
     spikes = [r.stability[SPIKE_COUNT] for r in row.records if SPIKE_COUNT in r.stability]
     parts = [f"{finished}/{len(row.records)}", *([f"{diverged} diverged"] if diverged else [])]
     return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if median(spikes or [0]) else [])])
@@ -232,8 +236,8 @@ def _states_of_code(rows: Sequence[ScoreRow]) -> Iterator[Note]:
     records = [record for row in rows for record in row.records]
     if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
-        apart = [label for label, comparison in compared if not comparison.has_one_code]
-        among = f"except {'; '.join(apart)}" if apart else "in every row"
+        mixed = [label for label, comparison in compared if not comparison.has_one_code]
+        among = f"except {'; '.join(mixed)}" if mixed else "in every row"
         text = "it differs between seeds; the two runs of a pair share it"
         yield Note(f"code: {text} {among}", about=About.CODE)
 
@@ -318,7 +322,7 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
     if baselines or low:
         text = f"untrained baseline: {', '.join(baselines) or 'not of these scores'}"
         yield Note(text, about=About.BASELINE)
-    flat = any(NOT_CLEAR in mark for row in rows.values() for mark in marks(row))
+    flat = any(NOT_CLEAR in mark for row in rows.values() for mark in warnings_on(row))
     if low or flat:
         which = f", so a difference says nothing: {'; '.join(low)}" if low else ""
         brief = "some scores are near the untrained baseline and say nothing" if low else ""
@@ -330,12 +334,12 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
 def _differences(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
     reasons: list[tuple[str, str]] = []
-    apart: list[str] = []
+    incomparable: list[str] = []
     compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
     for label, comparison in compared:
         if comparison.obstacle:
             reasons.append((f"not compared with {study.baseline}, {comparison.obstacle}", label))
-            apart.append(label)
+            incomparable.append(label)
         elif not comparison.pairs_all_runs:
             seeds = " ".join(map(str, comparison.seeds))
             reasons.append((f"only seeds {seeds} are pairs", label))
@@ -344,10 +348,16 @@ def _differences(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterat
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(reasons).items()
     ):
         text = f"differences: {text}; the two runs of a pair have the same seed, {shared}"
-        listed = "; ".join(map(in_brackets, apart))
-        many = f"{len(apart)} rows are not compared with {in_brackets(study.baseline)}"
-        brief = many if len(apart) > _ROWS_LISTED else f"not compared: {listed}" if apart else ""
-        yield Note(text, brief, About.OTHER if apart else About.PAIRS)
+        listed = "; ".join(map(in_brackets, incomparable))
+        many = f"{len(incomparable)} rows are not compared with {in_brackets(study.baseline)}"
+        brief = (
+            many
+            if len(incomparable) > _ROWS_LISTED
+            else f"not compared: {listed}"
+            if incomparable
+            else ""
+        )
+        yield Note(text, brief, About.OTHER if incomparable else About.PAIRS)
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:

@@ -49,7 +49,7 @@ def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def axes_of(table: ScoreTable) -> list[Axis]:
+def table_axes(table: ScoreTable) -> list[Axis]:
     """Return the axes with several values in a table: numbers first, then those with more values.
 
     The first one is the axis of the answer.
@@ -66,7 +66,7 @@ def axes_of(table: ScoreTable) -> list[Axis]:
 def by_axis(table: ScoreTable) -> dict[Axis, list[Panel]]:
     """Return the charts of the table's scores over each axis, without those that would be empty."""
     charts: dict[Axis, list[Panel]] = {}
-    for axis in axes_of(table):
+    for axis in table_axes(table):
         if axis.key not in NOT_DRAWN:
             panels = (_over_axis(axis, table, column) for column in table.columns)
             if drawn := [panel for panel in panels if panel.series]:

@@ -119,17 +119,17 @@ class ScoreRow:
 class ScoreTable:
     """A study's table: its title, columns, rows and notes.
 
-    `apart` is the heading of the column with the article's values on its own data, or "" if there
-    are none. `axes` are the settings that a grid varies, and `answer` sums up the first score in a
-    sentence (see `normlab.reports.answer`). `names` are the user's own names of scores and axes,
-    and `says_score` is set if the title names the only score.
+    `article_heading` is the heading of the column with the article's values on its own data, or ""
+    if there are none. `axes` are the settings that a grid varies, and `answer` sums up the first
+    score in a sentence (see `normlab.reports.answer`). `names` are the user's own names of scores
+    and axes, and `says_score` is set if the title names the only score.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[ScoreRow, ...]
     notes: tuple[Note, ...] = ()
-    apart: str = ""
+    article_heading: str = ""
     axes: tuple[str, ...] = ()
     answer: str = ""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -138,7 +138,7 @@ class ScoreTable:
     @property
     def head(self) -> list[str]:
         columns = [self.names.get(name) or name for name in self.columns]
-        return ["setting", "at", *columns, "stability", *filter(None, [self.apart])]
+        return ["setting", "at", *columns, "stability", *filter(None, [self.article_heading])]
 
     @property
     def filled(self) -> "ScoreTable":
@@ -169,8 +169,8 @@ class ScoreTable:
                 for name, v in statements.items()
                 if v is not None
             ]
-            apart = ["; ".join(texts) or "-"] if self.apart else []
-            lines.append((row, entries, [row.stability, *apart]))
+            article = ["; ".join(texts) or "-"] if self.article_heading else []
+            lines.append((row, entries, [row.stability, *article]))
         return lines
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from normlab.records.manifest import PAGE
+from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
 from normlab.reports.published import publish
@@ -124,4 +124,4 @@ def published(
                     record, rows = diverged(record, 45), run_rows(reached, 40)
                 folder = kept_run(root / "runs" / str(len(found)), rows)
                 found.append(run(record, row, seed, point, folder=folder))
-    return publish(root / "results", of, "smoke", found) / PAGE
+    return publish(root / "results", of, "smoke", found) / PAGE_FILE

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from normlab.records.manifest import stale
-from normlab.reports.published import PAGE, publish, rendered
+from normlab.reports.published import PAGE_FILE, publish, rendered
 from tests.html_text import Text
 from tests.reports.tables import made, published, run, runs, sized, study
 
@@ -16,7 +16,7 @@ LEVELS = {"ln": 1.0, "bn": 3.0}
 
 
 def page_of(folder, of):
-    return rendered(of, folder)[folder / PAGE]
+    return rendered(of, folder)[folder / PAGE_FILE]
 
 
 def charts(page):

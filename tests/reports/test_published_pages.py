@@ -48,7 +48,7 @@ def test_what_is_published_is_read_again_and_makes_the_same_tables(folder, tmp_p
         )
     table = build(study(), "smoke", runs(VALUES))
     assert (folder / "table.md").read_text() == markdown(table)
-    paper = latex(table, baseline=study().baseline, marks="stars")
+    paper = latex(table, baseline=study().baseline, uncertainty="stars")
     assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)
     assert stale(rendered(study(), folder)) == []

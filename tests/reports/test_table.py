@@ -257,7 +257,7 @@ gn & -- & -- & not run \\
 def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_path):
     found = table(VALUES, figures=FIGURES, document_data="its data")
     assert markdown(found) == MARKDOWN
-    text = latex(found, baseline="ln", marks="intervals")
+    text = latex(found, baseline="ln", uncertainty="intervals")
     comments = text.removeprefix(LATEX).splitlines()
     assert text.startswith(LATEX) and len(comments) == 7
     assert comments[-2] == "% article (its data), ln: test/bleu 35.2; stability stable"
@@ -308,7 +308,7 @@ def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_na
     found[-1] = run(made("bn", 3, {BLEU: 29.0}), "bn", 3, "batch_size=128")
     of = study(rows={"ln": ("norm=ln",), "bn": ("norm=bn",)}, grid={"batch_size": sizes})
     table = build(dataclasses.replace(of, columns=(BLEU,)), "smoke", found)
-    text = latex(table, baseline="ln", marks="stars")
+    text = latex(table, baseline="ln", uncertainty="stars")
     assert r"\label{tab:bleu-batch-size}" in text and r"batch size & 8 & 128 \\" in text
     assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
     assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
@@ -364,13 +364,13 @@ def test_a_paper_gets_a_table_that_is_no_wider_and_no_taller_than_a_page():
     of = study(rows=rows, columns=columns)
     few = dataclasses.replace(build(of, "smoke", found), notes=())
     few = dataclasses.replace(few, rows=few.rows[:4])
-    text = latex(few, marks="intervals")
+    text = latex(few, uncertainty="intervals")
     assert text.count(r"\begin{tabular}") == 3, (
         "five columns with intervals do not fit side by side"
     )
     assert r"\footnotesize" in text and r"\shortstack[r]{sentence-pair\\accuracy}" in latex(few)
     assert latex(dataclasses.replace(few, columns=columns[:2])).count(r"\footnotesize") == 0
-    tall = latex(build(of, "smoke", found), marks="intervals")
+    tall = latex(build(of, "smoke", found), uncertainty="intervals")
     assert r"\begin{longtable}" in tall and r"\begin{table}" not in tall
     assert tall.count(r"\caption") == tall.count(r"\endfirsthead") == 1, "one caption for all pages"
 
