@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
   normlab claims 7                one claim: its answer, its parts, the evidence
   normlab claims "article 1"      the claims of an article
+  normlab claims 7 --zh           in Chinese; also for lists
   normlab claims 7 --compute      the same, judged again from the records
   normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
@@ -59,7 +61,9 @@ def main(argv: list[str]) -> int:
     if not chosen:
         known = f"claims are numbered 1 to {claims[-1]['id']}, articles 1 to 5"
         raise UserError(f"no claim {' '.join(arguments.which)}; {known}")
-    if arguments.json:
+    if arguments.chinese and not (arguments.json or arguments.write):
+        _show_in_chinese(chosen, results, single=number is not None)
+    elif arguments.json:
         print(json.dumps(chosen, ensure_ascii=False, indent=1))
     elif number is not None:
         _show(chosen[0])
@@ -82,7 +86,8 @@ def _parser() -> ArgumentParser:
         ("write", "write the ledger, its summary, docs/play, and the values of the checks"),
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
-    add("--json", action="store_true", help="print JSON")
+    add("--zh", dest="chinese", action="store_true", help="in Chinese")
+    add("--json", action="store_true", help="print JSON (both languages)")
     add("--results", type=as_path, default=RESULTS, metavar="DIR", help="folder of published runs")
     return parser
 
@@ -200,6 +205,20 @@ def _show(claim: Mapping[str, Any]) -> None:
         print("\nRecords")
     for name in dict.fromkeys(records):
         print(f"  {name}")
+
+
+def _show_in_chinese(claims: Sequence[Mapping[str, Any]], folder: Path, *, single: bool) -> None:
+    """Print one claim, or the list of claims, in Chinese."""
+    from normlab.documents.claims_in_chinese import claim_lines, list_of_claims
+    from normlab.documents.evidence import Results
+
+    width = shutil.get_terminal_size().columns
+    if not single:
+        print("\n".join(list_of_claims(claims, width)))
+        return
+    results = Results(folder)
+    results.claims = {claim["id"]: claim for claim in claims}
+    print("\n".join(claim_lines(claims[0], results, width)))
 
 
 def _print_outcome(outcome: Mapping[str, Any]) -> None:

@@ -43,6 +43,10 @@ _PIECE = re.compile(
 )
 
 
+_PLACE = re.compile(r" \[[\w.]+( \d+)?\]$")
+"""The part of a claim, such as `[2.1]`, or the computed check after a verdict."""
+
+
 class ShownRow(NamedTuple):
     """A row as displayed: its name, the article's cells, and all findings on each."""
 
@@ -192,7 +196,8 @@ def markdown(table: ShownTable) -> str:
 def latex(table: ShownTable) -> str:
     r"""Return a table in LaTeX; a comment names the packages that the document needs.
 
-    A table that is taller than a page is a `longtable`, which breaks between pages.
+    A comment after a row names the parts that its verdicts are about. A table that is taller than a
+    page is a `longtable`, which breaks between pages.
     """
     columns = len(table.head) - 1
     width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns
@@ -204,10 +209,21 @@ def latex(table: ShownTable) -> str:
     for number, row in enumerate(table.rows):
         body += [r"\addlinespace"] if number else []
         body.append(" & ".join(map(_in_latex, [row.name, *row.article])) + r" \\")
-        measured = [r" \newline ".join(map(_italic, cell)) for cell in row.measured]
-        body.append(" & ".join(["", *measured]) + r" \\")
+        measured = [
+            r" \newline ".join(_italic(_PLACE.sub("", text)) for text in cell)
+            for cell in row.measured
+        ]
+        places = [
+            place[0].strip()
+            for cell in row.measured
+            for text in cell
+            if (place := _PLACE.search(text))
+        ]
+        comment = f" % {' '.join(places)}" if places else ""
+        body.append(" & ".join(["", *measured]) + r" \\" + comment)
     top = [rf"\caption{{{escaped(table.caption)}}}", rf"\label{{tab:{table.label}}}"]
-    below = [_in_latex(words) for words in (*table.below, table.language.cells)]
+    cells = re.split("; |；", table.language.cells)[0] + table.language.stop  # without brackets
+    below = [_in_latex(words) for words in (*table.below, cells)]
     tall = _height(table, width) > PAGE_HEIGHT
     packages = "array, booktabs"
     packages += ", ctex" if table.language.code == "zh" else ""

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from msgspec.structs import replace
+from rich.cells import cell_len
 
 from normlab.claims.evidence import CheckFinding, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
@@ -161,6 +162,19 @@ def test_the_list_has_each_claim_and_its_answer_in_a_few_lines_of_80_columns(cap
     assert all(2 <= block.count("\n    ") + 1 <= 5 for block in blocks)
     assert blocks[4].startswith(" 5  [contradicted] BERT with batch norm does not converge")
     assert "\n    - Not true for a small BERT:" in blocks[4]
+
+
+def test_claims_in_chinese_have_their_answers_parts_and_findings(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert command.main(["2", "--zh"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("论断 2：在机器翻译中，批归一化比层归一化低 6.5 BLEU")
+    assert (
+        "\n  结论  成立（C：Multi30k 德译英，2+2 层）\n  实测  BLEU 之差 2.98 [2.67, 3.28]" in shown
+    )
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    assert command.main(["article", "1", "--zh"]) == 0
+    assert "\n2   [部分成立] 在机器翻译中" in capsys.readouterr().out
 
 
 def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys):

@@ -250,7 +250,14 @@ def test_an_article_without_tables_points_to_its_claims(capsys):
     assert main(["documents", "5", "--latex"]) == 1, "prose is no table"
 
 
-@pytest.mark.parametrize("form", ["--latex", "--markdown", "--html"])
+def test_in_latex_a_verdict_is_words_and_the_part_it_is_about_a_comment(results):
+    made = latex(shown(ARTICLES[1], "translation", results, ENGLISH))
+    printed = re.sub(r"(?<!\\)%.*", "", made)
+    assert r"\textit{worse than LN: holds}" in printed and "[2.1]" in made
+    assert not re.search(r"\[\d+\.\d+\]|part 1 of claim", printed)
+
+
+@pytest.mark.parametrize("form", ["--markdown", "--html"])
 def test_each_form_says_which_claim_its_marks_name(capsys, form):
     assert main(["documents", "2", "--table", "order", form]) == 0
     assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
