@@ -236,8 +236,8 @@ class EvidenceIndex:
         These are the claims of which it refers to at least half of the parts. To a sentence about
         one fact of many, the answer to all of them says something else.
         """
-        places = {item.part.partition(".")[::2] for item in items if isinstance(item, PartItem)}
-        referred = Counter(int(claim) for claim, _ in places)
+        parts = dict.fromkeys(item.part for item in items if isinstance(item, PartItem))
+        referred = Counter(int(part.partition(".")[0]) for part in parts)
         ledger = self.results.claims
         fitting = [claim for claim, n in referred.items() if 2 * n >= len(ledger[claim]["parts"])]
         for claim in fitting:
