@@ -133,6 +133,15 @@ def test_each_answer_has_the_verdict_of_the_ledger(data):
     assert len(parts) > 80 and all(known[a["s"][-1]] == a["v"] for a in parts)
 
 
+def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
+    body = [e for each in data["articles"] for section in each["sections"] for e in section["body"]]
+    whole = {e["t"][1]: e.get("w", []) for e in body if "t" in e}
+    assert whole["BERT-base has 110 million parameters."] == []  # one part of ten
+    assert whole["Steady with a batch of 1, the same in training and inference."] == [15]
+    shown = {claim for each in whole.values() for claim in each}
+    assert shown <= {int(claim) for claim in data["claims"]}
+
+
 def test_what_is_computed_or_published_is_said_in_chinese_too(data):
     computed = [e for e in data["answers"] if "check" in e or e.get("k") == "published"]
     assert len(computed) > 60
