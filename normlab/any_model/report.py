@@ -131,7 +131,7 @@ def inspect(
 
     Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
-    _check_arguments(model, batches, max_rows, max_positions)
+    check_arguments(model, batches, max_rows, max_positions)
     chosen = _chosen(checks)
     model, first = unwrapped(model), first_batches(batches)
     check(model)
@@ -155,7 +155,8 @@ def inspect(
     return Report(title, findings, vars(examination).get("norms", []))
 
 
-def _check_arguments(model: nn.Module, batches: Any, max_rows: int, max_positions: int) -> None:
+def check_arguments(model: object, batches: Any, max_rows: int, max_positions: int) -> None:
+    """Raise UserError for a subject that is no module, missing inputs, or sizes below 1."""
     if not hasattr(model, "named_modules"):
         raise UserError(
             f"normlab.inspect examines torch modules, not a {type(model).__name__}: for a run "

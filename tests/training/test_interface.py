@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 import normlab
+from normlab.any_model.report import check_arguments
 from normlab.cli import main
 from normlab.config.plain import to_dict
 from normlab.models.seq2seq import Seq2Seq
@@ -113,7 +114,7 @@ def test_a_wrong_subject_or_question_is_a_clear_error(trained: Trained):
     with pytest.raises(ValueError, match="cannot examine a Linear without its inputs"):
         normlab.inspect(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"not a str: for a run normlab\.inspect_run"):
-        normlab.inspect("runs/mine")  # pyright: ignore[reportArgumentType]
+        check_arguments("runs/mine", None, 4, 128)
     with pytest.raises(ValueError, match=r"no question 'leek'; choose from .*batch_mates, "):
         normlab.inspect_config(trained.config, only=["leek"])
 
