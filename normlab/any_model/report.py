@@ -4,6 +4,7 @@ import inspect as inspect_
 import json
 import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -51,7 +52,8 @@ class Report:
     def text(self, *, in_colour: bool = False) -> str:
         """Return the title and the summary, as wide as the terminal."""
         width = shutil.get_terminal_size().columns
-        return "\n".join([self.title, *summary(self.findings, width=width, in_colour=in_colour)])
+        title = textwrap.wrap(self.title, width, break_long_words=False, break_on_hyphens=False)
+        return "\n".join([*title, *summary(self.findings, width=width, in_colour=in_colour)])
 
     def by_harm(self) -> list[Finding]:
         """Return the findings, the most harmful first."""

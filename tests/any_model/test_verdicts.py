@@ -173,7 +173,9 @@ def test_the_first_line_says_which_rows_and_outputs_were_compared():
 
     model = Embedded(outputs)
     batch = {name: x.repeat(2, 1) for name, x in text_batches()[0].items()}
-    title = normlab.inspect(model, [batch]).title
+    report = normlab.inspect(model, [batch])
+    title = report.title
+    assert max(map(len, report.text().splitlines())) <= 80
     words = "compared: rows 0, 4 and 5 of 8, of up to 24 positions; outputs tokens and sentence"
     assert title.endswith(words), title
     title = normlab.inspect(nn.LSTM(WIDTH, WIDTH), [X], checks="forward").title  # by its settings
