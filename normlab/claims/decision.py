@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from normlab.claims.reason import Reason
 from normlab.claims.sample import Count
 from normlab.claims.side import SideValue, sides_text
 from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
@@ -37,10 +38,10 @@ from normlab.studies.study import ANALYSES
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
-SHOWN = "the direction is shown, its size is open"
-CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
-OPEN = "the counts do not decide"
-SEEN = "written after these runs were seen, so only new runs can decide it"
+SHOWN = Reason("direction_shown")
+CONSTANT = Reason("constant")
+OPEN = Reason("counts_open")
+SEEN = Reason("runs_seen")
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 
 
@@ -97,18 +98,20 @@ class PValues:
 class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
-    `value` is the measured value with its interval as text, `sides` the values behind it, `reason`
-    why it is open or not measured; `unshown` is the reason to give if the direction does not
-    survive the correction. `counted`: `value` and `sides` are numbers of seeds that train.
+    `value` is what was found as text, `number` the number in it with the ends of its interval, if
+    it has one, `sides` the values behind it. `reason` says why it is open or not measured (text if
+    nothing was found); `unshown` is the reason to give if the direction does not survive the
+    correction. `counted`: `value` and `sides` are numbers of seeds that train.
     `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen before its endpoint was
     written, so nothing was tested.
     """
 
     verdict: Verdict
     value: str = ""
+    number: tuple[str, ...] = ()
     sides: tuple[SideValue, ...] = ()
-    reason: str = ""
-    unshown: str = ""
+    reason: Reason | str = ""
+    unshown: Reason | str = ""
     p: PValues | None = None
     estimate: Estimate | None = None
     counted: bool = False
@@ -116,10 +119,10 @@ class Decision:
     by_seen_runs: bool = False
 
 
-def stuck(reason: str, trained: Sequence[SideValue] = ()) -> Decision:
+def stuck(reason: Reason, trained: Sequence[SideValue] = ()) -> Decision:
     """Return an undecided decision that more seeds would not change, with its `reason`."""
-    reason = f"{reason}; more seeds would not change that, a longer or larger run might"
-    return with_counts(Decision("undecided", reason=reason, stuck=True), trained)
+    decision = Decision("undecided", reason=replace(reason, final=True), stuck=True)
+    return with_counts(decision, trained)
 
 
 def with_counts(decision: Decision, trained: Sequence[SideValue]) -> Decision:
@@ -243,7 +246,7 @@ def corrected_for_look(
     """Correct a decision's p values for its interim analysis and format its numbers.
 
     With `ratio`, its numbers are logarithms, which are converted to factors. `bounds` is passed to
-    `interval_text`.
+    `aligned_interval`.
     """
     value = math.exp if ratio else float
     if (p := decision.p) is not None:
@@ -252,22 +255,32 @@ def corrected_for_look(
     if (estimate := decision.estimate) is None:
         return decision
     if estimate.smallest is not None:
-        shown = ("a factor " if ratio else "") + aligned(value(estimate.smallest))[0]
-        decision = with_power(decision, f"these seeds would have shown {shown} (80 % power)")
+        smallest = {"smallest": aligned(value(estimate.smallest))[0]}
+        decision = with_power(decision, Reason("power_factor" if ratio else "power", smallest))
     mean, low, high = map(value, (estimate.mean, estimate.low, estimate.high))
-    text = interval_text(mean, low, high, bounds=bounds)
+    number = aligned_interval(mean, low, high, bounds=bounds)
     estimate = replace(estimate, mean=mean, low=low, high=high)
-    return replace(decision, estimate=estimate, value=f"factor {text}" if ratio else text)
+    text = interval_text(number)
+    shown = f"factor {text}" if ratio else text
+    return replace(decision, estimate=estimate, value=shown, number=number)
 
 
-def with_power(decision: Decision, power: str) -> Decision:
+def with_power(decision: Decision, power: Reason) -> Decision:
     """Return an undecided decision whose `power` says what these seeds would have shown."""
     shown = decision.p is not None and decision.p.direction is not None
     return replace(decision, reason=decision.reason or power, unshown=power if shown else "")
 
 
-def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:
-    """Format a value with its interval, such as `2.27 [1.09, 3.45]`.
+def interval_text(number: Sequence[str]) -> str:
+    """Return a number with its interval, such as `2.27 [1.09, 3.45]`."""
+    mean, low, high = number
+    return f"{mean} [{low}, {high}]"
+
+
+def aligned_interval(
+    mean: float, low: float, high: float, bounds: Sequence[float] = ()
+) -> tuple[str, ...]:
+    """Format a number and the ends of its interval with the same decimals.
 
     Decimals are added until no end rounds to a value in `bounds` that it does not equal.
     """
@@ -284,7 +297,7 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
     ):
         decimals += 1
         texts = with_decimals((mean, low, high), decimals)
-    return f"{texts[0]} [{texts[1]}, {texts[2]}]"
+    return tuple(texts)
 
 
 def p_text(p: float | None) -> str:

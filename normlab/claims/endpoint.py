@@ -24,14 +24,16 @@ from normlab.claims.decision import (
     with_counts,
 )
 from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
+from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.claims.side import Side, SideValue, names_of
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
+from normlab.records.store import lookup
 
 Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
-NOT_ALL = "not all seeds train"
+NOT_ALL = Reason("not_all_train")
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
         if floors or odd:
-            return stuck(floors[0] if floors else f"no finite value at seed {', '.join(odd)}")
+            return stuck(floors[0] if floors else Reason("not_finite", {"seeds": ", ".join(odd)}))
         if any(train < n for train, n in counts):
             return stuck(NOT_ALL, trained)
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
@@ -308,7 +310,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def _setting(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Setting:
         """Return the data and the smallest and the largest model."""
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
-        return Setting(plan.scale.data_name, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
+        data = plan.scale.data_name_of({str(lookup(run, "task")) for run in runs})
+        return Setting(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
     def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> Measurement | None:
         """Return the command for the seeds of the next analysis; None if this was the last."""

@@ -10,7 +10,7 @@ corrected.
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -18,12 +18,13 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import DECIDED, ERROR, Decision, Verdict
 from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
+from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue
 from normlab.claims.study_endpoints import Document, Gap
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
 
-NOT_SURVIVED = "does not survive the correction for the other endpoints of its study or timings"
+NOT_SURVIVED = Reason("not_survived")
 VERDICTS = {
     "supported": "every part that is decided is supported",
     "contradicted": "every part that is decided is contradicted, or shows no difference",
@@ -49,7 +50,7 @@ class JudgedPart:
     endpoint: Endpoint
     judgement: Judgement
     verdict: Verdict
-    reason: str = ""
+    reason: Reason | str = ""
     p_holm: float | None = None
 
     @property
@@ -69,9 +70,9 @@ class JudgedPart:
     def finding(self) -> dict[str, Any]:
         """The number that runs or timings gave, for the ledger's file, without empty fields.
 
-        `shown` is the value with its interval, `sides` the values behind it, or, if `counted`, how
-        many seeds of each side train; `reason` says why it is open, `limits` are the bounds between
-        which it shows no difference.
+        `number` is the value with the ends of its interval, `sides` the values behind it, or, if
+        `counted`, how many seeds of each side train; `reason` says why it is open, `limits` are the
+        bounds between which it shows no difference.
         """
         decision, endpoint = self.decision, self.endpoint
         limits = endpoint.limits or ()
@@ -79,10 +80,10 @@ class JudgedPart:
             return {}
         number = {
             "scores": endpoint.scored,
-            "shown": "" if decision.counted else decision.value,
+            "number": decision.number,
             "sides": [_side(each) for each in decision.sides],
             "counted": decision.counted,
-            "reason": self.reason,
+            "reason": _reason(self.reason),
             "limits": [float(f"{limit:.3g}") for limit in limits],
         }
         return {name: value for name, value in number.items() if value}
@@ -100,6 +101,12 @@ def _side(side: SideValue) -> dict[str, Any]:
     """Return the value of a side for the ledger's file, without what it lacks."""
     fields = {"value": side.value, "name": side.name, "least": side.least, "place": side.place}
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _reason(reason: Reason | str) -> dict[str, Any]:
+    """Return a reason for the ledger's file, without what it lacks; empty if nothing was found."""
+    fields = asdict(reason) if isinstance(reason, Reason) else {}
+    return {name: value for name, value in fields.items() if value}
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from normlab.claims.decision import (
     FEWEST,
     Decision,
     decide,
+    interval_text,
     undecided_by_seen,
     with_power,
 )
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting, Text, Unit
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
+from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue, names_of
 from normlab.formats import aligned
 
@@ -157,9 +159,10 @@ class Timing(Endpoint, frozen=True):
         decision = decide(saved, margin=self.margin, equality=False)
         if (estimate := decision.estimate) is not None:
             ends = (estimate.mean, estimate.low, estimate.high)
-            mean, low, high = (f"{value:.1%}" for value in ends)
-            decision = replace(decision, value=f"{mean} [{low}, {high}] of the time saved")
+            number = tuple(f"{value:.1%}" for value in ends)
+            text = f"{interval_text(number)} of the time saved"
+            decision = replace(decision, value=text, number=number)
             if (smallest := estimate.smallest) is not None:
-                power = f"these rounds would have shown {smallest:.1%} (80 % power)"
+                power = Reason("power_time", {"smallest": f"{smallest:.1%}"})
                 decision = with_power(decision, power)
         return undecided_by_seen(decision) if self.seen_before else decision

@@ -14,8 +14,17 @@ from itertools import product
 from statistics import fmean
 
 from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
+from normlab.claims.reason import Reason
 from normlab.errors import UserError
-from normlab.metrics.baseline import at_baseline, baseline_problem
+from normlab.metrics.baseline import (
+    POINTS,
+    BaselineComparison,
+    against_baseline,
+    at_baseline,
+    is_accuracy,
+    is_loss,
+    nats_needed,
+)
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written
@@ -103,15 +112,32 @@ class Sample:
             for side, cell in self.cells.items()
         }
 
-    def floor(self, side: str, seeds: Sequence[int]) -> str | None:
+    def floor(self, side: str, seeds: Sequence[int]) -> Reason | None:
         """Return the score that shows that a side does not train; None if every setting trains."""
         scores = (*self.scores, *((self.minus,) if self.minus else ()))
         for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
             for score in scores:
-                if (shown := baseline_problem(finished, score)) is not None:
-                    return f"{side}: {shown}"
+                compared = against_baseline(finished, score)
+                if compared is not None and not compared.beaten:
+                    return _not_trained(side, compared)
         return None
+
+
+def _not_trained(side: str, compared: BaselineComparison) -> Reason:
+    score, baseline = compared.score, compared.baseline
+    values = {
+        "side": side,
+        "score": score,
+        "metric": score.rpartition("/")[2],
+        "value": f"{compared.mean:.4g}",
+        "baseline": f"{baseline:.4g}",
+    }
+    if is_loss(score):
+        return Reason("baseline_loss", {**values, "needed": f"{nats_needed(baseline):.3g}"})
+    if is_accuracy(score):
+        return Reason("baseline_accuracy", {**values, "needed": f"{100 * POINTS:g}"})
+    return Reason("baseline", values)
 
 
 def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:

@@ -42,7 +42,8 @@ class SideValue:
         """Return `34.8 with layer norm`, or `层归一化 34.8`."""
         least = "" if self.least is None else f"{self.least} %"
         if chinese:
-            return f"{self.name[0]} {self.value}" + (least and f"（至少 {least}）")
+            gap = "" if self.name[0].endswith("）") else " "
+            return f"{self.name[0]}{gap}{self.value}" + (least and f"（至少 {least}）")
         return f"{self.value} with {self.name[1]}" + (least and f" (at least {least})")
 
 

@@ -23,6 +23,7 @@ from normlab.claims.decision import (
 )
 from normlab.claims.endpoint import Chosen, StudyEndpoint, Unit
 from normlab.claims.evidence import Where
+from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, keys
 from normlab.claims.side import Side, name_of, names_of
 from normlab.config.conversion import WrongField
@@ -284,7 +285,8 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         above_bound = [value - bound for value in values]
         decided = decide(above_bound, margin=m, equality=equality, error=look.share)
         if (above := decided.estimate) is None:
-            return replace(decided, value=aligned(fmean(values))[0])
+            number = tuple(aligned(fmean(values)))
+            return replace(decided, value=number[0], number=number)
         mean, low, high = (bound + value for value in (above.mean, above.low, above.high))
         decided = replace(decided, estimate=replace(above, mean=mean, low=low, high=high))
         return corrected_for_look(decided, look, bounds=(bound - m, bound, bound + m))
@@ -360,6 +362,6 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
             floor = sample.floor(keys(self.reference), seeds)
-            return stuck(floor or "no seed of the reference trains", trained)
+            return stuck(floor or Reason("reference_fails"), trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
         return corrected_for_look(with_counts(decided, trained), look)

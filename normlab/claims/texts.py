@@ -26,7 +26,7 @@ def value_text(outcome: JudgedPart) -> str:
     decision = outcome.decision
     value, sides = decision.value, "" if decision.counted else sides_text(decision.sides)
     text = f"{value} ({sides})" if value and sides else value or sides
-    return "; ".join(filter(None, (text, outcome.reason)))
+    return "; ".join(filter(None, (text, str(outcome.reason))))
 
 
 def seeds_text(outcome: JudgedPart) -> str:

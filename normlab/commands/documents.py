@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.documents.article import Article, ArticleTable, load_all
-from normlab.documents.evidence import Results
 from normlab.documents.language import LANGUAGES, Locale
 from normlab.documents.layout import folded, latex, markdown, page, shown, text
 from normlab.documents.pages import open_play_page, sentences_page
+from normlab.documents.results import Results
 from normlab.errors import UserError
 
 _EXAMPLES = """examples:

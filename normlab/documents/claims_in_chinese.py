@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normlab.documents.evidence import PartItem, Results
+from normlab.documents.evidence import PartItem
 from normlab.documents.language import CHINESE
 from normlab.documents.layout import folded
+from normlab.documents.results import Results
 
 _ARTICLE = "article "
 

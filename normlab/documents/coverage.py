@@ -5,12 +5,14 @@ answer with the reason and the command that would give it, and the whole list.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from normlab.documents.article import Article
-from normlab.documents.evidence import CheckItem, Item, PartItem, Results, RowItem
+from normlab.documents.evidence import CheckItem, Item, PartItem, RowItem
 from normlab.documents.language import ENGLISH
+from normlab.documents.layout import filled
+from normlab.documents.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown
 
@@ -50,15 +52,39 @@ class Sentence(NamedTuple):
             return "numbers"
         return "remark" if self.evidence else "nothing"
 
-    def why(self, results: Results) -> list[str]:
-        """Return what is missing for a full answer: a line for each part that is not decided."""
+    def open_parts(self, results: Results) -> list["OpenPart"]:
+        """Return the parts that lack for a full answer."""
         return [
-            _lacks(item, results.part(item.part))
+            OpenPart.of(item, results)
             for item in self.evidence
             if isinstance(item, PartItem) and _verdict(item, results) not in _DECIDED
-        ] or [
-            item.text(results, ENGLISH) for item in self.evidence if not isinstance(item, PartItem)
         ]
+
+
+class OpenPart(NamedTuple):
+    """A part that is not decided: its place, what it says, what was found, what would decide it."""
+
+    claim: str
+    place: str
+    verdict: str
+    statement: str
+    found: str
+    command: str
+    cost: str
+
+    @classmethod
+    def of(cls, item: PartItem, results: Results) -> "OpenPart":
+        part = results.part(item.part)
+        measured = part["n"] or part["excluded"] or not part["to_measure"]
+        return cls(
+            claim=item.part.partition(".")[0],
+            place=item.place(results),
+            verdict=part["verdict"],
+            statement=part["statement"],
+            found=part["found"] if measured else "",
+            command=part["to_measure"],
+            cost=part["cost"],
+        )
 
 
 def sentences(article: Article) -> Iterator[Sentence]:
@@ -80,22 +106,30 @@ def sentences(article: Article) -> Iterator[Sentence]:
 
 def page(articles: Iterable[Article], results: Results) -> str:
     """Return the page; UserError if evidence that an article names does not exist."""
-    listed = [each for article in articles for each in sentences(article)]
-    stated = [(each, each.state(results)) for each in listed]
-    lines = [*_HEAD, *_counts(stated), "## Without a full answer, and why", ""]
-    for state in _LACKING:
-        chosen = [each for each, state_of_it in stated if state_of_it == state]
-        if chosen:
-            lines += [f"### {state.capitalize()} ({len(chosen)}): {STATES[state]}", ""]
-            for each in chosen:
-                lines.append(f"- Article {each.article}, {each.place}: {each.en} ({each.zh})")
-                lines += [f"  - {why}" for why in each.why(results)]
-            lines.append("")
-    lines += ["## All sentences", ""]
-    for number in dict.fromkeys(each.article for each in listed):
-        rows = [_row(each, state, results) for each, state in stated if each.article == number]
-        lines += [f"### Article {number}", "", *pipes(_COLUMNS, rows, words=len(_COLUMNS))]
-    return "\n".join(lines).rstrip() + "\n"
+    stated = [(each, each.state(results)) for article in articles for each in sentences(article)]
+    rows: dict[int, list[list[str]]] = {}
+    for each, state in stated:
+        rows.setdefault(each.article, []).append(_row(each, state, results))
+    values = {
+        "counts": _markdown(*_counts(stated), words=1),
+        "lacking": [
+            (state, STATES[state], chosen)
+            for state in _LACKING
+            if (chosen := [_lacks(each, results) for each, its in stated if its == state])
+        ],
+        "tables": [
+            (number, _markdown(_COLUMNS, of_article, words=len(_COLUMNS)))
+            for number, of_article in rows.items()
+        ],
+    }
+    return filled("sentences.md", values).rstrip() + "\n"
+
+
+def _lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[OpenPart], list[str]]:
+    """Return a sentence with the parts that are open; without any, with its other evidence."""
+    parts, others = sentence.open_parts(results), sentence.evidence
+    texts = [item.text(results, ENGLISH) for item in others if not isinstance(item, PartItem)]
+    return sentence, parts, [] if parts else texts
 
 
 def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
@@ -104,44 +138,27 @@ def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
     return [*map(in_markdown, cells), "<br>".join(evidence)]
 
 
-_HEAD = (
-    "# The five articles, sentence by sentence",
-    "",
-    "Each sentence of the five articles, and each cell of their tables, with what was found on it",
-    "and what is lacking. [The page to play with](../docs/play/index.html) has it, too.",
-    "`normlab documents --markdown` prints this page; [2.1] is part 1 of",
-    "[claim 2](claims.md#claim-2), and `normlab claims 2` prints it.",
-    "",
-)
 _COLUMNS = ("place", "Chinese", "English", "answered?", "found")
 
 
-def _counts(stated: list[tuple[Sentence, str]]) -> list[str]:
+def _counts(stated: list[tuple[Sentence, str]]) -> tuple[list[str], list[list[str]]]:
+    """Return a table of how many sentences of each article are answered, and how far."""
     numbers = list(dict.fromkeys(each.article for each, _ in stated))
     counts = Counter((each.article, state) for each, state in stated)
-    head = ["", *(f"article {number}" for number in numbers), "all", "meaning"]
     rows: list[list[str]] = []
     for state, meaning in STATES.items():
         row = [counts[number, state] for number in numbers]
         rows.append([state, *map(str, row), str(sum(row)), meaning])
     row = [sum(counts[number, state] for state in STATES) for number in numbers]
-    return pipes(head, [*rows, ["all", *map(str, row), str(sum(row)), ""]], words=1)
+    head = ["", *(f"article {number}" for number in numbers), "all", "meaning"]
+    return head, [*rows, ["all", *map(str, row), str(sum(row)), ""]]
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int) -> str:
+    return "\n".join(pipes(head, rows, words=words)).rstrip()
 
 
 def _verdict(item: PartItem | CheckItem, results: Results) -> str:
     return (
         item.verdict(results) if isinstance(item, CheckItem) else results.part(item.part)["verdict"]
     )
-
-
-def _lacks(item: PartItem, part: Mapping[str, Any]) -> str:
-    """Return a part that is not decided: what it says, what was found, and what would decide it."""
-    claim = item.part.partition(".")[0]
-    place = f"[{claim}.{part['part']}](claims.md#claim-{claim})"
-    text = f"{place} {part['verdict']}: {part['statement']}"
-    command = part["to_measure"]
-    if part["n"] or part["excluded"] or not command:
-        text += f" Found: {part['found']}."
-    if command:
-        return f"{text} To decide it: `{command}` ({part['cost']})"
-    return f"{text} No planned run decides it."

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
 
 from normlab.documents.article import Article, ArticleTable
-from normlab.documents.evidence import Results
 from normlab.documents.language import Locale
+from normlab.documents.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.latex import PAGE_HEIGHT, escaped, long_table, tabular

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.documents.article import load_all
-from normlab.documents.evidence import Results
+from normlab.documents.results import Results
 
 PLAY = CONFIG_DIR.parent / "docs" / "play" / "index.html"
 """The articles as a page to play with, in a checkout."""

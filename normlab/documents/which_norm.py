@@ -21,9 +21,10 @@ from msgspec import Struct
 
 from normlab.config.conversion import convert
 from normlab.config.yaml_files import read_yaml
-from normlab.documents.evidence import GapItem, PartItem, Results
+from normlab.documents.evidence import GapItem, PartItem
 from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
 from normlab.documents.layout import filled
+from normlab.documents.results import Results
 from normlab.errors import UserError
 from normlab.records.labels import in_markdown
 

@@ -62,35 +62,23 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
     False if it is (see `clearly_beats`), or if the baseline is unknown. For probe metrics and steps
     to a target, the runs are judged as by `is_near_baseline`.
     """
-    return (compared := _against_baseline(records, score)) is not None and not compared.beaten
+    return (compared := against_baseline(records, score)) is not None and not compared.beaten
 
 
-def baseline_problem(records: Sequence[RunRecord], score: str) -> str | None:
-    """Return a sentence with both numbers if `at_baseline`, and with what is needed; else None."""
-    compared = _against_baseline(records, score)
-    return None if compared is None or compared.beaten else compared.sentence
-
-
-class _Compared(NamedTuple):
-    """A mean score next to the untrained baseline's."""
+class BaselineComparison(NamedTuple):
+    """A mean score next to the untrained baseline's; `score` may be another than was asked for."""
 
     score: str
     mean: float
     baseline: float
     beaten: bool
 
-    @property
-    def sentence(self) -> str:
-        needed = ""
-        if is_loss(self.score):
-            needed = f"; {nats_needed(self.baseline):.3g} nat is needed"
-        elif is_accuracy(self.score):
-            needed = f"; {100 * POINTS:g} points are needed"
-        return f"{self.score} {self.mean:.4g} is {NOT_CLEAR} ({self.baseline:.4g}{needed})"
 
+def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
+    """Compare runs with their baseline, stored under the last part of a score's name (`bleu`).
 
-def _against_baseline(records: Sequence[RunRecord], score: str) -> _Compared | None:
-    """Compare runs with their baseline, stored under the last part of a score's name (`bleu`)."""
+    Returns None if the baseline is unknown.
+    """
     if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
@@ -103,7 +91,7 @@ def _against_baseline(records: Sequence[RunRecord], score: str) -> _Compared | N
     values = [each.value for each in scores]
     n, higher = min(each.n for each in scores), scores[0].higher_is_better
     beaten = clearly_beats(baseline, values, name, higher_is_better=higher, n=n)
-    return _Compared(score, statistics.fmean(values), baseline, beaten)
+    return BaselineComparison(score, statistics.fmean(values), baseline, beaten)
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:

@@ -20,7 +20,7 @@ from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_b
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
-from normlab.records.store import SPIKE_COUNT
+from normlab.records.store import SPIKE_COUNT, lookup
 from normlab.reports.answer import answer
 from normlab.reports.comparison import (
     SEEDS_TO_DECIDE,
@@ -95,7 +95,8 @@ def build(
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
     """Return the name of a table's data: the study's own name for it if the records agree."""
-    study_name = study.scales[scale].data_name if scale in study.scales else ""
+    tasks = {str(lookup(record, "task")) for record in records}
+    study_name = study.scales[scale].data_name_of(tasks) if scale in study.scales else ""
     labels: dict[str, None] = {}
     for data in (record.data for record in records):
         name = data.get("label") or data.get("source") or "data that is not named"

@@ -51,8 +51,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """A size of a study: overrides for all runs, seeds, minutes per run, and data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
-    and values to run at this scale. `data_name` is a short name for titles, by default
-    `data`. `rates` maps "row" or
+    and values to run at this scale. `data_name` is a short name for titles, by default `data`;
+    `data_of_tasks` has the name of each task's data, if a study has several. `rates` maps "row" or
     "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
     `tuning` says how rates are chosen, or names another scale of this study, or another study at
     this scale, whose tuning is used.
@@ -66,9 +66,17 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     grid: Any = field(default_factory=dict)
     grade: Literal["A", "B", "C"] = "C"
     data_name: str = ""
+    data_of_tasks: Mapping[str, Text] = field(default_factory=dict)
     rates: Mapping[str, Overrides] = field(default_factory=dict)
     pilot: bool = False
     tuning: Tuning | str | None = None
+
+    def data_name_of(self, tasks: Collection[str]) -> str:
+        """Return the short name of the data of some tasks, by default that of the whole study."""
+        names = self.data_of_tasks
+        if not tasks or set(tasks) >= names.keys() or not set(tasks) <= names.keys():
+            return self.data_name
+        return " and ".join(name for task, name in names.items() if task in tasks)
 
     def chosen(self, row: str, point: str) -> tuple[str, ...]:
         """Return the overrides, such as `optim.lr=1e-3`, tuned for a row at a point of the grid."""

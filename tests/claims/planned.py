@@ -43,7 +43,7 @@ def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -
     for name, endpoint in asked:
         found = endpoint.judge(runs, "difference")
         decision = found.decision
-        if decision.verdict == "not measured" and not decision.reason.startswith("other data"):
+        if decision.verdict == "not measured" and not str(decision.reason).startswith("other data"):
             problems.append(f"{name}: {decision.reason}; {'; '.join(found.basis.excluded)}")
     return problems
 

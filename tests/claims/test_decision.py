@@ -8,6 +8,7 @@ from normlab.claims.decision import (
     CONSTANT,
     ERROR,
     LOOKS,
+    aligned_interval,
     corrected_for_look,
     counts,
     decide,
@@ -143,10 +144,13 @@ def test_counts_of_seeds_that_train_decide(side, reference, fails, error, verdic
 
 
 def test_an_end_is_not_written_like_a_bound_that_it_is_not():
-    assert interval_text(1.2323, 1.2147, 1.2498, (0.75, 1.0, 1.25)) == "1.2323 [1.2147, 1.2498]"
-    assert interval_text(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
-    assert interval_text(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
-    assert interval_text(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"
+    def shown(*values):
+        return interval_text(aligned_interval(*values))
+
+    assert shown(1.2323, 1.2147, 1.2498, (0.75, 1.0, 1.25)) == "1.2323 [1.2147, 1.2498]"
+    assert shown(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
+    assert shown(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
+    assert shown(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"
 
 
 def test_a_huge_factor_has_three_digits_and_a_power_of_ten():

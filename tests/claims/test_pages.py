@@ -126,7 +126,8 @@ def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_i
 def test_the_data_of_every_study_have_a_chinese_name():
     names = set()
     for option in options("study"):
-        names |= {scale.data_name for scale in load_study(option.name).scales.values()}
+        for scale in load_study(option.name).scales.values():
+            names |= {scale.data_name, *scale.data_of_tasks.values()}
     assert "Multi30k de-en" in names
     words = {word for name in names for word in re.findall(r"[A-Za-z]{2,}", data_in_chinese(name))}
     proper = "Multi Brown CIFAR Python AMD EPYC bf IWSLT mini TED Tatoeba WikiText UCI"

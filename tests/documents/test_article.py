@@ -11,9 +11,10 @@ from normlab.cli import main
 from normlab.commands import study
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import load, load_all
-from normlab.documents.evidence import PartItem, Results, ScoreItem
+from normlab.documents.evidence import PartItem, ScoreItem
 from normlab.documents.language import CHINESE, ENGLISH, LANGUAGES
 from normlab.documents.layout import folded, latex, markdown, page, shown, text
+from normlab.documents.results import Results
 from normlab.errors import UserError
 
 RESULTS = CONFIG_DIR.parent / "results"

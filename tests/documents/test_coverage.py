@@ -5,12 +5,13 @@ import re
 import pytest
 
 from normlab.cli import main
-from normlab.commands import documents
 from normlab.config.folders import CONFIG_DIR
+from normlab.documents import pages
 from normlab.documents.article import load_all
 from normlab.documents.coverage import STATES, Sentence, sentences
-from normlab.documents.evidence import PartItem, RemarkItem, Results
+from normlab.documents.evidence import PartItem, RemarkItem
 from normlab.documents.language import Words
+from normlab.documents.results import Results
 
 ARTICLES = load_all(CONFIG_DIR / "document")
 RESULTS = CONFIG_DIR.parent / "results"
@@ -54,10 +55,13 @@ def test_a_sentence_is_answered_only_if_every_part_is_decided(verdicts, state):
 
 def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
     each, results = sentence("supported", "undecided", "not measured")
-    assert each.why(results) == [
-        "[1.1](claims.md#claim-1) undecided: S. Found: F. No planned run decides it.",
-        "[2.1](claims.md#claim-2) not measured: S. To decide it: `normlab study run x` (5 runs)",
+    assert each.open_parts(results) == [
+        ("1", "1.1", "undecided", "S.", "F", "", ""),
+        ("2", "2.1", "not measured", "S.", "", "normlab study run x", "5 runs"),
     ]
+    page = (RESULTS / pages.SENTENCES).read_text("utf-8")
+    assert "](claims.md#claim-2) not measured: Batch norm reaches 28.7 BLEU" in page
+    assert re.search(r"undecided: .* Found: .*\. No planned run decides it\.\n", page)
 
 
 def test_the_page_has_each_sentence_and_cell_of_the_articles_once():
@@ -65,7 +69,7 @@ def test_the_page_has_each_sentence_and_cell_of_the_articles_once():
     shown = [(a, p.table) for a in ARTICLES.values() for s in a.sections for p in s.body if p.table]
     cells = [c for a, name in shown for row in a.tables[name].rows for c in row[1:]]
     assert len(ALL) == len(cells) + sum(bool(p.zh) for p in passages) > 300
-    page = (RESULTS / documents.SENTENCES).read_text("utf-8")
+    page = (RESULTS / pages.SENTENCES).read_text("utf-8")
     counts = re.search(r"(?m)^\| all \| (.*) \|  \|$", page)[1].split(" | ")
     each = [sum(sentence.article == number for sentence in ALL) for number in ARTICLES]
     assert list(map(int, counts)) == [*each, len(ALL)]
@@ -75,7 +79,7 @@ def test_the_page_has_each_sentence_and_cell_of_the_articles_once():
 
 def test_the_committed_page_is_what_the_command_prints(capsys):
     assert main(["documents", "--markdown"]) == 0
-    committed = (RESULTS / documents.SENTENCES).read_text("utf-8")
+    committed = (RESULTS / pages.SENTENCES).read_text("utf-8")
     assert capsys.readouterr().out == committed, "run: python scripts/blocks.py"
 
 
@@ -83,4 +87,4 @@ def test_whatever_is_not_decided_has_a_reason():
     results = Results(RESULTS)
     for each in ALL:
         if each.state(results) in ("answered in part", "open", "not tested"):
-            assert each.why(results), each
+            assert each.open_parts(results), each

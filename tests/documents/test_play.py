@@ -17,7 +17,6 @@ from normlab.documents import pages
 from normlab.documents.article import PIECES, load_all
 from normlab.documents.language import LANGUAGES
 from normlab.documents.pages import PLAY, play_page
-from normlab.documents.play import each_once
 from normlab.inspection.bare_norm import run
 from normlab.inspection.pieces import of_width
 from tests.docs.pages import PAGES
@@ -55,16 +54,13 @@ def path():
 def data():
     text = re.search(r'id="data">(.*?)</script>', PLAY.read_text("utf-8"), re.DOTALL)
     page = json.loads(text[1])
-    return restored(page, page["shared"])
+    answers = [named(page, kind, values) for kind, *values in page["answers"]]
+    return {**page, "answers": answers}
 
 
-def restored(node, shared):
-    """Return the page's data with the texts for their numbers, as its script does."""
-    if isinstance(node, dict):
-        return {key: restored(each, shared) for key, each in node.items() if key != "shared"}
-    if isinstance(node, list):
-        return [restored(each, shared) for each in node]
-    return shared[int(node[1:])] if isinstance(node, str) and node[:1] == "=" else node
+def named(page, kind, values):
+    """Return the values of a row with the names of their columns, as the page's script does."""
+    return {"kind": kind, **dict(zip(page["columns"][kind], values, strict=False))}
 
 
 @pytest.fixture
@@ -87,25 +83,19 @@ def by_norm(name, x, real=None):
 
 def test_the_committed_page_is_what_is_generated_and_small():
     assert PLAY.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
-    assert PLAY.stat().st_size < 240_000
-
-
-def test_a_text_that_is_repeated_is_on_the_page_once():
-    data = {
-        "a": ["a long text", "=1"],
-        "b": {"c": ["a long text"] * 3, "n": [1, None], "t": "once"},
-    }
-    found = each_once(data)
-    assert json.dumps(found).count("a long text") == 1 and found["b"]["t"] == "once"
-    assert restored(found, found["shared"]) == data
+    assert PLAY.stat().st_size < 250 * 1024
 
 
 def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data):
     bodies = [s["body"] for article in data["articles"] for s in article["sections"]]
-    assert sorted(p["piece"] for body in bodies for p in body if "piece" in p) == sorted(PIECES)
-    texts = [p["t"] for body in bodies for p in body if "t" in p]
-    assert all(len(text) == 2 and all(text) for text in texts) and len(texts) > 150
+    passages = [passage for body in bodies for passage in body]
+    live = [each["piece"] for each in passages if "piece" in each]
+    assert sorted(live) == sorted(PIECES)
+    texts = [each[0] for each in passages if isinstance(each, list)]
     chinese = re.compile("[\u4e00-\u9fff]")
+    assert all(all(text) for text in texts) and len(texts) > 150
+    once = [re.sub("[我爱吃]", "", text[0]) for text in texts if len(text) == 1]
+    assert not any(map(chinese.search, once))
 
     def check(node, key):
         if isinstance(node, dict):
@@ -127,10 +117,9 @@ def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data)
 def test_each_answer_has_the_verdict_of_the_ledger(data):
     ledger = json.loads((ROOT / "results" / "claims.json").read_text("utf-8"))
     known = {p["statement"]: p["verdict"] for claim in ledger for p in claim["parts"]}
-    computed = [answer for answer in data["answers"] if "k" not in answer and "check" in answer]
-    judged = [*computed, *(answer for answer in data["answers"] if answer.get("k") == "runs")]
-    parts = [answer for answer in judged if answer["s"][-1] in known]
-    assert len(parts) > 80 and all(known[a["s"][-1]] == a["v"] for a in parts)
+    judged = [answer for answer in data["answers"] if answer["kind"] in ("check", "runs")]
+    parts = [answer for answer in judged if answer["statement"][-1] in known]
+    assert len(parts) > 80 and all(known[a["statement"][-1]] == a["verdict"] for a in parts)
 
 
 def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
@@ -143,48 +132,47 @@ def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
 
 
 def test_what_is_computed_or_published_is_said_in_chinese_too(data):
-    computed = [e for e in data["answers"] if "check" in e or e.get("k") == "published"]
-    assert len(computed) > 60
-    for answer in computed:
-        said = [answer["s"][0], *answer.get("f", [""])[0]]
-        assert re.search("[\u4e00-\u9fff]", "".join(said)), answer
+    answers = [each for each in data["answers"] if each["kind"] in ("check", "sources")]
+    assert len(answers) > 60
+    for answer in answers:
+        findings = [data["findings"][number] for number in answer.get("findings", ())]
+        texts = [each[0] for each in (answer["statement"], answer.get("found", [""]), *findings)]
+        assert re.search("[\u4e00-\u9fff]", "".join(texts)), answer
 
 
 def test_a_part_that_was_not_measured_has_its_command_alone(data):
-    commands = [each["m"] for each in data["answers"] if "m" in each]
+    commands = [each["command"] for each in data["answers"] if "command" in each]
     assert len(commands) > 5 and not any("(" in each for each in commands)
 
 
 def test_grades_and_counts_of_seeds_are_in_chinese(data):
     assert all(zh != en or en == "D" for zh, en in data["grades"])
     assert not any("layers" in zh or "training" in zh for zh, _ in data["grades"])
-    counted = data["names"].index(["训练成功的种子数：", "seeds that train:"])
-    assert sum(each.get("u") == counted for each in data["answers"]) > 5
+    counts = [a["found"] for a in data["answers"] if "seeds that train" in a.get("found", [""])[-1]]
+    assert len(counts) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counts)
 
 
-def test_a_number_says_what_it_is_and_no_difference_its_margin_in_both_languages(visit, data):
-    answers = [n for n, each in enumerate(data["answers"]) if each.get("v") == "no difference"]
-    assert len(answers) > 5
-    words = {
-        "zh": ("在界限", "差别太小，不算数"),
-        "en": ("within the margin", "too small to count"),
-    }
-    for code, (first, last) in words.items():
-        page = visit(fragment=f"#{code}")
-        found = page.evaluate(
-            "answers => answers.map(each => numberOf(DATA.answers[each]))", answers
-        )
-        assert all(first in each and last in each for each in found), found
-        named = page.evaluate(
-            "DATA.answers.filter(each => each.x ?? each.d).map(each => numberOf(each))"
-        )
-        assert not any(re.match(r"\W?\d", each) for each in named)
-        foreign = r"\b[a-z]{2,} [a-z]{3,}\b(?![=.])" if code == "zh" else "[\u4e00-\u9fff]"
-        assert not [each for each in named if re.search(foreign, each)]
+def test_a_number_says_what_it_is_and_too_small_a_difference_its_margin(data):
+    from_runs = [each for each in data["answers"] if each["kind"] in ("runs", "timing", "scores")]
+    assert len(from_runs) > 100
+    words = ("在界限", "之内，差别太小，不算数"), ("within the margin", "too small to count")
+    for answer in from_runs:
+        for text, inside in zip(answer["found"], words, strict=True):
+            assert answer["kind"] == "scores" or not re.match(r"\W?\d", text)
+            if answer.get("verdict") == "no difference":
+                assert all(each in text for each in inside), text
+        zh, en = answer["found"]
+        assert not re.search(r"\b[a-z]{2,} [a-z]{3,}\b(?![=.])", zh), zh
+        assert not re.search("[\u4e00-\u9fff]", en), en
+
+
+def test_a_number_below_zero_has_a_true_minus(page):
+    text = page.evaluate("JSON.stringify([DATA.answers, DATA.findings, DATA.articles])")
+    assert "\u2212" in text and not re.search(r"[\s(\[（]-\d", re.sub("`[^`]*`", "", text))
 
 
 def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
-    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    pages = "".join(path.read_text("utf-8") for path in PAGES)
     for command in sorted(TYPED):
         program, verb, *words = command.split()
         assert program == "normlab"

@@ -1,10 +1,37 @@
 // Elements, words in both languages, and numbers as text.
 
-let shared; // the texts that the data has more than once; "=3" stands for number 3
-const DATA = JSON.parse(document.getElementById("data").textContent, (key, value) => {
-  if (key === "shared") shared = value;
-  return shared && typeof value === "string" && value[0] === "=" ? shared[value.slice(1)] : value;
-});
+const DATA = JSON.parse(document.getElementById("data").textContent);
+
+
+/** Values with the names that the data has for the columns of their kind. */
+function named(kind, values) {
+  return { kind, ...Object.fromEntries(values.map((value, place) => [DATA.columns[kind][place], value])) };
+}
+
+const ANSWERS = DATA.answers.map(([kind, ...values]) => named(kind, values));
+for (const answer of ANSWERS) {
+  answer.found = [answer.found ?? [], ...(answer.findings ?? []).map((number) => DATA.findings[number])].filter((pair) => pair.length);
+  answer.study = DATA.studies[answer.study];
+  answer.verdict ??= answer.kind in DATA.verdicts ? answer.kind : ""; // "not measured" is both
+}
+
+for (const piece of Object.values(DATA.pieces)) piece.norms = Object.fromEntries(piece.norms.map((name) => [name, DATA.norms[name]]));
+
+/** The answer that a reference names: its number, or a list of it and the number of what it is about. */
+function answerAt(reference) {
+  return ANSWERS[[reference].flat()[0]];
+}
+
+/** A sentence or a cell; its verdict is that of the first answer, unless it says otherwise. */
+function sentence(values) {
+  const { verdict, answers = [], claims = [], ...rest } = named("sentence", values);
+  return { answers, claims, verdict: verdict || (answers.length && answerAt(answers[0]).verdict), ...rest };
+}
+
+for (const { sections, tables } of DATA.articles) {
+  for (const section of sections) section.body = section.body.map((each) => (Array.isArray(each) ? sentence(each) : each));
+  for (const table of Object.values(tables)) table.rows = table.rows.map((row) => row.map(sentence));
+}
 const MARKS = { supported: "✓", contradicted: "✗", mixed: "◐", "no difference": "=", undecided: "?", "not measured": "○" };
 const OWN = /(✅|❌|⚠️)/;
 const FIRST = 4; // the norms that are shown before a press on "more"
@@ -52,7 +79,9 @@ function verdictWord(name) {
 function shown(value, digits = 2) {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  let text = size >= 1e6 || (digits > 2 && size > 0 && size < 10 ** -digits / 2) ? value.toExponential(1).replace(/e([+-])(\d+)/, (_, sign, power) => `·10${[...(sign === "-" ? `-${power}` : power)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}`) : size >= 1000 ? Math.round(value).toLocaleString("en-US") : value.toFixed(size >= 100 ? 0 : digits);
+  const power = size >= 1e6 || (digits > 2 && size > 0 && size < 10 ** -digits / 2);
+  let text = size >= 1000 ? Math.round(value).toLocaleString("en-US") : value.toFixed(size >= 100 ? 0 : digits);
+  if (power) text = value.toExponential(1).replace(/e\+?(.*)/, (_, raised) => `·10${[...raised].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}`);
   if (/^-[0.]+$/.test(text)) text = text.slice(1);
   return text.replace("-", "−");
 }

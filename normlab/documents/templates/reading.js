@@ -11,15 +11,6 @@ function judgedIn(each) {
   return passages.flatMap((passage) => (passage.table ? each.tables[passage.table].rows.flat() : [passage]));
 }
 
-/** The answer that a reference names: a number, or a list of it and what the answer is about. */
-function answerAt(reference) {
-  return DATA.answers[[reference].flat()[0]];
-}
-
-for (const judged of DATA.articles.flatMap(judgedIn)) {
-  if (judged.a) judged.v ??= answerAt(judged.a[0]).v ?? "";
-}
-
 function drawArticle() {
   const sections = article.sections.map((section, number) => h("section", {},
     h("h3", {}, prose(both(section.title))),
@@ -37,11 +28,11 @@ function fade() {
 function drawPassage(passage, id) {
   if (passage.piece) return drawPiece(passage.piece);
   if (passage.table) return drawTable(article.tables[passage.table], id);
-  const text = prose(both(passage.t));
-  if (!passage.a) return h("p", { class: "plain" }, text);
+  const text = prose(both(passage.text));
+  if (!passage.answers.length) return h("p", { class: "plain" }, text);
   const panel = h("div", { class: "answer", id: `${id}-answer`, hidden: true });
   const button = opener(passage, id, panel, h("span", { class: "said" }, text));
-  return h("div", { class: `passage ${style(passage.v)}`, id }, button, panel);
+  return h("div", { class: `passage ${style(passage.verdict)}`, id }, button, panel);
 }
 
 /** The class of a verdict: its colour and line. */
@@ -51,8 +42,8 @@ function style(verdict) {
 
 /** The button of a sentence or a cell, which shows and hides the panel with its answer. */
 function opener(judged, id, panel, label, select = () => {}) {
-  const mark = MARKS[judged.v] ?? "i";
-  const word = judged.v ? verdictWord(judged.v) : t("remark");
+  const mark = MARKS[judged.verdict] ?? "i";
+  const word = judged.verdict ? verdictWord(judged.verdict) : t("remark");
   const button = h("button", { class: "opener", "aria-expanded": "false", "aria-controls": panel.id, title: word },
     h("span", { class: "mark", "aria-hidden": "true" }, mark), label, h("span", { class: "sr" }, ` (${word})`));
   const toggle = (show) => {
@@ -99,60 +90,39 @@ function walk(event) {
 
 /** What was found: each answer with its number and how we know, the claims as a whole, commands. */
 function answerOf(judged) {
-  const answers = judged.a.map(answerAt);
-  const wholes = (judged.w ?? []).map((number) => {
-    return h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both(DATA.claims[number])));
-  });
-  const commands = [...new Set([judged.c, ...answers.flatMap(commandsOf)].filter(Boolean))];
-  return [...judged.a.map(drawAnswer), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
+  const answers = judged.answers.map(answerAt);
+  const wholes = judged.claims.map((number) => h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both(DATA.claims[number]))));
+  const commands = [...new Set([judged.command, ...answers.flatMap(commandsOf)].filter(Boolean))];
+  return [...judged.answers.map(drawAnswer), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
 }
 
-function commandsOf({ c, check, r }) {
-  return [c && `normlab claims ${c}${check ? " --compute" : ""}`, r && `normlab study run ${r.replace("/", " scale=")}`];
+function commandsOf({ claim, check, study }) {
+  return [claim && `normlab claims ${claim}${check ? " --compute" : ""}`, study && `normlab study run ${study.replace("/", " scale=")}`];
 }
 
 /** An answer by its number, and by what it is about, if the sentence says several things. */
 function drawAnswer(reference) {
-  const [answer, [, ...about]] = [answerAt(reference), [reference].flat()];
-  const said = answer.s ? both(answer.s) : "";
-  const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), said && t("colon")] : [];
-  const named = about.length ? [h("i", {}, both(about)), answer.v ? " · " : ""] : [];
-  const lines = [h("p", {}, named, verdict, prose(said))];
-  const found = answer.f && both(answer.f);
-  const number = Array.isArray(found) ? found.join(t("then")) : numberOf(answer, found);
+  const [answer, subject] = [answerAt(reference), DATA.subjects[[reference].flat()[1]]];
+  const statement = answer.statement ? both(answer.statement) : "";
+  const verdict = answer.verdict ? [h("b", { class: "verdict" }, `${MARKS[answer.verdict]} ${verdictWord(answer.verdict)}`), statement && t("colon")] : [];
+  const about = subject ? [h("i", {}, prose(both(subject))), answer.verdict ? " · " : ""] : [];
+  const lines = [h("p", {}, about, verdict, prose(statement))];
   const label = (name) => h("span", { class: "label" }, t(name));
-  if (number) lines.push(h("p", { class: "number" }, label("number"), number));
-  if (answer.k || answer.check) lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
-  if (answer.m) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.m)));
-  return h("div", { class: `found ${style(answer.v)}` }, lines);
-}
-
-/** A number of runs or timings: what it is, its value, both sides, what would be no difference, why it is open. */
-function numberOf({ v, u, x, d, l, y }, found) {
-  const [value, sides] = [found ?? x, sidesOf(d)];
-  const shownValue = value && sides ? `${value}${t("brackets", { sides })}` : value || sides;
-  const limits = l ? t(v === "no difference" ? "inside" : "margin", { limits: l }) : "";
-  return [shownValue && `${u === undefined ? "" : `${both(DATA.names[u])} `}${shownValue}`, limits, y ? both(y) : ""].filter(Boolean).join(t("also")).replace(/([：）]) /, "$1").replace(/([ [])-(?=\d)/g, "$1−");
-}
-
-/** Both sides with their names, in the order of the statement; those of an interaction by place. */
-function sidesOf(sides = []) {
-  return sides.map(([name, value, least, place], number) => {
-    const opens = place != null && place !== sides[number - 1]?.[3];
-    const before = [number && t(opens ? "also" : "listed"), opens && both(DATA.names[place]) + t("colon")].filter(Boolean).join("");
-    const after = least ? t("brackets", { sides: t("least", { least }) }) : "";
-    return before + t("side", { name: both(DATA.names[name]), value }) + after;
-  }).join("");
+  if (answer.found.length) lines.push(h("p", { class: "number" }, label("number"), prose(answer.found.map(both).join(t("then")))));
+  if (answer.kind !== "remark") lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
+  if (answer.command) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.command)));
+  return h("div", { class: `found ${style(answer.verdict)}` }, lines);
 }
 
 /** How we know, in words. */
-function how({ k = "computed", check, n, i, g, r }) {
-  const percent = i && shown(100 * i, 1).replace(".0", "");
-  const said = prose(t(`how.${k === "runs" && !i ? "counted" : k}`, { check, n: n ?? 0, i: percent }));
-  if (r) said.push(t("how.records"), h("code", {}, `results/${r}`));
+function how({ kind, check, seeds, rounds, confidence, grade: number, study }) {
+  const counted = kind === "runs" && !confidence;
+  const percent = confidence && shown(100 * confidence, 1).replace(".0", "");
+  const words = prose(t(`how.${counted ? "counted" : kind}`, { check, seeds, rounds, percent }));
+  if (study) words.push(t("how.records"), h("code", {}, `results/${study}`));
   // Last, as nothing stands after it on its line.
-  if (g !== undefined) said.push(t("also"), grade(both(DATA.grades[g])));
-  return said;
+  if (number != null) words.push(t("also"), grade(both(DATA.grades[number])));
+  return words;
 }
 
 /** A grade; a press on it says what its letter means. */
@@ -175,11 +145,13 @@ function command(text) {
   return h("p", { class: "command" }, h("span", { "aria-hidden": "true" }, "$ "), code, button);
 }
 
+/** A table of the article; the answer to a cell opens below the cell's row. */
 function drawTable(table, id) {
   const panel = h("div", { class: "answer", id: `${id}-answer`, hidden: true });
+  const answerRow = h("tr", { class: "answer-row" }, h("td", { colspan: table.columns.length }, panel));
   let last = null;
   const cell = (own, row, column) => {
-    if (!own.a) return h(column ? "td" : "th", column ? {} : { scope: "row" }, prose(both(own.t)));
+    if (!own.answers.length) return h(column ? "td" : "th", column ? {} : { scope: "row" }, prose(both(own.text)));
     const select = (button) => {
       if (last && last !== button) {
         const found = [...panel.childNodes];
@@ -188,27 +160,30 @@ function drawTable(table, id) {
         panel.hidden = false;
       }
       last = button;
-      panel.prepend(h("p", { class: "cell" }, prose(both(table.rows[row][0].t) + t("colon") + both(own.t))));
+      button.closest("tr")?.after(answerRow);
+      panel.prepend(h("p", { class: "cell" }, prose(both(table.rows[row][0].text) + t("colon") + both(own.text))));
     };
-    const button = opener(own, `${id}-${row}-${column}`, panel, h("span", { class: "said" }, prose(both(own.t))), select);
-    return h("td", { class: style(own.v) }, button);
+    const button = opener(own, `${id}-${row}-${column}`, panel, h("span", { class: "said" }, prose(both(own.text))), select);
+    return h("td", { class: style(own.verdict) }, button);
   };
   const head = h("tr", {}, table.columns.map((words) => h("th", { scope: "col" }, both(words))));
   const rows = table.rows.map((row, number) => h("tr", {}, row.map((own, column) => cell(own, number, column))));
-  const remark = (each) => !answerAt(each).f && !answerAt(each).v;
+  const remark = (each) => answerAt(each).kind === "remark";
   const below = table.below.filter((each) => !remark(each)).map(drawAnswer);
   const own = OWN.test(JSON.stringify(table.rows)) ? [t("own")] : [];
-  const notes = [...own, ...table.below.filter(remark).map((each) => both(answerAt(each).s))].map((text) => h("p", { class: "quiet" }, prose(text)));
+  const notes = [...own, ...table.below.filter(remark).map((each) => both(answerAt(each).statement))].map((text) => h("p", { class: "quiet" }, prose(text)));
+  const body = h("tbody", {}, rows, answerRow);
+  last?.closest("tr").after(answerRow);
   return h("div", { class: "tabled" },
-    scrolling(both(table.title), null, h("thead", {}, head), h("tbody", {}, rows)),
-    notes, panel, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
+    scrolling(both(table.title), null, h("thead", {}, head), body),
+    notes, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
 }
 
-/** The verdicts with their counts in this article; a press lets one of them stand out. */
+/** The verdicts with their counts in the article that is shown; a press lets one of them stand out. */
 function drawLegend() {
   const judged = judgedIn(article);
   const button = (name) => {
-    const count = judged.filter((each) => each.v === name).length;
+    const count = judged.filter((each) => each.verdict === name).length;
     return h("button", { class: style(name), "data-name": name, "aria-pressed": String(filter === name), onclick: () => {
       filter = filter === name ? "" : name;
       fade();
@@ -216,7 +191,7 @@ function drawLegend() {
     } }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[name]), h("span", { class: "said" }, verdictWord(name)), ` ${count}`);
   };
   const names = ["supported", "mixed", "contradicted", "undecided", "not measured"];
-  redraw(byId("legend"), names.map(button));
+  redraw(byId("legend"), h("span", { class: "quiet" }, t("article", { number: article.id }) + t("colon")), names.map(button));
   byId("legend").setAttribute("aria-label", t("legend"));
 }
 

@@ -12,7 +12,7 @@ piece("words", {
   },
   why: () => {
     const y = sentenceOf({ value: 999, width: 4, norm: "ln" }).y;
-    return t("words.why", { first: shown(y[0][2]), second: shown(y[1][1]) });
+    return t("words.why", { first: shown(y[0][2], 4), second: shown(y[1][1], 4) });
   },
   draw: drawWords,
 });

@@ -1,0 +1,34 @@
+"""Why a part is open, in English and in Chinese; the words are in `templates/reasons.yaml`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a part is open: the name of its words, and the values that they quote.
+
+    `final` adds that more seeds cannot decide it.
+    """
+
+    name: str
+    values: Mapping[str, str] = field(default_factory=dict, hash=False)
+    final: bool = False
+
+    def text(self, language: str) -> str:
+        """Return the reason in a language, `en` or `zh`."""
+        names = [self.name, *(["final"] if self.final else [])]
+        return "".join(_words()[name][language].format(**self.values) for name in names)
+
+    def __str__(self) -> str:
+        return self.text("en")
+
+
+@cache
+def _words() -> Mapping[str, Mapping[str, str]]:
+    path = files("normlab.claims") / "templates" / "reasons.yaml"
+    return yaml.safe_load(path.read_text("utf-8"))
