@@ -167,7 +167,9 @@ def test_failure_is_no_answer(capsys):
     assert "\nfailed          batch_mates: no answer" in capsys.readouterr().out
 
 
-def test_the_first_line_says_which_rows_and_outputs_were_compared():
+def test_the_first_line_says_which_rows_and_outputs_were_compared(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
     def outputs(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
         return {"tokens": x, "sentence": mean(x, mask)}
 
