@@ -210,7 +210,7 @@ def _show(claim: Mapping[str, Any]) -> None:
 def _show_in_chinese(claims: Sequence[Mapping[str, Any]], folder: Path, *, single: bool) -> None:
     """Print one claim, or the list of claims, in Chinese."""
     from normlab.documents.claims_in_chinese import claim_lines, list_of_claims
-    from normlab.documents.evidence import Results
+    from normlab.documents.results import Results
 
     width = shutil.get_terminal_size().columns
     if not single:
