@@ -146,7 +146,7 @@ def train(words, begun):
     begun.clear()
     if any(word.startswith("-") for word in asked):
         parsers = [get_args_parser() for _ in range(3)]
-        arguments = [training.flags_first(written_out(order)) for order in orders(asked)]
+        arguments = [sweep.flags_first(written_out(order)) for order in orders(asked)]
         first, *rest = map(argparse.ArgumentParser.parse_args, parsers, arguments)
         assert all(namespace == first for namespace in rest)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from normlab.commands import study as command
 from normlab.commands.study import main
 from normlab.errors import UserError
 from normlab.records.manifest import MANIFEST, accept, problems
@@ -37,6 +38,7 @@ def whole(tmp_path_factory):
 def copy(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setattr(command, "RESULTS", Path("results"))
     return Path("results")
 
 
@@ -137,6 +139,7 @@ def test_the_committed_results_are_as_they_were_published():
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "RESULTS", Path("results"))
     for name in ("padding", "precision"):
         kept = [run(made("ln", seed, {"test/bleu": 1.0 + seed}), "ln", seed) for seed in (1, 2)]
         publish(tmp_path / "results", load_study(name), "small", kept)
