@@ -98,7 +98,7 @@ def test_a_mean_is_that_of_the_records_and_a_verdict_that_of_the_ledger(results)
     table = shown(ARTICLES[1], "translation", results, ENGLISH)
     (row,) = (row for row in table.rows if row.name == "Transformer + BN")
     assert row.measured[0][0] == f"{said} (Multi30k de-en, {len(values)} seeds)"
-    assert row.measured[1][0] == f"{len(values)} of {len(values)} train"
+    assert row.measured[1][0] == f"{len(values)}/{len(values)} train"
     ledger = json.loads((RESULTS / "claims.json").read_text())
     parts = {f"{claim['id']}.{p['part']}": p["verdict"] for claim in ledger for p in claim["parts"]}
     for each, name in TABLES:
