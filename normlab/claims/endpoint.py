@@ -225,16 +225,16 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     def named_values(self, values: Mapping[str, str]) -> tuple[SideValue, ...]:
         """Return values by label with the names of their sides."""
-        named = [side for side in self.named_sides if side.label in values]
-        return tuple(SideValue(each.name, values[each.label], place=each.place) for each in named)
+        sides = [side for side in self.named_sides if side.label in values]
+        return tuple(SideValue(each.name, values[each.label], place=each.place) for each in sides)
 
     def trained(self, sample: Sample, seeds: Sequence[int]) -> tuple[SideValue, ...]:
         """Return how many seeds of each side train; if all do, also a lower bound on the share."""
         counts, n = sample.train_counts(seeds), len(seeds)
-        named = self.named_values({side: f"{train}/{n}" for side, (train, _) in counts.items()})
+        sides = self.named_values({side: f"{train}/{n}" for side, (train, _) in counts.items()})
         least = math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
         return tuple(
-            replace(side, least=least if side.value == f"{n}/{n}" else None) for side in named
+            replace(side, least=least if side.value == f"{n}/{n}" else None) for side in sides
         )
 
     def decide_at(

@@ -72,15 +72,15 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     @property
     def named_sides(self) -> list[Side]:
         pair = [self.better, self.worse]
-        named = list(zip(pair, names_of(pair), strict=True))
+        with_names = list(zip(pair, names_of(pair), strict=True))
         if self.first == "worse":
-            named.reverse()
+            with_names.reverse()
         if not self.inside:
-            return [Side(keys(side), name) for side, name in named]
+            return [Side(keys(side), name) for side, name in with_names]
         return [
             Side(keys({**side, **place}), name, name_of(place))
             for place in (self.inside, self.outside)
-            for side, name in named
+            for side, name in with_names
         ]
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:

@@ -37,12 +37,12 @@ def alike(spectrum: Spectrum) -> float:
 
 def quantile(lengths: Spectrum, share: float) -> int:
     """Return the length that this share of the sentences does not exceed."""
-    wanted, below = share * sum(number for _, number in lengths), 0
+    least, below = share * sum(number for _, number in lengths), 0
     for length, number in sorted(lengths):
         below += number
-        if below >= wanted:
+        if below >= least:
             return length
-    raise ValueError("no sentences")
+    raise AssertionError("no sentences")
 
 
 @check("positions.lengths", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
