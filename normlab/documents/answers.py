@@ -63,7 +63,7 @@ class FromRuns(Judged, frozen=True, array_like=True, kw_only=True, tag="runs"):
     Without a confidence, seeds were counted.
     """
 
-    found: Pair
+    finding: Pair
     seeds: int
     confidence: float | None
     study: int
@@ -72,7 +72,7 @@ class FromRuns(Judged, frozen=True, array_like=True, kw_only=True, tag="runs"):
 class FromTimings(Judged, frozen=True, array_like=True, kw_only=True, tag="timing"):
     """An answer by timings, in rounds."""
 
-    found: Pair
+    finding: Pair
     rounds: int
 
 
@@ -86,13 +86,13 @@ class FromCheck(Judged, frozen=True, array_like=True, kw_only=True, tag="check")
 class FromSources(Judged, frozen=True, array_like=True, kw_only=True, tag="sources"):
     """An answer by published code and papers."""
 
-    found: Pair
+    finding: Pair
 
 
 class Scores(Struct, frozen=True, array_like=True, tag="scores"):
     """What the runs of a study show without a verdict."""
 
-    found: Pair
+    finding: Pair
     study: int
 
 
@@ -203,9 +203,9 @@ class Answers:
             findings = tuple(self._findings(endpoint))
             return FromCheck(**judged, check=endpoint.check, findings=findings)
         if isinstance(endpoint, Published):
-            found = both_of(endpoint.chinese, item.value(self.results, ENGLISH))
-            return FromSources(**judged, found=found)
-        judged["found"] = in_both(lambda language: item.value(self.results, language))
+            finding = both_of(endpoint.chinese, item.value(self.results, ENGLISH))
+            return FromSources(**judged, finding=finding)
+        judged["finding"] = in_both(lambda language: item.value(self.results, language))
         if isinstance(endpoint, Timing):
             return FromTimings(**judged, rounds=part["n"])
         assert isinstance(endpoint, StudyEndpoint)

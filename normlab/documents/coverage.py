@@ -68,7 +68,7 @@ class OpenPart(NamedTuple):
     place: str
     verdict: str
     statement: str
-    found: str
+    finding: str
     command: str
     cost: str
 
@@ -81,7 +81,7 @@ class OpenPart(NamedTuple):
             place=item.place(results),
             verdict=part["verdict"],
             statement=part["statement"],
-            found=part["found"] if measured else "",
+            finding=part["found"] if measured else "",
             command=part["to_measure"],
             cost=part["cost"],
         )

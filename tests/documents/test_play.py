@@ -137,7 +137,7 @@ def test_what_is_computed_or_published_is_said_in_chinese_too(data):
     assert len(answers) > 60
     for answer in answers:
         findings = [data["findings"][number] for number in answer.get("findings", ())]
-        texts = [each[0] for each in (answer["statement"], answer.get("found", [""]), *findings)]
+        texts = [each[0] for each in (answer["statement"], answer.get("finding", [""]), *findings)]
         assert re.search("[\u4e00-\u9fff]", "".join(texts)), answer
 
 
@@ -149,7 +149,9 @@ def test_a_part_that_was_not_measured_has_its_command_alone(data):
 def test_grades_and_counts_of_seeds_are_in_chinese(data):
     assert all(zh != en or en == "D" for zh, en in data["grades"])
     assert not any("layers" in zh or "training" in zh for zh, _ in data["grades"])
-    counts = [a["found"] for a in data["answers"] if "seeds that train" in a.get("found", [""])[-1]]
+    counts = [
+        a["finding"] for a in data["answers"] if "seeds that train" in a.get("finding", [""])[-1]
+    ]
     assert len(counts) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counts)
 
 
@@ -158,11 +160,11 @@ def test_a_number_says_what_it_is_and_too_small_a_difference_its_margin(data):
     assert len(from_runs) > 100
     words = ("在界限", "之内，差别太小，不算数"), ("within the margin", "too small to count")
     for answer in from_runs:
-        for text, inside in zip(answer["found"], words, strict=True):
+        for text, inside in zip(answer["finding"], words, strict=True):
             assert answer["kind"] == "scores" or not re.match(r"\W?\d", text)
             if answer.get("verdict") == "no difference":
                 assert all(each in text for each in inside), text
-        zh, en = answer["found"]
+        zh, en = answer["finding"]
         assert not re.search(r"\b[a-z]{2,} [a-z]{3,}\b(?![=.])", zh), zh
         assert not re.search("[\u4e00-\u9fff]", en), en
 

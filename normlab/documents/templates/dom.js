@@ -10,7 +10,7 @@ function named(kind, values) {
 
 const ANSWERS = DATA.answers.map(([kind, ...values]) => named(kind, values));
 for (const answer of ANSWERS) {
-  answer.found = [answer.found ?? [], ...(answer.findings ?? []).map((number) => DATA.findings[number])].filter((pair) => pair.length);
+  answer.texts = [answer.finding ?? [], ...(answer.findings ?? []).map((number) => DATA.findings[number])].filter((pair) => pair.length);
   answer.study = DATA.studies[answer.study];
   answer.verdict ??= answer.kind in DATA.verdicts ? answer.kind : ""; // "not measured" is both
 }

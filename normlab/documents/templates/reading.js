@@ -108,7 +108,7 @@ function drawAnswer(reference) {
   const about = subject ? [h("i", {}, prose(both(subject))), answer.verdict ? " · " : ""] : [];
   const lines = [h("p", {}, about, verdict, prose(statement))];
   const label = (name) => h("span", { class: "label" }, t(name));
-  if (answer.found.length) lines.push(h("p", { class: "number" }, label("number"), prose(answer.found.map(both).join(t("then")))));
+  if (answer.texts.length) lines.push(h("p", { class: "number" }, label("number"), prose(answer.texts.map(both).join(t("then")))));
   if (answer.kind !== "remark") lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
   if (answer.command) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.command)));
   return h("div", { class: `found ${style(answer.verdict)}` }, lines);
