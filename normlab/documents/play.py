@@ -92,7 +92,7 @@ def _text(name: str) -> str:
 def _without_comments(code: str) -> str:
     """Return a script or style without indentation, empty lines, and lines that are comments."""
     lines = filter(None, map(str.strip, code.splitlines()))
-    return "".join(f"{line}\n" for line in lines if not line.startswith(("//", "/*", "*")))
+    return "".join(f"{line}\n" for line in lines if not line.startswith(("//", "/*", "* ", "*/")))
 
 
 def _row(values: Struct) -> list[Any]:

@@ -84,6 +84,7 @@ def by_norm(name, x, real=None):
 def test_the_committed_page_is_what_is_generated_and_small():
     assert PLAY.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
     assert PLAY.stat().st_size < 250 * 1024
+    assert "\n*, ::before, ::after {" in PLAY.read_text("utf-8"), "a rule is no comment"
 
 
 def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data):
