@@ -217,7 +217,7 @@ def card(argv: list[str]) -> int:
         by_question[name] = finding
     environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()
     assembled = assemble(subject, environment, by_question)
-    homes = [subject.folder.parent, (results or folders.RESULTS) / FOLDER]
+    homes = [subject.folder.parent, (results or folders.PUBLISH_TO) / FOLDER]
     page = subject.folder / PAGE_FILE
     compared = card_page(assembled, baselines_for(assembled, homes))
     subject.folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
-from normlab.config.folders import RESULTS, include_words
+from normlab.config.folders import PUBLISH_TO, include_words
 from normlab.errors import UserError
 from normlab.reports.notes import print_legend
 from normlab.studies import study_runs as studied
@@ -131,7 +131,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
         add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):
         text = "published studies; default: results"
-        add("--results", type=as_path, default=RESULTS, metavar="FOLDER", help=text)
+        add("--results", type=as_path, default=PUBLISH_TO, metavar="FOLDER", help=text)
     return result
 
 
@@ -150,7 +150,12 @@ def main(argv: list[str]) -> int:
         return _run(arguments, again)
     if verb == "plan":
         return _plan(arguments)
-    if any("=" in word for word in arguments.words):
+    of_runs = any("=" in word for word in arguments.words)
+    if verb == "publish" and arguments.accept and arguments.words:
+        raise UserError(f"--accept accepts what is below its paths; omit {arguments.words[0]}")
+    if verb == "publish" and arguments.replace and not of_runs:
+        raise UserError("--replace replaces published runs by others: add scale=SCALE")
+    if of_runs:
         if verb == "verify":
             raise UserError("pass only names of published studies; all their scales are verified")
         jobs = jobs_of(arguments.words)
@@ -181,7 +186,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     for line in wrong:
         print_error(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
-        where = "" if root == RESULTS else f" --results {root}"
+        where = "" if root == PUBLISH_TO else f" --results {root}"
         print(f"the ledger: normlab claims --verify{where}")  # verdicts are not checked here
     return 1 if wrong else 0
 
@@ -230,7 +235,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             words = [*each_once(run.planned.overrides), *include_words()]
             print(f"normlab train {shlex.join(words)}")
         return 0
-    published = arguments.publish or RESULTS
+    published = arguments.publish or PUBLISH_TO
     for job in jobs:
         left = job.left(print_error)
         print_prose(job.progress(left))

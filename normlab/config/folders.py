@@ -20,8 +20,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 # An installed wheel has the folder inside the package, a checkout at its root.
 INSTALLED = (_PACKAGE / "configs").is_dir()
 CONFIG_DIR = (_PACKAGE if INSTALLED else _PACKAGE.parent) / "configs"
-RESULTS = Path("results") if INSTALLED else CONFIG_DIR.parent / "results"
-"""The folder of published runs: that of the checkout, otherwise `results` in the current folder."""
+RESULTS = CONFIG_DIR.parent / "results"
+"""normlab's own results, which are read; in an installed wheel only the ledger of claims."""
+PUBLISH_TO = Path("results") if INSTALLED else RESULTS
+"""Where studies and report cards are published: in a wheel, `results` in the current folder."""
 PATH, INCLUDE = "NORMLAB_PATH", "include"
 """The environment variable that lists folders of own options, and the key that adds one."""
 _CONFIG_DIR, _SEARCH_PATH = ("--config-dir", "-cd"), "hydra.searchpath"

@@ -70,7 +70,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         remembered: attributes saved in checkpoints: numbers, text, tensors, and lists, tuples and
             dicts of them.
         absent: why the probe does not apply to a model without such sites.
-        sites: the measured sites by name.
+        sites: the measured sites by name; a probe with an `attach` of its own may have none.
         why_not: why the probe does not apply to the model it is attached to; empty if it does.
     """
 

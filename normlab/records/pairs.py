@@ -1,9 +1,10 @@
 """Which runs may be compared: the two runs of a pair, and the seeds of one `Experiment`.
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
-seed, and the two runs of a pair share their data, number of processes, code and arithmetic. A whole
-seed may run on another machine, but not just one run of a pair: bf16 and float32 round differently,
-and so do the kernels of different instruction sets.
+seed, and the two runs of a pair share their data, number of processes and arithmetic. In claims,
+and in comparisons of runs that no study planned, they also share their code; a study's table says
+if the code of its pairs differs. A whole seed may run on another machine, but not just one run of a
+pair: bf16 and float32 round differently, and so do the kernels of different instruction sets.
 """
 
 import json

@@ -84,15 +84,13 @@ def arranged(
     *,
     baseline: str | None = None,
     scores: Sequence[str] = (),
-    recipe: str = "",
 ) -> Arrangement:
     """Arrange runs as rows: the baseline first, then the others by the first score, best first.
 
-    `baseline` names the row that the others are compared with, `scores` the columns, and `recipe`
-    the settings that these runs share with each other but not with other runs. Raises UserError,
-    listing the choices, for a baseline that is not a row, or a score that no run has.
+    `baseline` names the row that the others are compared with, `scores` the columns. Raises
+    UserError, listing the choices, for a baseline that is not a row, or a score that no run has.
     """
-    return _arranged(runs, _columns(runs, scores), baseline, recipe)
+    return _arranged(runs, _columns(runs, scores), baseline, recipe="")
 
 
 def _experiments(runs: Sequence[Run]) -> list[list[Run]]:

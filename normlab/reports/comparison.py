@@ -71,7 +71,9 @@ class Comparison:
     @classmethod
     def of(cls, row: Experiment, baseline: Experiment, rules: Rules) -> "Comparison":
         runs, others = ([run for run in each.records if run.finished] for each in (row, baseline))
-        pairing = Pairing.of(runs, others, PairRules(rules.precision, rules.unplanned))
+        pairing = Pairing.of(
+            runs, others, PairRules(precision=rules.precision, code=rules.unplanned)
+        )
         return cls(pairing, _obstacle(row, baseline, pairing, rules))
 
     @property

@@ -127,6 +127,6 @@ def phrase(key: str, value: object) -> str:
     if key in _PLAIN:
         return text
     if key in _SETTINGS or "." not in key:
-        return f"{setting(key).replace('_', ' ')} {text if number else str(value)}"
+        return f"{setting(key).replace('_', ' ')} {text}"
     typed = "null" if value is None else str(value).lower() if isinstance(value, bool) else text
     return f"{key}={typed.replace(',', '') if number else typed}"

@@ -14,7 +14,9 @@ from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
 from normlab.reports import published
+from normlab.reports.arrangement import Arrangement
 from normlab.reports.latex import latex
+from normlab.reports.names import renamed
 from normlab.reports.published import publish, read, rendered
 from normlab.reports.runs import rows_of_run, thinned
 from normlab.reports.study_table import build
@@ -48,7 +50,8 @@ def test_what_is_published_is_read_again_and_makes_the_same_tables(folder, tmp_p
         )
     table = build(study(), "smoke", runs(VALUES))
     assert (folder / "table.md").read_text() == markdown(table)
-    paper = latex(table, baseline=study().baseline, uncertainty="stars")
+    in_full = renamed(Arrangement(study(), "smoke", runs(VALUES)), {}, full=True)
+    paper = latex(build(*in_full), baseline=in_full.study.baseline, uncertainty="stars")
     assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)
     assert stale(rendered(study(), folder)) == []

@@ -38,7 +38,7 @@ def whole(tmp_path_factory):
 def copy(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    monkeypatch.setattr(command, "RESULTS", Path("results"))
+    monkeypatch.setattr(command, "PUBLISH_TO", Path("results"))
     return Path("results")
 
 
@@ -139,7 +139,7 @@ def test_the_committed_results_are_as_they_were_published():
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "RESULTS", Path("results"))
+    monkeypatch.setattr(command, "PUBLISH_TO", Path("results"))
     for name in ("padding", "precision"):
         kept = [run(made("ln", seed, {"test/bleu": 1.0 + seed}), "ln", seed) for seed in (1, 2)]
         publish(tmp_path / "results", load_study(name), "small", kept)

@@ -36,7 +36,7 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_runs, "composed", composed)
     monkeypatch.setattr(study_runs, "data_problem", lambda run: None)
-    monkeypatch.setattr(study, "RESULTS", tmp_path / "published")
+    monkeypatch.setattr(study, "PUBLISH_TO", tmp_path / "published")
     monkeypatch.setattr(job, "load_study", lambda name: load_study(name, configs))
     found = StandIn(tmp_path)
     found.install(monkeypatch)

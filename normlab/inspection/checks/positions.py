@@ -38,7 +38,7 @@ def alike(spectrum: Spectrum) -> float:
 def quantile(lengths: Spectrum, share: float) -> int:
     """Return the length that this share of the sentences does not exceed."""
     least, below = share * sum(number for _, number in lengths), 0
-    for length, number in sorted(lengths):
+    for length, number in sorted(lengths, key=lambda row: row[0]):
         below += number
         if below >= least:
             return length
