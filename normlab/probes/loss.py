@@ -125,11 +125,12 @@ class LossAtLengthChange(StatisticsProbe):
         if step >= self._first:
             super().before_forward(step)
 
-    def before_update(self, view: StepView) -> None:
+    def measure_step(self, view: StepView) -> Values:
         if view.step >= self._first:
             discrepancies = [discrepancy(s, eps=self._eps)["mean"] for s in self.read()]
             mean = {"tid": torch.stack(discrepancies).mean()} if discrepancies else {}
             self.queue({"loss": view.loss, **mean})
+        return {}
 
     def accumulate(self, numbers: Mapping[str, float]) -> None:
         self._loss.append(numbers["loss"])

@@ -94,7 +94,10 @@ def build(
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
-    """Return the name of a table's data: the study's own name for it if the records agree."""
+    """Return the name of a table's data: the study's own name for it, or those in the records.
+
+    The study's name is used if it contains the first word of each record's name for its data.
+    """
     tasks = {str(lookup(record, "task")) for record in records}
     study_name = study.scales[scale].data_name_of(tasks) if scale in study.scales else ""
     labels: dict[str, None] = {}

@@ -122,7 +122,7 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A comparison table of an article, and the runs that fill it.
+    """A comparison table and the runs that fill it: an article's, a planned one, or any runs'.
 
     `figures` are the article's values by row and column, or by row and `stability`; `document_data`
     names the data on which the article measured them. `at` maps "row @ axis=value ..." to

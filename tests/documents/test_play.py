@@ -83,7 +83,7 @@ def by_norm(name, x, real=None):
 
 def test_the_committed_page_is_what_is_generated_and_small():
     assert PLAY.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
-    assert PLAY.stat().st_size < 250 * 1024
+    assert PLAY.stat().st_size < 250_000
     assert "\n*, ::before, ::after {" in PLAY.read_text("utf-8"), "a rule is no comment"
 
 
