@@ -50,14 +50,14 @@ class NotTested(OfClaim, frozen=True, array_like=True, kw_only=True, tag="not me
     command: str
 
 
-class Judged(OfClaim, frozen=True, array_like=True, kw_only=True):
+class JudgedAnswer(OfClaim, frozen=True, array_like=True, kw_only=True):
     """An answer with a verdict; `grade` is the number of one in `Answers.grades`."""
 
     verdict: str
     grade: int | None = None
 
 
-class FromRuns(Judged, frozen=True, array_like=True, kw_only=True, tag="runs"):
+class FromRuns(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="runs"):
     """An answer by the runs of a study, a number of `Answers.studies`.
 
     Without a confidence, seeds were counted.
@@ -69,21 +69,21 @@ class FromRuns(Judged, frozen=True, array_like=True, kw_only=True, tag="runs"):
     study: int
 
 
-class FromTimings(Judged, frozen=True, array_like=True, kw_only=True, tag="timing"):
+class FromTimings(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="timing"):
     """An answer by timings, in rounds."""
 
     finding: Pair
     rounds: int
 
 
-class FromCheck(Judged, frozen=True, array_like=True, kw_only=True, tag="check"):
+class FromCheck(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="check"):
     """An answer by a computed check; its findings are numbers of `Answers.findings`."""
 
     check: str
     findings: tuple[int, ...] = ()
 
 
-class FromSources(Judged, frozen=True, array_like=True, kw_only=True, tag="sources"):
+class FromSources(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="sources"):
     """An answer by published code and papers."""
 
     finding: Pair
@@ -163,7 +163,7 @@ class Answers:
         """
         answers = [self.answers[self.number(item)] for item in items]
         judged: list[Any] = [
-            each.verdict for each in answers if isinstance(each, Judged | NotTested)
+            each.verdict for each in answers if isinstance(each, JudgedAnswer | NotTested)
         ]
         if not judged:
             return ""

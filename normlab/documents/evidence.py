@@ -10,7 +10,7 @@ import math
 from msgspec import Struct, field
 
 from normlab.claims.evidence import CheckFinding
-from normlab.documents.finding import Finding
+from normlab.documents.finding import PartFinding
 from normlab.documents.language import Locale, Words
 from normlab.documents.results import Results
 from normlab.errors import UserError
@@ -165,7 +165,7 @@ class PartItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def value(self, results: Results, language: Locale) -> str:
         """Return what was found in one line; in Chinese "" if runs or timings gave no number."""
         part = results.part(self.part)
-        if (finding := Finding.of(part)) is not None:
+        if (finding := PartFinding.of(part)) is not None:
             return finding.text(language)
         known = part["verdict"] != "not measured" and language.code != "zh"
         return part["found"] if known else ""

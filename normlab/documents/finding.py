@@ -12,7 +12,7 @@ from normlab.documents.language import Locale, ScoreName
 from normlab.templates import environment
 
 
-class Finding(NamedTuple):
+class PartFinding(NamedTuple):
     """What runs or timings found on a part.
 
     `number` is text, with the digits that it deserves, and so are the ends of its interval; `unit`
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
     reason: Reason | None
 
     @classmethod
-    def of(cls, part: Mapping[str, Any]) -> "Finding | None":
+    def of(cls, part: Mapping[str, Any]) -> "PartFinding | None":
         """Return what was found on a part of the ledger; None if no run or timing measured it."""
         if part["verdict"] == "not measured" or not {"scores", "limits"} & part.keys():
             return None

@@ -30,7 +30,7 @@ _LINE = 4000
 """Data with at least this many characters get their own line, so that changes merge."""
 
 
-class Sentence(Struct, frozen=True, array_like=True):
+class SentenceRow(Struct, frozen=True, array_like=True):
     """A sentence of an article or a cell of its tables, its answers, and a command to try.
 
     `claims` are those whose answers fit the sentence. `verdict` is left out if it is that of the
@@ -59,7 +59,7 @@ def page(
     shown = [_article(article, answers) for article in articles]
     columns = {kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(Answer)}
     data = {
-        "columns": {**columns, "sentence": Sentence.__struct_fields__},
+        "columns": {**columns, "sentence": SentenceRow.__struct_fields__},
         "articles": shown,
         "answers": list(map(_row, answers.answers)),
         "claims": answers.claims,
@@ -158,4 +158,4 @@ def _sentence(text: Pair, items: Sequence[Item], answers: Answers, command: str 
     references, verdict = tuple(map(answers.reference, items)), answers.verdict(items)
     repeated = verdict == answers.verdict(items[:1])
     claims = answers.whole_claims(items)
-    return _row(Sentence(text, references, claims, "" if repeated else verdict, command))
+    return _row(SentenceRow(text, references, claims, "" if repeated else verdict, command))

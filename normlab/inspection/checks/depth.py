@@ -20,7 +20,7 @@ It explodes if the highest layer has less than this share of the lowest layer's.
 """
 
 
-class Attention(nn.Module):
+class AttentionSublayer(nn.Module):
     """Self-attention with torch's default weights."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
             feed_forward = nn.Sequential(
                 nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)
             )
-            layers.append([Attention().double(), feed_forward.double()])
+            layers.append([AttentionSublayer().double(), feed_forward.double()])
         output = nn.Linear(WIDTH, WIDTH).double()
     x, residual = draw(SENTENCES, LENGTH, WIDTH), kind(new_norm(norm, WIDTH), 0.0)
     for layer in layers:
