@@ -63,7 +63,7 @@ class Measured(NamedTuple):
 class Demo:
     """The runs of a demo, one per norm, those that have not ended, and the config of the first.
 
-    `settings` were typed, in addition to those of the demo.
+    `settings` are those typed in addition to the demo's own.
     """
 
     deep: bool

@@ -10,7 +10,7 @@ TOO_LATE = "torch" in sys.modules and _POLICY not in os.environ
 
 
 def wait_passively() -> None:
-    """Let threads sleep while they wait, unless the user set a policy or torch is imported already.
+    """Let threads sleep while they wait, unless the user set a policy or torch has been imported.
 
     Threads that spin slow down all others, on a busy machine to a tenth of their speed
     (results/bench/LOG.md). OpenMP reads the variable with torch; started processes inherit it.

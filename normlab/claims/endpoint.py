@@ -56,9 +56,9 @@ class Setting:
 class Basis:
     """What a decision rests on: `n` seeds or rounds, and the files or addresses of its `records`.
 
-    `grade` says how strong the evidence is, `setting` where it holds. If no interval was judged,
-    `trained` says how many seeds of each side train, and out of how many; `excluded` lists why runs
-    do not count.
+    `grade` is the strength of the evidence, and `setting` describes the data and models behind it.
+    If no interval was judged, `trained` has the number of seeds that train on each side, out of how
+    many. `excluded` has the reasons why runs do not count.
     """
 
     n: int = 0
@@ -95,7 +95,7 @@ class Judgement:
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Base class of endpoints: primary ones, which decide their part, and secondary ones.
 
-    `assertions` lists what a part may say (its `says`) that this kind can decide; empty means all.
+    `assertions` lists the values of a part's `says` that this kind can decide; empty means all.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ()
@@ -112,7 +112,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def scored(self) -> tuple[str, ...]:
-        """The names of the scores that it measures, without one to subtract; empty if none."""
+        """The names of the measured scores, except the one to subtract; empty if there are none."""
         return ()
 
     @property

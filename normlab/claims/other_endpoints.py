@@ -81,14 +81,14 @@ class Timing(Endpoint, frozen=True):
       faster: bn folded
       than: ln
       group: "model, 1 sentence"
-      margin: 0.02                 optional: a share of the time
+      margin: 0.02                 optional: a share of the time; default 0.02
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
       measured: model=vit          optional: arguments for `python scripts/bench norms`
       first: than                  optional: the candidate that the statement names first, for the
                                    order in which times are shown; default faster
-      alone: true                  optional: the group times norms by themselves, not models
-      seen: true                   optional: written after this report was seen, which shows but
-                                   does not decide
+      alone: true                  optional: the group times bare norms, not models
+      seen: true                   optional: written after this report was seen, so the report
+                                   is shown but decides nothing
 
     Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
     round within one process, so the interval covers noise, not differences between machines. The p

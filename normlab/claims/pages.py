@@ -57,7 +57,7 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
 
 
 def _summarized(entry: JudgedClaim) -> dict[str, Any]:
-    """Return what the summary says of a claim; its parts by verdict, texts by language."""
+    """Return a claim's entry in the summary: its parts by verdict, its texts by language."""
     claim = entry.claim
     order = {verdict: place for place, verdict in enumerate(PARTS)}
     return {
@@ -73,7 +73,7 @@ def _summarized(entry: JudgedClaim) -> dict[str, Any]:
 
 
 def _summarized_part(outcome: JudgedPart) -> dict[str, Any]:
-    """Return what the summary says of a part; only a decided one has a grade."""
+    """Return a part's entry in the summary; only a decided part has a grade."""
     part, graded = outcome.part, outcome.verdict in DECIDED and outcome.grade
     statements = _by_language(part.statement, part.chinese or part.statement)
     return {

@@ -10,9 +10,9 @@ import yaml
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a part is open: the name of its words, and the values that they quote.
+    """Why a part is open: the key of a sentence in the template, and the values it quotes.
 
-    `final` adds that more seeds cannot decide it.
+    With `final`, the text adds that more seeds cannot decide the part.
     """
 
     name: str

@@ -63,7 +63,7 @@ def command_parser(name: str, epilog: str | None, does: str = "") -> Parser:
 def action_of(
     command: str, argv: Sequence[str], actions: Mapping[str, str], epilog: str
 ) -> tuple[str, list[str]]:
-    """Return the action of a command that has several, and its arguments.
+    """Return the chosen action of a command, and the arguments after it.
 
     Prints the help, or an error, and exits if none of the `actions` is named.
     """

@@ -1,4 +1,4 @@
-"""One run of `normlab train`: its training, its summary in a line, and its exit status."""
+"""One run of `normlab train`: its training, its one-line summary, and its exit status."""
 
 import os
 import sys
@@ -46,7 +46,8 @@ def train_and_summarize(config: "DictConfig") -> "RunRecord":
 def _console_has_shown(config: Mapping[str, Any], began: float) -> bool:
     """Return whether the reader has just seen the scores on standard error, in the same terminal.
 
-    In a file they are also printed as the last line, which a sweep shows from a run's log.
+    If standard output is a file, the scores are printed as its last line, which a sweep reads from
+    the run's log.
     """
     from normlab.records.store import RunStore
 

@@ -63,7 +63,7 @@ def compose_written(overrides: Sequence[str]) -> DictConfig:
 
 
 def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
-    """Return the experiment's file, and a colon, without which there is no such error; else ""."""
+    """Return the file of the experiment that causes the error, and a colon; "" if none does."""
     names = names_in(typed(overrides).get(EXPERIMENT, ""))
     others = [text for text in overrides if not text.startswith(f"{EXPERIMENT}=")]
     for name in names:
@@ -111,7 +111,7 @@ def _hydra() -> Iterator[None]:
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
-    """Return the checked form of the config that Hydra passes to the function it calls."""
+    """Return the checked config of a run, from the one that Hydra passes to its main function."""
     runtime = HydraConfig.get()
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 
@@ -128,7 +128,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
 
 
 def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the options that a run's experiments choose, as Hydra's own rules say."""
+    """Return the options that a run's experiments choose, by Hydra's own rules."""
     words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
     if not words or is_sweep(typed(words)[EXPERIMENT]):
         return {}
@@ -137,9 +137,9 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def sinks_of(experiments: Sequence[str]) -> list[str]:
-    """Return the sinks of a run that chooses experiments, given as the override, or none.
+    """Return the sinks chosen by the experiments in an override; none without an override.
 
-    It is empty if the experiments cannot be read; composing then says why.
+    Empty if the experiments cannot be read; composing the config then reports the error.
     """
     register()
     try:
@@ -150,7 +150,7 @@ def sinks_of(experiments: Sequence[str]) -> list[str]:
 
 
 def _defaults_list(overrides: Sequence[str]) -> DefaultsList:
-    """Return the options of which Hydra composes a run with some overrides."""
+    """Return the options from which Hydra composes a run with these overrides."""
     with _hydra() if GlobalHydra.instance().hydra is None else nullcontext():
         loader = GlobalHydra.instance().config_loader()
         return loader.compute_defaults_list(CONFIG_NAME, [*overrides], RunMode.RUN)
@@ -159,7 +159,7 @@ def _defaults_list(overrides: Sequence[str]) -> DefaultsList:
 def shown_config(argv: Sequence[str]) -> str | None:
     """Return the config of a run for `--cfg job`; None for other flags, which Hydra handles.
 
-    Hydra would print its own composition, without the values of a recipe. The values that run have
+    Hydra would print its own composition, without the values of a recipe. The values of a run have
     no interpolations, so `--resolve` changes nothing.
     """
     flags = ArgumentParser(add_help=False, allow_abbrev=False)

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class WrongField(ValueError):
-    """Raised in `__post_init__` for a value that does not fit others: its key, and the problem."""
+    """Raised in `__post_init__` for a value that conflicts with others: its key and the problem."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")

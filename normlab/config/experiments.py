@@ -1,7 +1,8 @@
-"""Experiments: files with the settings of a run, as `configs/experiment` has and anyone may write.
+"""Experiments: files with the settings of a run, in `configs/experiment` or written by a user.
 
-They are Hydra's: a defaults list with `override /norm: bn`, then values. An experiment is chosen by
-its name, or by its file (`my.yaml`), which may be anywhere. Nothing here imports torch or Hydra.
+They are Hydra configs: a defaults list with `override /norm: bn`, then values. An experiment is
+chosen by its name, or by its file (`my.yaml`), which may be anywhere. Nothing here imports torch or
+Hydra.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -63,7 +63,7 @@ def _own_folders(listed: str) -> tuple[Path, ...]:
 
 @lru_cache(maxsize=1)
 def _packages() -> list[tuple[str, Path, list[str]]]:
-    """Return the installed packages with options: the entry point, the folder and what is below."""
+    """Return the installed packages with options: entry point, package folder, path inside it."""
     packages: list[tuple[str, Path, list[str]]] = []
     for entry in entry_points(group="normlab.options"):
         package, *below = entry.value.split(".")
@@ -92,7 +92,7 @@ def included(arguments: Sequence[str]) -> list[str]:
 
 
 def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split arguments into other ones and folders, each with the text that was typed before it.
+    """Return the other arguments, and the folders of options with the text typed before each.
 
     A folder is named by `include=FOLDER` or, as Hydra's users type it, `--config-dir FOLDER` and
     `hydra.searchpath=[file://FOLDER,pkg://PACKAGE]`.
@@ -145,7 +145,7 @@ def own_line(error: BaseException) -> str:
 
 
 def source_of(target: str) -> Path:
-    """Return the file of a class's module; UserError for another one than in a folder of options.
+    """Return the file of a class's module; UserError if it is not in a folder of options.
 
     `target` is a dotted name, such as `mine.MineNorm`.
     """

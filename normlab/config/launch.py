@@ -1,4 +1,4 @@
-"""Who started this process, by its environment: `torchrun`, as one of several, or a sweep.
+"""How this process was started, from its environment: by `torchrun`, as one of several, or a sweep.
 
 Nothing here imports torch.
 """
@@ -53,7 +53,7 @@ def launch() -> Launch:
 
 
 def check_single(what: str) -> None:
-    """Raise UserError if this process is one of several, which `what` cannot use."""
+    """Raise UserError if this process is one of several, which `what` does not support."""
     if (process := launch()).size > 1:
         raise UserError(
             f"{process.variables} in the environment, as from torchrun, but {what}: start it "

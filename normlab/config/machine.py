@@ -32,7 +32,7 @@ _INSTRUCTION_SETS = (
 
 
 def usable_cores(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the number of cores that this process may use: its affinity, or its CPU quota if less.
+    """Return the number of cores that this process may use: its affinity, or a lower CPU quota.
 
     Containers (`docker --cpus`, a Kubernetes limit) often have a quota of the kernel's control
     groups, which affinity does not show; a process with more threads than that is throttled.

@@ -1,6 +1,6 @@
 """The range of each key of a config, and checks of values that conflict.
 
-The keys of the schema have it in their annotations, those of options in a table.
+Keys of the schema have their range in their annotation, keys of options in a table here.
 
 An impossible value is refused when a run is composed, before it costs anything. Nothing here
 imports torch.

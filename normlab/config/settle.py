@@ -1,7 +1,7 @@
 """From the config that Hydra composes to the config of a run: `settle`, pass by pass.
 
 Hydra's config has the classes of its options and the short keys as they were typed; some values
-depend on others. A run's config names options, has full keys alone, and each value is final.
+depend on others. A run's config names options, has only full keys, and each value is final.
 """
 
 import os
@@ -31,7 +31,7 @@ _READS_FILES = (
 
 @dataclass(frozen=True)
 class Written:
-    """What was written for a run, in contrast to what the options of `configs/` say.
+    """What the user wrote for a run, as opposed to the values in the options of `configs/`.
 
     `short` has the values of short keys, `files` what experiments set, by dotted key, and `typed`
     what was typed; `keys` are all keys in the order in which they were written.
@@ -157,7 +157,7 @@ def settle_paths(run: DictConfig) -> None:
 
 
 def check_complete(run: DictConfig) -> None:
-    """Raise UserError for a folder of data that no task reads, and for a value that is missing."""
+    """Raise UserError for a `data_dir` that the task does not read, and for a missing value."""
     if run.data_dir is not None and not nodes_with(run, "data_dir"):
         problem = f"data_dir={run.data_dir}: task={run.choices['task']} does not read it"
         raise UserError(f"{problem}: {_READS_FILES}, or leave data_dir out")

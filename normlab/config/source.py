@@ -1,4 +1,4 @@
-"""Hydra's view of the folders with options: a source that parses each YAML file once per edit.
+"""Hydra's view of the folders with options: a source that caches each file until it is edited.
 
 Hydra parses every file anew for each composition, in Python, which takes most of the time. Nothing
 here imports torch.
@@ -65,10 +65,10 @@ class OptionSource(FileConfigSource):
 
 
 class OptionFolders(SearchPathPlugin):
-    """Lets Hydra read `configs/` and the user's own folders by `OptionSource`."""
+    """Lets Hydra read `configs/` and the user's own folders through `OptionSource`."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Append the user's own folders, and read all folders by `OptionSource`."""
+        """Append the user's own folders, and read all folders through `OptionSource`."""
         for element in search_path.get_path():
             if folder := _FOLDERS.get(element.path.removeprefix("file://")):
                 element.path = f"{_SCHEME}://{folder}"

@@ -1,4 +1,4 @@
-"""What may have been meant by a word that is not known."""
+"""Suggestions for unknown words."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -22,9 +22,9 @@ def suggestion(names: Sequence[str]) -> str:
 
 
 def choice_of(known: Sequence[str], listing: str, near: str) -> str:
-    """Return what there is instead of an unknown word: similar ones (`near`), then all.
+    """Return the end of an error about an unknown word: similar ones (`near`), then all known ones.
 
-    If there are many, it is the command `listing` that shows them.
+    If there are too many to list, it names the command `listing` that prints them.
     """
     if len(known) > _MOST_LISTED:
         return f"{'.' if near else ';'}{near} `{listing}` shows all"

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 
 class Range(NamedTuple):
-    """What a key may hold, in words that follow `must be` and as a type that msgspec checks."""
+    """The values that a key may have: in words that follow `must be`, and as a type for msgspec."""
 
     allowed: str
     kind: Any

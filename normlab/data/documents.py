@@ -86,7 +86,7 @@ class CutDocuments(DocumentCorpus):
 
     @cached_property
     def _rules(self) -> str:
-        """The language whose rules split paragraphs, as the code by which the rules know it."""
+        """The language whose rules split paragraphs, as a code that the rules know."""
         return language_of(self.language, "task.corpus.language").code
 
     def cut(self, lines: Iterable[str]) -> list[str]:

@@ -44,7 +44,7 @@ class LabelledSource(DataSource, Generic[Examples]):
         valid_size: about how many published training examples to hold out for validation: the same
             share of each class, rounded (200 of the digits are 199).
         train_size: about how many of the others to train on, the same share of each class; None for
-            all. Each size is a draw of its own: a smaller one is not part of a larger one.
+            all. Each size is drawn separately: a smaller set is not a subset of a larger one.
     """
 
     label: str

@@ -12,7 +12,7 @@
 - Sentences are truncated only if a run of one or two is longer than its limit: A then keeps at
   least half of the room and B gets the rest. Such examples take their Bs from each other.
 
-BERT itself fills up a B from another document and truncates segments in the middle of sentences.
+BERT itself fills a B from another document to the end and truncates segments in mid-sentence.
 """
 
 from dataclasses import dataclass

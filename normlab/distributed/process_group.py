@@ -37,7 +37,7 @@ def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
     Uses gloo on the CPU and, if CUDA is available, NCCL on GPUs. A rank waits `timeout_minutes` for
-    the others, but at the start at most 3 minutes. Raises UserError if not all come.
+    the others, but at the start at most 3 minutes. Raises UserError if some do not connect.
     """
     process = launch()
     if process.size > 1 and not dist.is_initialized():
@@ -58,7 +58,7 @@ def initialize(*, timeout_minutes: float = 30.0) -> Shard:
 
 
 def _rendezvous(process: Launch, minutes: float) -> Any:
-    """Wait for all processes, and return their common store; UserError if one does not come."""
+    """Wait for all processes, and return their common store; UserError if one does not connect."""
     variables = f"{process.variables} in the environment"
     waiting = f"{variables}: waiting up to {minutes:g} min for all {process.size} processes"
     notice = Timer(_NOTICE_SECONDS, print, (waiting,), {"file": sys.stderr, "flush": True})

@@ -51,16 +51,16 @@ class NotTested(OfClaim, frozen=True, array_like=True, kw_only=True, tag="not me
 
 
 class JudgedAnswer(OfClaim, frozen=True, array_like=True, kw_only=True):
-    """An answer with a verdict; `grade` is the number of one in `Answers.grades`."""
+    """An answer with a verdict; `grade` is an index into `Answers.grades`."""
 
     verdict: str
     grade: int | None = None
 
 
 class FromRuns(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="runs"):
-    """An answer by the runs of a study, a number of `Answers.studies`.
+    """An answer from the runs of a study, given by its index in `Answers.studies`.
 
-    Without a confidence, seeds were counted.
+    Without a confidence level, seeds were counted.
     """
 
     finding: Pair
@@ -70,21 +70,21 @@ class FromRuns(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="ru
 
 
 class FromTimings(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="timing"):
-    """An answer by timings, in rounds."""
+    """An answer from timings, in rounds."""
 
     finding: Pair
     rounds: int
 
 
 class FromCheck(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="check"):
-    """An answer by a computed check; its findings are numbers of `Answers.findings`."""
+    """An answer from a computed check; its findings are indices into `Answers.findings`."""
 
     check: str
     findings: tuple[int, ...] = ()
 
 
 class FromSources(JudgedAnswer, frozen=True, array_like=True, kw_only=True, tag="sources"):
-    """An answer by published code and papers."""
+    """An answer from published code and papers."""
 
     finding: Pair
 
@@ -131,8 +131,8 @@ class Answers:
     def whole_claims(self, items: Iterable[Item]) -> tuple[int, ...]:
         """Return the claims whose answers fit a sentence that refers to these items.
 
-        These are the claims of which it refers to at least half of the parts. To a sentence about
-        one fact of many, the answer to all of them says something else.
+        It must refer to at least half of a claim's parts: the answer to a whole claim does not fit
+        a sentence about one of its many facts.
         """
         parts = dict.fromkeys(item.part for item in items if isinstance(item, PartItem))
         referred = Counter(int(part.partition(".")[0]) for part in parts)

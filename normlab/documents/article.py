@@ -4,7 +4,7 @@ id: 1                                  the number of the article; the file is na
 title: {zh: ..., en: ...}              every text has the Chinese original and its English
 tables:
   translation:                         the name of the table
-    section: "4"                       where it stands in the article
+    section: "4"                       where the table is in the article
     title: {zh: ..., en: ...}
     columns: [{zh: ..., en: ...}, ...]
     rows:
@@ -66,7 +66,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def runs(self) -> list[list[str]]:
-        """Return, for `normlab study run`, the words of each study that the table has scores of.
+        """Return the arguments of `normlab study run` for each study whose scores the table shows.
 
         Raises UserError for a table without scores of runs.
         """

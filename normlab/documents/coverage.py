@@ -53,7 +53,7 @@ class Sentence(NamedTuple):
         return "remark" if self.evidence else "nothing"
 
     def open_parts(self, results: Results) -> list["OpenPart"]:
-        """Return the parts that lack for a full answer."""
+        """Return the parts that are missing for a full answer."""
         return [
             OpenPart.of(item, results)
             for item in self.evidence

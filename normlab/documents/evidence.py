@@ -26,7 +26,7 @@ _STANDING = {"supports": "supported", "contradicts": "contradicted"}
 
 
 class Item(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Evidence that a cell refers to; `about` names the half of its words that it is about."""
+    """Evidence that a cell refers to; `about` names the half of the cell that it is about."""
 
     about: Words | None = None
 
@@ -187,7 +187,7 @@ class PartItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ByStanding(Struct, frozen=True, forbid_unknown_fields=True):
-    """A finding in Chinese if it supports its claim, or if it contradicts it."""
+    """A finding in Chinese: one text if it supports its claim, another if it contradicts it."""
 
     supports: str = ""
     contradicts: str = ""

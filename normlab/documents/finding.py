@@ -15,9 +15,10 @@ from normlab.templates import environment
 class PartFinding(NamedTuple):
     """What runs or timings found on a part.
 
-    `number` is text, with the digits that it deserves, and so are the ends of its interval; `unit`
-    says what it is of the `score`, a difference for example. Between the `limits` it shows no
-    difference. `sides` has the values behind it, or, if seeds were `counted`, how many train.
+    `number` has the value and the ends of its interval as text, rounded to meaningful digits;
+    `unit` says what the value is, such as a difference of the `score`. Between the `limits` it
+    shows no difference. `sides` has the values behind it, or, if seeds were `counted`, how many
+    train.
     """
 
     score: str

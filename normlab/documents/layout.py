@@ -134,7 +134,7 @@ def text(table: ShownTable, width: int) -> str:
 
 
 def _widths(most: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns that need `most` at most; the widest are narrowed to fit."""
+    """Return the widths of columns that need at most `most`; the widest are narrowed to fit."""
     for level in range(max(most), _NARROW, -1):
         widths = [min(each, level) for each in most]
         if sum(widths) <= room:
@@ -265,7 +265,7 @@ def _italic(text: str) -> str:
 
 
 def _in_latex(text: str) -> str:
-    """Return text for LaTeX, whose fonts lack the articles' pictures of ticks and crosses."""
+    """Return text for LaTeX, whose fonts lack the articles' emoji for ticks and crosses."""
     return functools.reduce(lambda line, pair: line.replace(*pair), _SIGNS, escaped(text))
 
 

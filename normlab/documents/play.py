@@ -104,7 +104,7 @@ def _row(values: Struct) -> list[Any]:
 
 
 def _inlined(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that can stand in a script: no `<` begins a tag or a comment."""
+    """Return data as JSON that is safe inside a script tag: no `<` begins a tag or a comment."""
     return _in_lines(data, 3).replace("<", "\\u003c")
 
 

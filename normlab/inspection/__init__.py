@@ -7,7 +7,7 @@ its report card, `explain.py` shows what it computes (`pooling.py`, `images.py`,
 records its passes): `leaks.py`, `padding.py`, `outlier.py`, `inference.py`, `depth.py`,
 `ablations.py` and `held_out_probes.py`; `sheet.py` asks them all.
 
-`normlab.any_model` asks any module some of these questions. Of our own models more is known, so the
-answers go further: they also hold for training statistics, stack by stack, and over the same
+`normlab.any_model` asks any module some of these questions. More is known about our own models, so
+the answers go further: they also cover batch statistics, are given for each stack, and use the same
 examples for every run.
 """

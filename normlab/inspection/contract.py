@@ -209,8 +209,8 @@ def formula(norm: BareNorm) -> str | Finding:
     """Is the norm's `formula` used both in training and in eval?
 
     With momentum 1 the running statistics are the batch's, so eval repeats the training output. If
-    a norm trains with a different formula, eval repeats it after enough steps on one batch. Another
-    formula must change both outputs.
+    a norm trains with a different formula, eval repeats it after enough steps on one batch.
+    Replacing the formula must change both outputs.
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
@@ -273,7 +273,7 @@ def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tup
 
 
 def _settled(norm: BareNorm, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a batch's output in training, after many last steps of a run on it, then in eval."""
+    """Return a batch's output in training, after many late steps of a run on it, then in eval."""
     bare = norm.new()
     if isinstance(bare, BatchNorm):
         bare.unbiased = False

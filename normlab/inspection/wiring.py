@@ -1,6 +1,6 @@
 """`normlab explain placement=pre post`: how norms, sub-layers and additions are wired.
 
-The picture of a wiring comes from its module's docstring. The order of the steps in a layer is
+The drawing of a wiring comes from its module's docstring. The order of the steps in a layer is
 found by experiment: a layer is run, and each norm's input is compared with the layer's input and
 with the sub-layer's output; a norm whose input is neither follows the addition.
 """
@@ -31,7 +31,7 @@ ARROW = " -> "
 
 
 def wiring(option: Option) -> Explanation:
-    """Explain a placement: its picture and equation, and the steps of an encoder layer."""
+    """Explain a placement: its drawing and equation, and the steps of an encoder layer."""
     node = option_settings("placement", option.name, "placement")
     placement = instantiate(node, "placement", Placement, dropout=0.0)
     module = importlib.import_module(type(placement).__module__)

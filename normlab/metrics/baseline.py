@@ -66,7 +66,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
 
 
 class BaselineComparison(NamedTuple):
-    """A mean score next to the untrained baseline's; `score` may be another than was asked for."""
+    """A mean score next to the untrained baseline's; `score` may differ from the requested one."""
 
     score: str
     mean: float
@@ -113,7 +113,7 @@ def is_accuracy(name: str) -> bool:
 def nats_needed(baseline: float) -> float:
     """Return how far a loss must be below the untrained baseline: min(1, baseline / 2) nats.
 
-    Half of it counts where few classes make the baseline small: two have one of 0.69 nats.
+    With few classes the baseline is small (0.69 nats for two), so half of it is enough.
     """
     return min(NATS, HALF * baseline)
 

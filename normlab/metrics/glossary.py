@@ -146,6 +146,6 @@ def meaning(name: str) -> Meaning | None:
 
 
 def has_direction(name: str) -> bool:
-    """Return whether more or less of a score is better; true of unknown ones, such as a user's."""
+    """Return whether a score has a better direction; True for unknown scores, such as a user's."""
     known = SCORES.get(name.rpartition("/")[2])
     return known is None or known.better != "-"

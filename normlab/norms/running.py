@@ -102,7 +102,7 @@ class BatchStatistics(Norm):
         """Normalize `x`, without gain and shift."""
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
-        """Normalize by the batch's own statistics: by `formula`, unless a norm's paper differs.
+        """Normalize with the batch's own statistics, by `formula` unless the norm's paper differs.
 
         It runs in training unless the norm is frozen, and in evaluation with `eval_stats=batch`.
         """

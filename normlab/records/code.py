@@ -88,7 +88,7 @@ def _imports(file: Path) -> Iterator[str]:
 
 
 def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:
-    """Return the codes of a run that `code` continues; the same code again adds nothing."""
+    """Return the run's versions of the code with `code` added, unless it is the last one."""
     return [*codes, *([code] if list(codes[-1:]) != [code] else [])]
 
 
@@ -110,7 +110,7 @@ def joint_code(codes: Sequence[Code]) -> MadeBy:
 
 
 def origin(codes: Sequence[Code]) -> dict[str, Any]:
-    """Return what a record's environment says of a run's codes: `commit`, `dirty` and `commits`.
+    """Return a run's versions of the code as its record has them: `commit`, `dirty` and `commits`.
 
     `commit` is the last one, which also tested the run; `commits` lists all, if there are several.
     If one of them is dirty, so is the run; if one is unknown, the run is not known to be clean.

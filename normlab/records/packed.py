@@ -91,7 +91,7 @@ class Pack:
         return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in keys}
 
     def _content(self, name: str, of: Callable[[str, bytes, _Line], _T]) -> dict[Key, _T]:
-        """Return what `of` makes of the origin, text and content of each line of a file."""
+        """Return the result of `of` for the origin, text and content of each line of a file."""
         if name in self._errors:
             raise UserError(self._errors[name])
         try:

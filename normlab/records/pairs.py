@@ -62,7 +62,7 @@ class Pairing:
         *,
         scores: Sequence[str] = (),
     ) -> "Pairing":
-        """Pair two sides, each with one run per seed; pairs must compute `scores` in one way."""
+        """Pair two sides, each with one run per seed; each computes `scores` in one way."""
         first, second = ({record.seed: record for record in side} for side in (a, b))
         pairs: dict[int, tuple[RunRecord, RunRecord]] = {}
         reasons: dict[int, str] = {}

@@ -128,7 +128,7 @@ def record_file(place: Path) -> Path:
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record in a folder or at an address; a UserError gives the remedy (`mend`)."""
+    """Read the record in a folder or at an address; a UserError says how to fix it (`mend`)."""
     if (packed := run_at(place)) is not None:
         return cast("RunRecord", packed[0].records[packed[1]])
     path = place / RECORD_FILE

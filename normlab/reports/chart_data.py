@@ -151,7 +151,7 @@ class Panel:
 
     @property
     def seeds(self) -> set[int]:
-        """How many seeds the points have that are means over seeds."""
+        """The number of seeds behind each mean."""
         return {n for line in self.series for n in line.n if n > 1}
 
     @property

@@ -34,7 +34,7 @@ _NARROW = frozenset(" .,:;()[]|'!ijlt")
 
 
 class _Letters(NamedTuple):
-    """A size of letters: its LaTeX, and in points a digit, the leading and the gap of columns."""
+    """A font size: its LaTeX command, and in points the digit width, leading and column gap."""
 
     latex: tuple[str, ...]
     digit: float

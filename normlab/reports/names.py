@@ -1,7 +1,7 @@
 """Names for readers: the user's own for rows, scores and axes, and full names of norms.
 
-`normlab compare` and `normlab report` call a row as the user does. LaTeX and figures, which go into
-papers, also have the full names of norms: `Layer norm` instead of `ln`.
+`normlab compare` and `normlab report` call a row by the user's name. LaTeX and figures, which go
+into papers, also have the full names of norms: `Layer norm` instead of `ln`.
 """
 
 import re

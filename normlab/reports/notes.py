@@ -52,7 +52,7 @@ def in_brief(note: str) -> str:
 def print_legend(notes: Sequence[str], *, whole: bool) -> None:
     """Print the notes below tables: all in full if `whole`, otherwise three lines in brief.
 
-    The legend names `--notes` if that says more.
+    The legend mentions `--notes` if that prints more.
     """
     notes = [*dict.fromkeys(map(one_line, notes) if whole else notes)]
     if whole:

@@ -1,4 +1,4 @@
-"""A study at a scale whose runs are to be made, and the words of a command that name such jobs."""
+"""A study at a scale whose runs are to be made, and the arguments that name such jobs."""
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain

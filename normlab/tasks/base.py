@@ -170,7 +170,7 @@ class Task(ABC):
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def longest_fed(self, max_positions: int) -> int:
-        """Return how many positions a run may feed, at most, to a model with this limit."""
+        """Return the maximum number of positions that a run may feed to a model with this limit."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:

@@ -176,7 +176,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
 
 
 def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield names and finite values, starting with the main scores of the tasks."""
+    """Yield names and finite values, starting with the tasks' main scores."""
     known = [name for name in _FIRST if name in values]
     for name in dict.fromkeys([*known, *sorted(values)]):
         if math.isfinite(values[name]):

@@ -213,13 +213,13 @@ _MARKS = 50  # a run's time is divided among at least as many marks
 class Pace:
     """Estimates the time left: of training until its last step, then of the current phase.
 
-    Steps count by their pace over the recent half of the training time, as a machine may get busy
-    or idle, and the first steps are slow; validations on the way by their mean. The last validation
-    and the test count only while they run.
+    Training steps are extrapolated from the recent half of the training time, because the first
+    steps are slow and a machine may get busy or idle; validations during training from their mean.
+    The last validation and the test count only while they run.
     """
 
     def __init__(self) -> None:
-        self._marks = deque[tuple[float, float]]()  # shares of the training, and its seconds then
+        self._marks = deque[tuple[float, float]]()  # (share of training done, its seconds)
         self._first: float | None = None  # the share at the start
         self._step_seconds = self._pause_seconds = 0.0
         self._step_time = 0.0  # of the last step
@@ -235,7 +235,7 @@ class Pace:
             self._begun = self._now
 
     def _step(self, stage: Stage, *, after_pause: bool) -> None:
-        """Record a step of the training, whose time belongs to a pause if one was before it."""
+        """Record a training step; after a pause, its time counts as part of the pause."""
         self._training, now = stage, self._now[1]
         if stage.share is None:
             return

@@ -211,7 +211,7 @@ class Trainer:
     def _backward(
         self, step: int, batches: list[Batch], counts: Mapping[str, float]
     ) -> tuple[Tensor, Tensor]:
-        """Set the step's gradients; return its loss and penalty, float64 [2], and their norm."""
+        """Set the step's gradients; return its loss and penalty, float64 [2], and grad norm."""
         self.optimizer.zero_grad(set_to_none=True)
         self.norms.begin_step(step, self.budget.steps)
         self.probes.before_forward(step)

@@ -1,4 +1,4 @@
-"""Finds the module that changes an output wrongly, by putting modules' original outputs back."""
+"""Finds the module at fault by putting modules' original outputs back."""
 
 import re
 from collections import Counter
@@ -88,9 +88,9 @@ def _locate(
 
 
 class Try(NamedTuple):
-    """A suspect, and the output's change that remains if it and its like are replaced.
+    """A suspect, and the change that remains once it and its copies in other layers are replaced.
 
-    Of two tries that explain the same, the one with the lower `number` is the lesser.
+    If two suspects explain the change equally well, the one tried first (lower `number`) counts.
     """
 
     remaining: float
@@ -117,7 +117,7 @@ def _tries(
 
 
 def _alike(call: Call, calls: Calls) -> set[str]:
-    """Return the called modules of this class whose paths differ from this one only in numbers."""
+    """Return the called modules of this class whose paths differ from its path only in numbers."""
 
     def kind(call: Call) -> tuple[str, str]:
         return re.sub(r"\d+", "*", call.name), class_name(call.module)
@@ -156,7 +156,7 @@ def _agree(former: Any, latter: Any, overlap: Overlap, limit: float) -> bool:
 def _keeping(
     model: nn.Module, former: Calls, names: Collection[str], overlap: Overlap
 ) -> Iterator[None]:
-    """Replace the outputs of the named modules by the outputs of the `former` calls."""
+    """Replace the outputs of the named modules with the outputs of the `former` calls."""
     counts: Counter[str] = Counter()
 
     def keep(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Records how the features of a model flow from its weights to its norms, and from there on.
+"""Records how features flow through a model: from its weights to its norms, and onwards.
 
 One forward pass is run and every operation recorded. Only these matter to a fold: a product with a
 weight (`product`), a convolution (`convolution`), a row of a table (`table`), a weight itself

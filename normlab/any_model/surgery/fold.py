@@ -32,9 +32,9 @@ EXACT = 1e-9
 
 @dataclass
 class NormFold:
-    """What became of one norm: True if folded, None if there is no such part, else why it stays.
+    """What became of one norm: its subtraction of the mean, and its gain and bias.
 
-    `mean` is about a layer norm that becomes an RMS norm, `gain` about gain and bias.
+    `mean` and `gain` are True if folded, None if the norm has none, else the reason why not.
     """
 
     site: str
