@@ -25,8 +25,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from normlab.documents.pages import pages
-from normlab.documents.results import Results
+from normlab.articles.pages import pages
+from normlab.articles.results import Results
 from normlab.formats import pipes, score_text
 from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS

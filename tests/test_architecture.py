@@ -27,7 +27,7 @@ FLOORS = (
     ("reports",),
     ("claims", "notebook"),
     ("inspection",),
-    ("documents", "demo"),
+    ("articles", "demo"),
     ("commands",),
     ("cli", ""),
     ("__main__",),
@@ -41,7 +41,7 @@ VAGUE = (
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("documents", "errors", "formats", "notebook", "training.run_folder", "progress"),
+    *("articles", "errors", "formats", "notebook", "training.run_folder", "progress"),
     *("demo", "terminal"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.

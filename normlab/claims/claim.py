@@ -1,7 +1,7 @@
 """Claim files in `configs/claim`: a claim, its parts, and the endpoint that decides each part.
 
 id: 2                                  the file's name must start with it
-documents: [article 1]
+articles: [article 1]
 statement: In translation, batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
 answer: True that it translates worse. ...  begins as the verdict does: True, Not true, Partly true,
@@ -30,14 +30,14 @@ from msgspec import Meta, Struct, field
 
 from normlab.claims.endpoint import Endpoint, Text
 from normlab.claims.other_endpoints import Computed, Published, Timing
-from normlab.claims.study_endpoints import Contrast, Document, Gap, Level, Spread, Trains
+from normlab.claims.study_endpoints import Contrast, Gap, Level, Reported, Spread, Trains
 from normlab.config.conversion import convert
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 KINDS: dict[str, type[Endpoint]] = {
     kind.__name__.lower(): kind
-    for kind in (Contrast, Gap, Spread, Trains, Level, Document, Computed, Timing, Published)
+    for kind in (Contrast, Gap, Spread, Trains, Level, Reported, Computed, Timing, Published)
 }
 _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$")]
 
@@ -60,7 +60,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A claim made by the articles: its parts, the value they report, and the literature."""
 
     id: int
-    documents: Annotated[tuple[_Article, ...], Meta(min_length=1)]
+    articles: Annotated[tuple[_Article, ...], Meta(min_length=1)]
     statement: Text
     answer: Text
     chinese_answer: Text

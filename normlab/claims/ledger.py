@@ -20,7 +20,7 @@ from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
 from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue
-from normlab.claims.study_endpoints import Document, Gap
+from normlab.claims.study_endpoints import Gap, Reported
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
 
@@ -209,7 +209,7 @@ def _corrected(outcome: JudgedPart, family: Sequence[float] = ()) -> JudgedPart:
             rest.remove(p.at_look)
             if holm([p.direction, *rest])[0] >= ERROR:
                 decision = replace(decision, reason=decision.unshown)
-    holds = isinstance(outcome.endpoint, Document | Gap) and decision.verdict == "supported"
+    holds = isinstance(outcome.endpoint, Gap | Reported) and decision.verdict == "supported"
     verdict, reason = decision.verdict, decision.reason
     if verdict in DECIDED and p_holm is not None and p_holm >= ERROR and not holds:
         verdict, reason = "undecided", NOT_SURVIVED

@@ -26,7 +26,7 @@ def saved(entries: Sequence[JudgedClaim]) -> str:
 
 def _claim(entry: JudgedClaim) -> dict[str, Any]:
     claim = entry.claim
-    fields = ("statement", "chinese", "answer", "chinese_answer", "figure", "documents", "see")
+    fields = ("statement", "chinese", "answer", "chinese_answer", "figure", "articles", "see")
     return {
         "id": claim.id,
         "verdict": entry.verdict,

@@ -1,6 +1,6 @@
 """The kinds of endpoints in claim files that are decided by the runs of a study.
 
-These are `contrast`, `gap`, `spread`, `level`, `document` and `trains`; `other_endpoints` has
+These are `contrast`, `gap`, `spread`, `level`, `reported` and `trains`; `other_endpoints` has
 the others.
 """
 
@@ -292,10 +292,10 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         return corrected_for_look(decided, look, bounds=(bound - m, bound, bound + m))
 
 
-class Document(StudyEndpoint, frozen=True, kw_only=True):
+class Reported(StudyEndpoint, frozen=True, kw_only=True):
     """A value reported by an article: is it inside the confidence interval of one setting?
 
-    document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
+    reported: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
 
     `data` is the article's data; runs on other data are not compared with it.
     """
@@ -318,9 +318,9 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
-            for key, of_document in self.data.items():
-                if written(value := lookup(run, key)) != written(of_document):
-                    return f"other data: {key}={value}, the article's is {key}={of_document}"
+            for key, of_article in self.data.items():
+                if written(value := lookup(run, key)) != written(of_article):
+                    return f"other data: {key}={value}, the article's is {key}={of_article}"
         return None
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:

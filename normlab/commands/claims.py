@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     chosen = [
         claim
         for claim in claims
-        if number in (None, claim["id"]) and (article is None or article in claim["documents"])
+        if number in (None, claim["id"]) and (article is None or article in claim["articles"])
     ]
     if not chosen:
         known = f"claims are numbered 1 to {claims[-1]['id']}, articles 1 to 5"
@@ -140,8 +140,8 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
     """Write the pages, then the articles' pages; none if published evidence was altered."""
-    from normlab.documents.pages import PLAY
-    from normlab.documents.pages import pages as pages_of_articles
+    from normlab.articles.pages import PLAY
+    from normlab.articles.pages import pages as pages_of_articles
     from normlab.records import manifest
 
     published = (results / manifest.MANIFEST).is_file()
@@ -188,7 +188,7 @@ def _show(claim: Mapping[str, Any]) -> None:
     """Print a claim and its answer, then its parts, and the secondary endpoints below."""
     print_prose(f"Claim {claim['id']}: {claim['statement']}")
     facts = {"answer": claim["answer"], "verdict": claim["said"]}
-    facts |= {"from": ", ".join(claim["documents"]) + " (docs/explanation/verdicts.md)"}
+    facts |= {"from": ", ".join(claim["articles"]) + " (docs/explanation/verdicts.md)"}
     facts |= {"value": claim["figure"], "see": ", ".join(claim["see"])}
     _print_facts({**facts, "literature": claim["literature"]})
     for part in claim["parts"]:
@@ -209,8 +209,8 @@ def _show(claim: Mapping[str, Any]) -> None:
 
 def _show_in_chinese(claims: Sequence[Mapping[str, Any]], folder: Path, *, single: bool) -> None:
     """Print one claim, or the list of claims, in Chinese."""
-    from normlab.documents.claims_in_chinese import claim_lines, list_of_claims
-    from normlab.documents.results import Results
+    from normlab.articles.claims_in_chinese import claim_lines, list_of_claims
+    from normlab.articles.results import Results
 
     width = shutil.get_terminal_size().columns
     if not single:

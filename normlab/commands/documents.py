@@ -4,13 +4,13 @@ import argparse
 import shutil
 from collections.abc import Iterable, Sequence
 
+from normlab.articles.article import Article, ArticleTable, load_all
+from normlab.articles.language import LANGUAGES, Locale
+from normlab.articles.layout import folded, latex, markdown, page, shown, text
+from normlab.articles.pages import open_play_page, sentences_page
+from normlab.articles.results import Results
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
-from normlab.documents.article import Article, ArticleTable, load_all
-from normlab.documents.language import LANGUAGES, Locale
-from normlab.documents.layout import folded, latex, markdown, page, shown, text
-from normlab.documents.pages import open_play_page, sentences_page
-from normlab.documents.results import Results
 from normlab.errors import UserError
 
 _EXAMPLES = """examples:
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     Raises `UserError` for an unknown article or table, or if a cell's evidence does not exist.
     """
     arguments = _parser().parse_args(argv)
-    articles = load_all(CONFIG_DIR / "document")
+    articles = load_all(CONFIG_DIR / "article")
     if arguments.article is None:
         if arguments.form == "html" and not arguments.table and arguments.run is None:
             open_play_page(arguments.results)

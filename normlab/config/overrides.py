@@ -206,8 +206,8 @@ def check_given_once(arguments: Sequence[str]) -> None:
 
 
 def run_groups() -> list[str]:
-    """Return the groups a run chooses from, and `norm@` keys; not `claim`, `document`, `study`."""
-    kinds = [group for group in groups() if group not in ("claim", "document", "study")]
+    """Return the groups a run chooses from, and `norm@` keys; not `article`, `claim`, `study`."""
+    kinds = [group for group in groups() if group not in ("article", "claim", "study")]
     return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 

@@ -59,7 +59,7 @@ def decided(name: str, *outcomes: JudgedPart, statement: str = "") -> list[Judge
 
 
 def entry(number: int, *parts: list[JudgedPart], **changes: Any) -> JudgedClaim:
-    values = {"documents": ("article 1",), "statement": f"Statement {number}.", "figure": None}
+    values = {"articles": ("article 1",), "statement": f"Statement {number}.", "figure": None}
     values |= {"answer": f"Answer {number}.", "chinese_answer": f"回答 {number}。"} | changes
     parts = tuple([replace(o, number=n) for o in part] for n, part in enumerate(parts, 1))
     made = tuple(each[0].part for each in parts)
@@ -78,7 +78,7 @@ def entries() -> list[JudgedClaim]:
     excluded = open_outcome(excluded=("tested weights chosen by loss: 3",))
     return [
         entry(
-            1, decided("defined", defined), figure="35.2 BLEU", documents=("article 1", "article 2")
+            1, decided("defined", defined), figure="35.2 BLEU", articles=("article 1", "article 2")
         ),
         entry(
             2,

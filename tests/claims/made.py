@@ -78,7 +78,7 @@ def claim(folder, *parts: dict[str, Any], number: int = 1):
     """Write and load a claim of these parts."""
     content = {
         "id": number,
-        "documents": ["article 1"],
+        "articles": ["article 1"],
         "statement": "It is so.",
         "answer": "True.",
         "chinese_answer": "成立。",

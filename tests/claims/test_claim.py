@@ -39,7 +39,7 @@ ANSWERS = {
 """How the answer to a claim of each verdict begins, in English and Chinese."""
 CLAIM = {
     "id": 7,
-    "documents": ["article 1"],
+    "articles": ["article 1"],
     "statement": "It is so.",
     "answer": "True.",
     "chinese_answer": "成立。",
@@ -89,9 +89,9 @@ def test_what_is_wrong_is_named_with_file_and_key(tmp_path, change, message):
         load(path)
 
 
-def test_every_claim_of_the_documents_has_a_file():
+def test_every_claim_of_the_articles_has_a_file():
     assert [claim.id for claim in CLAIMS] == list(range(1, len(CLAIMS) + 1))
-    assert {name for claim in CLAIMS for name in claim.documents} == {
+    assert {name for claim in CLAIMS for name in claim.articles} == {
         *(f"article {n}" for n in range(1, 6)),
         "a question of our own",
     }

@@ -68,7 +68,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     )
     assert found.judgement.to_measure.command == "normlab study run made scale=small seeds=6,7,8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
-    assert primary(tmp_path, same, document(35.2, {"task": "toy"})).verdict == "undecided"
+    assert primary(tmp_path, same, reported(35.2, {"task": "toy"})).verdict == "undecided"
     assert primary(tmp_path, same, level(above=25)).decision.value == "30.0"
 
 
@@ -393,17 +393,17 @@ def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
     assert beside.p_holm == alone.decision.p.observed
 
 
-def document(value, data):
-    return part({"document": {**PLACE, "of": WORSE, "value": value, "data": data}}, "figure")
+def reported(value, data):
+    return part({"reported": {**PLACE, "of": WORSE, "value": value, "data": data}}, "figure")
 
 
-def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
-    held, missed = (document(value, {"task": "toy"}) for value in (30.1, 35.2))
+def test_a_reported_value_is_held_by_the_interval_or_not(tmp_path):
+    held, missed = (reported(value, {"task": "toy"}) for value in (30.1, 35.2))
     assert primary(tmp_path, side("bn", 30.0), missed).verdict == "contradicted"
     # To hold it says the more the more seeds there are, so the last look alone may.
     assert primary(tmp_path, side("bn", 30.0), held).verdict == "undecided"
     assert primary(tmp_path, side("bn", 30.0, 12), held).verdict == "supported"
-    other = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
+    other = primary(tmp_path, side("bn", 30.0), reported(35.2, {"task": "iwslt"}))
     assert other.reason == "other data: task=toy, the article's is task=iwslt"
     assert other.verdict == "not measured" and other.decision.value == ""
 

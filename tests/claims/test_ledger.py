@@ -85,7 +85,7 @@ def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
 
 def test_a_value_that_the_interval_holds_is_not_corrected_away(tmp_path):
     body = {"study": "made", "scale": "small", "score": "test/bleu", "of": {"norm": "bn"}}
-    each = part({"document": {**body, "value": 30, "data": {"task": "toy"}}}, "figure")
+    each = part({"reported": {**body, "value": 30, "data": {"task": "toy"}}}, "figure")
     entry = decided(tmp_path, side("bn", 30.0, 12), each, contrast())
     assert entry.primary[0].verdict == "supported"
 

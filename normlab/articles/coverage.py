@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from normlab.documents.article import Article
-from normlab.documents.evidence import CheckItem, Item, PartItem, RowItem
-from normlab.documents.language import ENGLISH
-from normlab.documents.layout import filled
-from normlab.documents.results import Results
+from normlab.articles.article import Article
+from normlab.articles.evidence import CheckItem, Item, PartItem, RowItem
+from normlab.articles.language import ENGLISH
+from normlab.articles.layout import filled
+from normlab.articles.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown
 

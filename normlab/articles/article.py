@@ -1,4 +1,4 @@
-"""The articles in `configs/document`: their sentences and tables, each with what was found on it.
+"""The articles in `configs/article`: their sentences and tables, each with what was found on it.
 
 id: 1                                  the number of the article; the file is named 1.yaml
 title: {zh: ..., en: ...}              every text has the Chinese original and its English
@@ -11,7 +11,7 @@ tables:
       - - {zh: Transformer + LN}       the first cell names the row; `en` may be left out if it
         - zh: "35.2"                   is the same
           ours: [{part: 1.figure}]     every other cell has what was found, of the kinds in
-    below: [...]                       `normlab.documents.evidence.KINDS`, and so has the whole
+    below: [...]                       `normlab.articles.evidence.KINDS`, and so has the whole
                                        table, optionally, below it
 sections:                              the article in its own order
   - title: {zh: ..., en: ...}
@@ -28,11 +28,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from normlab.articles.evidence import KINDS, Item, RowItem
+from normlab.articles.language import Locale, Words
 from normlab.claims.endpoint import Text
 from normlab.config.conversion import convert
 from normlab.config.yaml_files import read_yaml
-from normlab.documents.evidence import KINDS, Item, RowItem
-from normlab.documents.language import Locale, Words
 from normlab.errors import UserError
 
 

@@ -14,11 +14,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from normlab.claims.claim import Claim
-from normlab.claims.endpoint import StudyEndpoint
-from normlab.claims.ledger import verdict
-from normlab.claims.other_endpoints import Computed, Published, Timing
-from normlab.documents.evidence import (
+from normlab.articles.evidence import (
     CheckItem,
     Item,
     PartItem,
@@ -27,8 +23,12 @@ from normlab.documents.evidence import (
     Translation,
     translated,
 )
-from normlab.documents.language import CHINESE, ENGLISH, Locale
-from normlab.documents.results import Results
+from normlab.articles.language import CHINESE, ENGLISH, Locale
+from normlab.articles.results import Results
+from normlab.claims.claim import Claim
+from normlab.claims.endpoint import StudyEndpoint
+from normlab.claims.ledger import verdict
+from normlab.claims.other_endpoints import Computed, Published, Timing
 
 _MINUS = re.compile(r"(?<![\w\-\u2212)])-(?=\d)")
 T = TypeVar("T")
@@ -240,7 +240,7 @@ class Answers:
     @cached_property
     def _chinese(self) -> Mapping[str, tuple[Translation, ...]]:
         """The findings of each computed check in Chinese."""
-        path = files("normlab.documents") / "templates" / "findings.yaml"
+        path = files("normlab.articles") / "templates" / "findings.yaml"
         texts = yaml.safe_load(path.read_text("utf-8"))
         return msgspec.convert(texts, dict[str, tuple[Translation, ...]])
 

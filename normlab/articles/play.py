@@ -13,12 +13,12 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from normlab.articles.answers import Answer, Answers, Pair, Reference, both_of, in_both
+from normlab.articles.article import Article, ArticleTable, Passage
+from normlab.articles.evidence import Item
+from normlab.articles.language import CHINESE, ENGLISH
+from normlab.articles.results import Results
 from normlab.claims.claim import Claim
-from normlab.documents.answers import Answer, Answers, Pair, Reference, both_of, in_both
-from normlab.documents.article import Article, ArticleTable, Passage
-from normlab.documents.evidence import Item
-from normlab.documents.language import CHINESE, ENGLISH
-from normlab.documents.results import Results
 from normlab.templates import environment
 
 SCRIPTS = (
@@ -77,7 +77,7 @@ def page(
             for name in CHINESE.verdicts
         },
     }
-    template = environment("normlab.documents").get_template("page.html")
+    template = environment("normlab.articles").get_template("page.html")
     return template.render(
         style=_without_comments(_text("style.css")),
         script="".join(_without_comments(_text(name)) for name in SCRIPTS),
@@ -86,7 +86,7 @@ def page(
 
 
 def _text(name: str) -> str:
-    return (files("normlab.documents") / "templates" / name).read_text("utf-8")
+    return (files("normlab.articles") / "templates" / name).read_text("utf-8")
 
 
 def _without_comments(code: str) -> str:

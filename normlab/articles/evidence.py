@@ -9,10 +9,10 @@ import math
 
 from msgspec import Struct, field
 
+from normlab.articles.finding import PartFinding
+from normlab.articles.language import Locale, Words
+from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
-from normlab.documents.finding import PartFinding
-from normlab.documents.language import Locale, Words
-from normlab.documents.results import Results
 from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline

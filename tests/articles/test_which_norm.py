@@ -5,10 +5,10 @@ import re
 import msgspec
 import pytest
 
+from normlab.articles.language import CHINESE, Words
+from normlab.articles.results import Results
+from normlab.articles.which_norm import load_situations, page
 from normlab.config.folders import CONFIG_DIR
-from normlab.documents.language import CHINESE, Words
-from normlab.documents.results import Results
-from normlab.documents.which_norm import load_situations, page
 from normlab.errors import UserError
 
 RESULTS = CONFIG_DIR.parent / "results"

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
+from normlab.articles import pages
+from normlab.articles.article import load_all
+from normlab.articles.coverage import STATES, Sentence, sentences
+from normlab.articles.evidence import PartItem, RemarkItem
+from normlab.articles.language import Words
+from normlab.articles.results import Results
 from normlab.cli import main
 from normlab.config.folders import CONFIG_DIR
-from normlab.documents import pages
-from normlab.documents.article import load_all
-from normlab.documents.coverage import STATES, Sentence, sentences
-from normlab.documents.evidence import PartItem, RemarkItem
-from normlab.documents.language import Words
-from normlab.documents.results import Results
 
-ARTICLES = load_all(CONFIG_DIR / "document")
+ARTICLES = load_all(CONFIG_DIR / "article")
 RESULTS = CONFIG_DIR.parent / "results"
 ALL = [each for article in ARTICLES.values() for each in sentences(article)]
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 import yaml
 
+from normlab.articles import pages
+from normlab.articles.article import PIECES, load_all
+from normlab.articles.language import LANGUAGES
+from normlab.articles.pages import PLAY, play_page
 from normlab.cli import main
 from normlab.commands import claims
 from normlab.config.folders import CONFIG_DIR
-from normlab.documents import pages
-from normlab.documents.article import PIECES, load_all
-from normlab.documents.language import LANGUAGES
-from normlab.documents.pages import PLAY, play_page
 from normlab.inspection.bare_norm import run
 from normlab.inspection.pieces import of_width
 from tests.docs.pages import PAGES
@@ -25,7 +25,7 @@ ROOT = CONFIG_DIR.parent
 SMALLEST, PHONE = 1e-6, 390
 TYPED = {
     passage.command
-    for article in load_all(CONFIG_DIR / "document").values()
+    for article in load_all(CONFIG_DIR / "article").values()
     for section in article.sections
     for passage in section.body
     if passage.command
@@ -111,7 +111,7 @@ def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data)
             assert names[0] == names[1], key
             assert not chinese.search(re.sub("[我爱吃]", "", node[1])), key
 
-    words = ROOT / "normlab" / "documents" / "templates" / "words.yaml"
+    words = ROOT / "normlab" / "articles" / "templates" / "words.yaml"
     check(yaml.safe_load(words.read_text("utf-8")), "words")
 
 

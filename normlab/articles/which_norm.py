@@ -8,7 +8,7 @@ advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` h
 rests_on: {2.worse: supported, ...}
 also: [2.unstable, ...]      other parts that a reader should know, with whatever verdict they have
 numbers: [{gap: ..., within: [0, null]}, ...]    differences in the records that no part has a
-                             verdict on, as in configs/document/, and the bounds of their means
+                             verdict on, as in configs/article/, and the bounds of their means
 """
 
 import math
@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from normlab.articles.evidence import GapItem, PartItem
+from normlab.articles.language import CHINESE, ENGLISH, Locale, Words
+from normlab.articles.layout import filled
+from normlab.articles.results import Results
 from normlab.config.conversion import convert
 from normlab.config.yaml_files import read_yaml
-from normlab.documents.evidence import GapItem, PartItem
-from normlab.documents.language import CHINESE, ENGLISH, Locale, Words
-from normlab.documents.layout import filled
-from normlab.documents.results import Results
 from normlab.errors import UserError
 from normlab.records.labels import in_markdown
 

@@ -6,9 +6,9 @@ The ledger has values; the sentences are `templates/finding.en.txt` and `finding
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from normlab.articles.language import Locale, ScoreName
 from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue, sides_text
-from normlab.documents.language import Locale, ScoreName
 from normlab.templates import environment
 
 
@@ -54,7 +54,7 @@ class PartFinding(NamedTuple):
             "sides": sides_text(self.sides, chinese=language.code == "zh"),
             "reason": self.reason.text(language.code) if self.reason else "",
         }
-        template = environment("normlab.documents").get_template(f"finding.{language.code}.txt")
+        template = environment("normlab.articles").get_template(f"finding.{language.code}.txt")
         return template.render(values)
 
 

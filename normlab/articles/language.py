@@ -64,7 +64,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def _read(code: str) -> Locale:
-    path = files("normlab.documents") / "templates" / f"language.{code}.yaml"
+    path = files("normlab.articles") / "templates" / f"language.{code}.yaml"
     return msgspec.convert(yaml.safe_load(path.read_text("utf-8")), Locale)
 
 

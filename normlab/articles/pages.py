@@ -4,9 +4,9 @@ import sys
 import webbrowser
 from pathlib import Path
 
+from normlab.articles.article import load_all
+from normlab.articles.results import Results
 from normlab.config.folders import CONFIG_DIR, RESULTS
-from normlab.documents.article import load_all
-from normlab.documents.results import Results
 
 PLAY = CONFIG_DIR.parent / "docs" / "play" / "index.html"
 """The articles as a page to play with, in a checkout."""
@@ -27,25 +27,25 @@ def open_play_page(results: Path) -> None:
 
 def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
+    from normlab.articles.play import page as page_to_play
     from normlab.claims.claim import load_all as load_claims
-    from normlab.documents.play import page as page_to_play
     from normlab.inspection.pieces import pieces
 
-    articles = load_all(CONFIG_DIR / "document").values()
+    articles = load_all(CONFIG_DIR / "article").values()
     return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
 
 
 def sentences_page(results: Path) -> str:
     """Return the findings on each sentence of all articles, and what is open, as Markdown."""
-    from normlab.documents.coverage import page as page_of_sentences
+    from normlab.articles.coverage import page as page_of_sentences
 
-    return page_of_sentences(load_all(CONFIG_DIR / "document").values(), Results(results))
+    return page_of_sentences(load_all(CONFIG_DIR / "article").values(), Results(results))
 
 
 def advice(results: Path) -> str:
     """Return the page "which norm when", as Markdown: advice from the current verdicts."""
-    from normlab.documents.which_norm import load_situations
-    from normlab.documents.which_norm import page as page_of_advice
+    from normlab.articles.which_norm import load_situations
+    from normlab.articles.which_norm import page as page_of_advice
 
     return page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
 

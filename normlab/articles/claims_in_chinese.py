@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normlab.documents.evidence import PartItem
-from normlab.documents.language import CHINESE
-from normlab.documents.layout import folded
-from normlab.documents.results import Results
+from normlab.articles.evidence import PartItem
+from normlab.articles.language import CHINESE
+from normlab.articles.layout import folded
+from normlab.articles.results import Results
 
 _ARTICLE = "article "
 
@@ -30,7 +30,7 @@ def list_of_claims(claims: Sequence[Mapping[str, Any]], width: int) -> list[str]
 
 def claim_lines(claim: Mapping[str, Any], results: Results, width: int) -> list[str]:
     """Return a claim with its answer, then its parts with their verdicts and findings."""
-    articles = "、".join(f"文章 {name.removeprefix(_ARTICLE)}" for name in claim["documents"])
+    articles = "、".join(f"文章 {name.removeprefix(_ARTICLE)}" for name in claim["articles"])
     lines = folded(f"论断 {claim['id']}：{claim['chinese']}", width)
     facts = [("答案", claim["chinese_answer"]), ("结论", CHINESE.verdicts[claim["verdict"]])]
     facts.append(("出自", f"{articles}（docs/explanation/verdicts.md）"))

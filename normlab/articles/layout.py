@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
 
-from normlab.documents.article import Article, ArticleTable
-from normlab.documents.language import Locale
-from normlab.documents.results import Results
+from normlab.articles.article import Article, ArticleTable
+from normlab.articles.language import Locale
+from normlab.articles.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.latex import PAGE_HEIGHT, escaped, long_table, tabular
@@ -281,7 +281,7 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
     """
     html = template.endswith(".html")
     jinja = environment(
-        "normlab.documents",
+        "normlab.articles",
         autoescape=html,
         finalize=lambda value: one_line(value) if html and type(value) is str else value,
     )

@@ -7,18 +7,18 @@ import statistics
 import pytest
 from rich.cells import cell_len
 
+from normlab.articles.article import load, load_all
+from normlab.articles.evidence import PartItem, ScoreItem
+from normlab.articles.language import CHINESE, ENGLISH, LANGUAGES
+from normlab.articles.layout import folded, latex, markdown, page, shown, text
+from normlab.articles.results import Results
 from normlab.cli import main
 from normlab.commands import study
 from normlab.config.folders import CONFIG_DIR
-from normlab.documents.article import load, load_all
-from normlab.documents.evidence import PartItem, ScoreItem
-from normlab.documents.language import CHINESE, ENGLISH, LANGUAGES
-from normlab.documents.layout import folded, latex, markdown, page, shown, text
-from normlab.documents.results import Results
 from normlab.errors import UserError
 
 RESULTS = CONFIG_DIR.parent / "results"
-ARTICLES = load_all(CONFIG_DIR / "document")
+ARTICLES = load_all(CONFIG_DIR / "article")
 TABLES = [(article, name) for article in ARTICLES.values() for name in article.tables]
 CELL = """\
 id: 9
@@ -283,7 +283,7 @@ def test_run_shows_the_plan_of_each_study_before_any_run(monkeypatch, capsys):
 
 def test_the_claims_of_an_article_are_listed(capsys):
     ledger = json.loads((RESULTS / "claims.json").read_text())
-    theirs = [claim["id"] for claim in ledger if "article 3" in claim["documents"]]
+    theirs = [claim["id"] for claim in ledger if "article 3" in claim["articles"]]
     for words in (["article 3"], ["article", "3"]):
         assert main(["claims", *words]) == 0
         found = re.findall(r"(?m)^([ \d]\d)  \[", capsys.readouterr().out)

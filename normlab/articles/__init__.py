@@ -1,0 +1,1 @@
+"""The articles' tables and sentences, with the findings on each: `normlab documents`."""
