@@ -1,8 +1,8 @@
-"""Regenerate blocks in README, docs and results, and pages of articles: `python scripts/blocks.py`.
+"""Regenerate the blocks of README, docs and results, and some pages: `python scripts/blocks.py`.
 
-A block has values or a table of published evidence: `<!-- normlab: KIND ARGUMENTS -->`, what is
-made, `<!-- /normlab -->`. Arguments are words, in quotes if they hold blanks, and `name=value`. The
-kinds:
+A block shows values or a table from published evidence: `<!-- normlab: KIND ARGUMENTS -->`, the
+generated text, `<!-- /normlab -->`. Arguments are words, in quotes if they contain spaces, and
+`name=value`. The kinds:
 
     table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT]
     mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
@@ -58,7 +58,7 @@ def pages_with_blocks(root: Path) -> list[Path]:
 def regenerated(page: Path, root: Path) -> str:
     """Return a page with its blocks regenerated from the results below `root`.
 
-    Raises ValueError naming page and block for one that cannot be made.
+    Raises ValueError, with page and block, for a block that cannot be generated.
     """
     text = page.read_text("utf-8")
     if not text.count(BLOCK) == len(_BLOCK.findall(text)) == text.count(_END):
@@ -75,7 +75,7 @@ def regenerated(page: Path, root: Path) -> str:
 
 
 def _content(root: Path, said: str) -> str:
-    """Return the content of a block; ValueError for one that cannot be made."""
+    """Return the content of a block; ValueError if it cannot be generated."""
     kind, *rest = shlex.split(said) or [""]
     if kind not in _TAKES:
         raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
@@ -137,7 +137,7 @@ def _cost(study: str, scale: str, what: str) -> str:
 
 @lru_cache(maxsize=64)
 def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
-    """Return the table of a published study, with one more column for a score it lacks."""
+    """Return the table of a published study, with an additional column for a score it lacks."""
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
         study = replace(study, columns=(*study.columns, also))
@@ -145,7 +145,7 @@ def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
 
 
 def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
-    """Return some rows and columns of a table in Markdown, with what they were made of."""
+    """Return some rows and columns of a table in Markdown, with a note on their runs."""
     columns = _among(named.get("columns", ",".join(table.columns)), table.columns, ",")
     names = list(dict.fromkeys(row.name for row in table.rows))
     wanted, at = _among(named.get("rows", ";".join(names)), names, ";"), named.get("at")
@@ -184,12 +184,12 @@ def _among(text: str, allowed: Sequence[str], mark: str) -> tuple[str, ...]:
 
 
 def _looked_up(path: Path, key: str) -> float:
-    """Return the number that a JSON file has at a dotted key; numbers are places in a list."""
+    """Return the number at a dotted key of a JSON file; numbers in the key are list indices."""
     try:
         node = json.loads(path.read_text("utf-8"))
         for part in key.split("."):
             node = node[int(part)] if isinstance(node, list) else node[part]
-        return node + 0  # a TypeError for what is no number
+        return node + 0  # TypeError if it is not a number
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} has no number {key}: {error!r}") from None
 

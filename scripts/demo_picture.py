@@ -1,8 +1,8 @@
-"""Draw docs/images/demo.svg and demo-dark.svg, README's picture, from the runs of `normlab demo`.
+"""Draw docs/images/demo.svg and demo-dark.svg, README's figure, from the runs of `normlab demo`.
 
     normlab demo && python scripts/demo_picture.py
 
-The runs are read from runs/, or from the folder that is given.
+The runs are read from runs/, or from the folder given as an argument.
 """
 
 import sys

@@ -1,11 +1,11 @@
-"""Measure the gradient at initialisation by depth: `python scripts/depth.py [FOLDER]`.
+"""Measure the gradient at initialization by depth: `python scripts/depth.py [FOLDER]`.
 
-The gradient norm of the last feed-forward layer's second weight, in models of 6 to 50 layers a
-stack, pre- and post-norm, over ten seeds: what Xiong et al. 2020 report flat for post-norm and
-falling with the root of depth for pre-norm. Each model is examined as by `normlab inspect --only
-gradients`. Writes `gradients.json` (every value), `table.md` and the figures into FOLDER (default:
-results/depth_gradients). Takes about half an hour on one core; then `normlab study publish --accept
-results/depth_gradients`.
+It measures the gradient norm of the last feed-forward layer's second weight, in models of 6 to 50
+layers per stack, pre- and post-norm, over ten seeds. Xiong et al. 2020 report that this norm is
+constant for post-norm and falls with the square root of depth for pre-norm. Each model is examined
+as by `normlab inspect --only gradients`. Writes `gradients.json` (every value), `table.md` and the
+figures into FOLDER (default: results/depth_gradients). Takes about half an hour on one core; then
+`normlab study publish --accept results/depth_gradients`.
 """
 
 import json
@@ -54,7 +54,7 @@ def panel(rows: Sequence[Mapping[str, Any]]) -> Panel:
 
 
 def depth_table(config: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return mean and standard deviation by depth and placement, and the fitted power of depth.
+    """Return the mean and standard deviation by depth and placement, and the fitted power of depth.
 
     A row is one gradient norm (`norm`), with its `placement`, `layers` and `seed`.
     """
@@ -71,7 +71,7 @@ def depth_table(config: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str
         if (each := [norms[placement, depth] for placement in placements])
     ]
     fits: list[str] = []
-    for placement in placements:  # least squares of the logarithms
+    for placement in placements:  # least-squares fit of the logarithms
         own = [row for row in rows if row["placement"] == placement]
         logs = [[math.log(row[key]) for row in own] for key in ("layers", "norm")]
         fits.append(f"{statistics.linear_regression(*logs).slope:.2f} ({placement})")

@@ -1,15 +1,14 @@
 """Rewrite the golden losses: `python scripts/golden.py`.
 
-They are the training losses of 20 steps of `normlab train` on a small text that is kept in
-`tests/golden`, then the validation loss and the test scores: one run per norm in pre- and
-post-norm, one per placement with layer norm, and a few norms per entry of `SETTINGS`: other models
-and tasks, and options that change the arithmetic of a run. A change that is meant to leave the
-mathematics alone leaves them alone, to a relative 1e-6; one that is meant to change it rewrites the
-file, and the commit says why. `python scripts/golden.py --new` adds the rows that are missing and
-leaves the others as they are.
+They are the training losses of 20 steps of `normlab train` on a small text in `tests/golden`, then
+the validation loss and the test scores: one run per norm in pre- and post-norm, one per placement
+with layer norm, and a few norms per entry of `SETTINGS`: other models and tasks, and options that
+change the arithmetic of a run. If a change of the code is not meant to change the mathematics, the
+losses must stay the same to a relative 1e-6. If it is, rewrite the file and say why in the commit.
+`python scripts/golden.py --new` adds missing rows and leaves the others unchanged.
 
-All runs are float64 but those in bf16. Processors with bf16 instructions round differently from
-those without, so bf16 runs are compared to `ROUNDING`, without test scores.
+All runs except those in bf16 use float64. Processors with bf16 instructions round differently from
+those without, so bf16 losses are compared with the tolerance `ROUNDING`, and without test scores.
 """
 
 import json
@@ -24,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "losses.txt"
 TEXT = GOLDEN.parent / "text"  # 120 German-English sentence pairs, and two each for valid and test
 DOCUMENTS = GOLDEN.parent / "documents"  # English sentences
-PARAGRAPHS = GOLDEN.parent / "paragraphs"  # the same in short documents, for pairs of segments
+PARAGRAPHS = GOLDEN.parent / "paragraphs"  # the same text as short documents, for segment pairs
 STEPS = 20
 TOLERANCE = 1e-6
 ROUNDING = 5e-3  # relative; the losses of bf16 differ by up to 5e-4 from those of float64
@@ -66,9 +65,9 @@ _ALL = [
     *("schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
     *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
     *(f"validate.every={STEPS}", "sink=[jsonl]", "probe=[]", "observe.checkpoint_every=1000"),
-    "divergence_factor=1e9",  # twenty steps with this rate are compared, however high the loss
+    "divergence_factor=1e9",  # the losses are compared even if twenty steps at this rate diverge
 ]
-SETTINGS = {  # what else they set, and their norms
+SETTINGS = {  # overrides and norms of each setting
     "model=lstm": (_RECURRENT, ("none", "ln", "bn", "bn_position")),
     "model=gru": (_RECURRENT, ("ln", "bn_position")),
     "model=rnn": (_RECURRENT, ("ln", "bn_position")),
@@ -88,7 +87,7 @@ SETTINGS = {  # what else they set, and their norms
 
 
 class Golden(NamedTuple):
-    """What a run has lost, the validation last, and its test scores."""
+    """The losses of a run, the validation loss last, and its test scores."""
 
     losses: list[float]
     scores: dict[str, float]
@@ -97,7 +96,7 @@ class Golden(NamedTuple):
 def run(norm: str, place: str, runs_dir: Path, *more: str) -> Golden:
     """Return the losses and test scores of a run below `runs_dir`.
 
-    `place` is a placement, or a key of `SETTINGS`; `more` are overrides, which win.
+    `place` is a placement, or a key of `SETTINGS`; `more` are overrides, which take precedence.
     """
     from normlab.config.compose import compose
     from normlab.training import train
@@ -165,7 +164,7 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """Carry out all runs, or those that are missing, and write the file."""
+    """Execute all runs, or only the missing ones, and write the file."""
     kept = parse(GOLDEN.read_text(encoding="utf-8")) if "--new" in sys.argv[1:] else {}
     with TemporaryDirectory() as folder:
         new = {pair: run(*pair, Path(folder)) for pair in pairs() if pair not in kept}

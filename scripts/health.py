@@ -1,8 +1,8 @@
 """Write the table of a folder of health sheets: `python scripts/health.py FOLDER`.
 
-FOLDER, such as results/health/toy, has the sheets of `normlab inspect` (`*.json`) for one task and
-the packed records of their runs. Writes FOLDER/table.md; accept it afterwards with
-`normlab study publish --accept FOLDER`.
+FOLDER, such as results/health/toy, has the sheets of `normlab inspect` (`*.json`) for one task, and
+the packed records of their runs. Writes FOLDER/table.md; accept it afterwards with `normlab study
+publish --accept FOLDER`.
 """
 
 import json

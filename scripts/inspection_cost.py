@@ -1,9 +1,9 @@
-"""What an inspection costs: `python scripts/inspection_cost.py COMMIT` writes inspection_cost.json.
+"""Cost of an inspection: `python scripts/inspection_cost.py COMMIT` writes inspection_cost.json.
 
-Six models of different kinds, with random weights, are asked the quick questions by normlab as it
-is and as it was at COMMIT, in turn. An inspection's cost is its CPU time divided by that of a plain
-pass of the same batch on one thread, the least of three each; `passes` is how often it runs the
-model, most often on single rows. The file is in results/survey/.
+Six models of different kinds, with random weights, are asked the quick questions in turn by this
+version of normlab and by the one at COMMIT. The cost of an inspection is its CPU time divided by
+that of a plain pass of the same batch on one thread, each the lowest of three; `passes` is how
+often it runs the model, mostly on single rows. The file is in results/survey/.
 """
 
 import json
@@ -102,7 +102,7 @@ def words() -> dict[str, Any]:
 
 
 def least(function: Callable[[], object]) -> float:
-    """Return the least CPU time of several calls in seconds, after a warm-up call."""
+    """Return the lowest CPU time of several calls in seconds, after a warm-up call."""
     function()
     seconds = []
     for _ in range(REPEATS):
@@ -113,7 +113,7 @@ def least(function: Callable[[], object]) -> float:
 
 
 def measured(name: str) -> dict[str, Any]:
-    """Return the cost of an inspection of one model, by the normlab that Python imports."""
+    """Return the cost of inspecting one model with the version of normlab that Python imports."""
     import torch
     from torch import nn
 
@@ -148,7 +148,7 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def ask(name: str, folder: Path) -> dict[str, Any]:
-    """Return a model's row, measured by the normlab in a folder, in a process of its own."""
+    """Return a model's row, measured in a separate process by the normlab in a folder."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", __file__, "--measure", name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
-"""What nanoGPT's own code measures on Shakespeare: `python scripts/nanogpt.py CLONE INPUT SEED...`.
+"""The losses of nanoGPT's own code on Shakespeare: `python scripts/nanogpt.py CLONE INPUT SEED...`.
 
-CLONE is a checkout of karpathy/nanoGPT, INPUT char-rnn's input.txt. Runs the command for a CPU of
-its README, with each seed in place of its 1337, validated on as many random windows as the held-out
-tenth fills (its README takes 20 batches), and writes
+CLONE is a checkout of karpathy/nanoGPT, INPUT is char-rnn's input.txt. The script runs the CPU
+command in nanoGPT's README with each seed instead of 1337, validates on as many random windows as
+fit into the held-out tenth (the README uses 20 batches), and writes
 results/published_nanogpt/theirs.json. A seed takes about four minutes on an idle core.
 """
 
@@ -41,7 +41,7 @@ def validation_loss(clone: Path, seed: int) -> float:
 
 
 def main(clone: Path, text: Path, seeds: list[int]) -> int:
-    """Prepare the text as nanoGPT does, train with each seed, and write what it validates."""
+    """Prepare the text as nanoGPT does, train with each seed, and write the validation losses."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=clone, text=True, stdout=-1)
     shutil.copy(text, clone / "data" / "shakespeare_char" / "input.txt")
     prepare = [sys.executable, "data/shakespeare_char/prepare.py"]
@@ -63,6 +63,6 @@ def main(clone: Path, text: Path, seeds: list[int]) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 5:  # a deviation takes two seeds
+    if len(sys.argv) < 5:  # a standard deviation needs two seeds
         sys.exit(__doc__)
     sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), [int(seed) for seed in sys.argv[3:]]))

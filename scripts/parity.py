@@ -1,10 +1,10 @@
-"""Run the authors' norms and keep what they compute: `python -m scripts.parity FOLDER [NAME ...]`.
+"""Run the authors' norms and store their outputs: `python -m scripts.parity FOLDER [NAME ...]`.
 
-FOLDER holds the repositories as `owner+name`, each a clone or a bare one; their code is never part
-of this project. Of each subject `tests/norms/traces/NAME.npz` is written: some steps of
-training in float64 on inputs that numpy draws from a seed, with outputs and gradients at every
-step, and whatever the norm keeps and adds to the loss. `tests/norms/test_against_authors.py` holds
-our norms against them.
+FOLDER holds the repositories as `owner+name`, each a clone, bare or not; their code is never part
+of this project. For each subject, `tests/norms/traces/NAME.npz` is written: some training steps in
+float64 on inputs that numpy draws from a seed, with the outputs and gradients of every step, the
+norm's statistics and any penalty on the loss. `tests/norms/test_against_authors.py` compares our
+norms with these traces.
 """
 
 import importlib.util
@@ -29,7 +29,7 @@ TRACES = Path(__file__).resolve().parents[1] / "tests" / "norms" / "traces"
 
 def inputs(number: int) -> tuple[Tensor, Tensor]:
     """Return the `number`-th input and the gradient of its output, float64 `[B, T, D]`."""
-    random = np.random.RandomState(number)  # numpy promises that its numbers stay
+    random = np.random.RandomState(number)  # numpy guarantees the same numbers in every version
     x = random.standard_normal(SHAPE) * (1 + np.arange(SHAPE[2]) / 4) + 0.5
     return torch.tensor(x), torch.tensor(random.standard_normal(SHAPE))
 
@@ -51,10 +51,10 @@ def trace(
     names: Mapping[str, str],
     tables: Mapping[str, str],
 ) -> dict[str, np.ndarray]:
-    """Take the steps; return `y`, `dx`, the gradients of the parameters, the tables and the term.
+    """Take the steps; return `y`, `dx`, the parameters' gradients, the tables and the penalty.
 
-    Each is by step. Where there are tables, `eval` is what inference makes of one more input. At
-    padding the gradient of the output is 0, and neither output nor gradient is kept.
+    Each has one row per step. If there are tables, `eval` is the output in evaluation for one more
+    input. At padding the gradient of the output is 0, and neither output nor gradient is stored.
     """
     module = module.double().train()
     parameters = set_values(module, names)
@@ -86,12 +86,12 @@ def trace(
 
 
 def _grad(parameter: nn.Parameter) -> Tensor:
-    """Return the gradient of a parameter, 0 where it had no part in a step."""
+    """Return the gradient of a parameter; 0 if a step did not use it."""
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 class _StandIn(MagicMock):
-    """What is in a module that is absent; as a decorator or a base class it does nothing."""
+    """Stands in for anything in a missing module; as a decorator or base class it does nothing."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], types.FunctionType):
@@ -104,7 +104,7 @@ class _StandIn(MagicMock):
 
 @contextmanager
 def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
-    """Import the authors' file at the commit, with stand-ins for what it only imports."""
+    """Import the authors' file at the commit, with stand-ins for unused imports."""
     repository = folder / subject.repository
     if not repository.is_dir():
         sys.exit(
@@ -126,7 +126,7 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
         spec = importlib.util.spec_from_file_location("theirs.file", file)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules["theirs.file"] = module  # where a dataclass looks its annotations up
+        sys.modules["theirs.file"] = module  # where a dataclass looks up its annotations
         spec.loader.exec_module(module)
         yield module
     for name in absent:
@@ -134,7 +134,7 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
 
 
 def main() -> None:
-    """Write the traces of the named subjects, by default of all."""
+    """Write the traces of the named subjects, or of all if none is named."""
     if len(sys.argv) < 2:
         sys.exit("usage: python -m scripts.parity FOLDER [NAME ...]; FOLDER holds the repositories")
     if not Path(sys.argv[1]).is_dir():
@@ -143,7 +143,7 @@ def main() -> None:
         )
     if unknown := set(sys.argv[2:]) - set(SUBJECTS):
         sys.exit(f"no subject {', '.join(sorted(unknown))}: there are {', '.join(SUBJECTS)}")
-    torch.set_default_dtype(torch.float64)  # of constants that the authors' code makes
+    torch.set_default_dtype(torch.float64)  # of constants that the authors' code creates
     for name in sys.argv[2:] or SUBJECTS:
         subject = SUBJECTS[name]
         with _their_module(subject, Path(sys.argv[1])) as theirs:

@@ -1,6 +1,6 @@
-"""Attentions of other authors, their tables of weights cut as ours are.
+"""Attention modules of other authors, with their weight matrices split like ours.
 
-Each is made of the authors' file, as a module of `x`, `[B, T, D]`, and of `valid`, `[B, T]`.
+Each is built from the authors' file, and takes `x`, `[B, T, D]`, and `valid`, `[B, T]`.
 """
 
 import types
@@ -14,7 +14,7 @@ HEADS = 2
 
 
 class OneTable(nn.Module):
-    """CyndxAI's attention, whose table holds the projections into the heads and out of them."""
+    """CyndxAI's attention, which keeps all four projections in one matrix."""
 
     def __init__(self, module: Any, dim: int, length: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class OneTable(nn.Module):
                 self.register_parameter(f"{part}_{name}", nn.Parameter(rows))
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Return the attention of `x` to what is valid, by the tables as they now are."""
+        """Return the attention of `x` to the valid tokens, with the current weights."""
         for name in ("weights", "biases"):
             parts: list[Tensor] = [self.get_parameter(f"{part}_{name}") for part in ("in", "out")]
             setattr(self.attention, name, torch.cat(parts))
@@ -50,15 +50,15 @@ class Timm(nn.Module):
         )
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Return the attention of `x` to what is valid."""
+        """Return the attention of `x` to the valid tokens."""
         return self.attention(x, valid[:, None, None])
 
 
 class Gated(nn.Module):
-    """The attention of the authors of gated attention, without rotation.
+    """The gated attention of its authors' code, without rotary positions.
 
-    The gate's rows are in their projection of the queries, next to each head's. Here they are a
-    layer of their own, like the other parts of the projections of our attention.
+    In their code the gate's rows are in the query projection, next to each head's. Here the gate is
+    a separate layer, like the other projections of our attention.
     """
 
     def __init__(self, module: Any, dim: int, kind: str) -> None:
@@ -83,7 +83,7 @@ class Gated(nn.Module):
         self.gate = nn.Linear(dim, HEADS if kind == "headwise" else dim)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Return the attention of `x` to what is valid."""
+        """Return the attention of `x` to the valid tokens."""
         tables = {}
         for name in ("weight", "bias"):
             query, key, value = self.qkv.get_parameter(name).chunk(3)
@@ -99,7 +99,7 @@ class Gated(nn.Module):
 
 
 class Wide:
-    """torch, whose float32 is float64: their root mean square is taken in no other type."""
+    """torch with float64 as its float32, because their code takes root mean squares in float32."""
 
     float32 = torch.float64
 
@@ -108,9 +108,9 @@ class Wide:
 
 
 class HybridNorm(nn.Module):
-    """The attention of a block of HybridNorm's code, with RMS norm on queries and keys.
+    """The attention of a block in HybridNorm's code, with RMS norm on queries and keys.
 
-    `values` has it on the values too.
+    With `values`, it also normalizes the values.
     """
 
     def __init__(self, module: Any, dim: int, *, values: bool) -> None:
@@ -149,7 +149,7 @@ class HybridNorm(nn.Module):
         self.block = module.OLMoSequentialBlock(0, settings, {})
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Return the attention of `x` to what is valid."""
+        """Return the attention of `x` to the valid tokens."""
         hidden = torch.zeros(valid.shape, dtype=x.dtype).masked_fill(~valid, float("-inf"))
         bias = hidden[:, None, None].expand(-1, 1, x.shape[1], -1)
         heads = self.block.att_proj(x).split(self.block.fused_dims, dim=-1)
@@ -157,7 +157,7 @@ class HybridNorm(nn.Module):
 
 
 class GainsByHead(nn.Module):
-    """x-transformers' norm of heads, whose gains count from 1."""
+    """x-transformers' norm on heads, whose gain is 1 plus the parameter."""
 
     def __init__(self, module: Any, dim: int) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class GainsByHead(nn.Module):
         self.gains = nn.Parameter(1 + self.norm._parameters.pop("gamma").detach())
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Return the heads of `x`, each normalized, side by side."""
+        """Return the normalized heads of `x`, concatenated."""
         self.norm.gamma = self.gains - 1
         heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
         return self.norm(heads).transpose(1, 2).flatten(2)

@@ -1,7 +1,7 @@
-"""Lets the norm of a Flax model stand where the traces take a torch module.
+"""Wraps the norm of a Flax model as a torch module, for the traces.
 
-Its subjects need jax and flax to be traced, which no other part of the project uses: install them
-in an environment of their own, next to torch.
+Tracing its subjects needs jax and flax, which no other part of the project uses: install them in a
+separate environment, together with torch.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class _Called(torch.autograd.Function):
-    """Call a Flax norm, and differentiate it by jax."""
+    """Calls a Flax norm, and differentiates it with jax."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, function: Any) -> Tensor:
@@ -29,7 +29,7 @@ class _Called(torch.autograd.Function):
 
 
 class SingleScale(nn.Module):
-    """The RMS norm of a model whose `rmsnorm_scale` is `single`, with the feature axes it has."""
+    """The RMS norm of a model with `rmsnorm_scale="single"`, over the model's feature axes."""
 
     def __init__(self, module: Any, dim: int) -> None:
         super().__init__()

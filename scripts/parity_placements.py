@@ -1,6 +1,6 @@
-"""Layers of other authors whose sub-layers are single linear layers, so that only wiring is held.
+"""Layers of other authors with single linear layers as sub-layers, to compare only the wiring.
 
-Each is made of the authors' file, as a module of `x`, `[B, T, D]`.
+Each is built from the authors' file, and takes `x`, `[B, T, D]`.
 """
 
 import os
@@ -17,19 +17,19 @@ LAYERS = 2
 
 
 class _Attention(nn.Module):
-    """A linear layer that is called and answers as LLaMA's attention does."""
+    """A linear layer with the interface of LLaMA's attention."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.linear = nn.Linear(dim, dim)
 
     def forward(self, hidden_states: Tensor, **_: Any) -> tuple[Tensor, None, None]:
-        """Return the product, and neither weights nor cache."""
+        """Return the linear layer's output, and None for the weights and the cache."""
         return self.linear(hidden_states), None, None
 
 
 class GPAS(nn.Module):
-    """A layer of LLaMA with GPAS on pre-norm, and the model's last norm."""
+    """A LLaMA layer with GPAS on pre-norm, and the model's final norm."""
 
     def __init__(self, module: Any, dim: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Siamese(nn.Module):
         self.features = module.VisionTransformer.forward_features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output at all tokens; the authors' code returns the first token's alone."""
+        """Return the output at all tokens; the authors' code returns only the first token's."""
         seen: list[Tensor] = []
         first, rest = x[:, :1], x[:, 1:]
         stand_in = types.SimpleNamespace(

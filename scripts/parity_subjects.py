@@ -1,4 +1,4 @@
-"""Which norm of ours is held against which file of its authors, and how theirs is called."""
+"""Which of our norms is compared with which file of its authors, and how to call their code."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from scripts.parity_placements import GPAS, LAYERS, Siamese, keel
 
 SHAPE = 3, 5, 8  # sequences, positions, features
 STEPS = (1, 2, 3)
-LENGTHS = 5, 2, 4  # of the sequences, where there is padding
+LENGTHS = 5, 2, 4  # lengths of the sequences if there is padding
 
 
 def _plain(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def _plain(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
 
 
 def _untold(module: nn.Module, step: int) -> None:
-    """Begin a step of which the module need not know."""
+    """Begin a step; the module does not need to know its number."""
 
 
 def _free(module: nn.Module) -> Tensor | None:
@@ -31,7 +31,7 @@ def _free(module: nn.Module) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Driver:
-    """How a module is called, told which step comes, and asked for a term of the loss."""
+    """How to call a module, set the number of its next step, and get its penalty on the loss."""
 
     forward: Callable[[Any, Tensor, Tensor], Tensor] = _plain
     begin: Callable[[Any, int], None] = _untold
@@ -40,16 +40,16 @@ class Driver:
 
 @dataclass(frozen=True)
 class Subject:
-    """One norm of ours beside one file of its authors.
+    """One of our norms and the file of its authors that it is compared with.
 
-    `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
-    `tables` map our parameters and statistics to theirs. `factors` are theirs over ours, by figure,
-    where a constant is known to differ. The input of the step `outlier` is ten times as large.
-    `around` is what ours stands in: a product with centred rows, as `linear` and `norm`, a
-    self-attention of two heads, where `values` are its settings, or these heads alone, where
-    `option` is one of `qk_norm`, or an encoder layer, where it is a placement, or a placement's
-    residuals around linear layers, where `values` are the norm and the number of layers. `absent`
-    are modules that their file imports and what is held does not use.
+    `build` creates the authors' module from their file; `option` and `values` describe our norm.
+    `names` and `tables` map our parameters and statistics to theirs. `factors` has the ratio of
+    their value to ours, by name, for constants that are known to differ. The input of the step
+    `outlier` is ten times as large. `around` says what our norm is part of: a linear layer with
+    centered rows (its parts are `linear` and `norm`), a self-attention of two heads with the
+    settings `values`, these heads alone with `option` as `qk_norm`, an encoder layer with `option`
+    as its placement, or a placement's residuals around linear layers, with the norm and the number
+    of layers in `values`. `absent` lists modules that their file imports but does not use here.
     """
 
     repository: str
@@ -88,7 +88,7 @@ def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
 
 
 class _Gradient(nn.Module):
-    """Layer norm's gradient alone: theirs without the normalized tokens that its value has too."""
+    """Layer norm's gradient alone: the authors' output minus the normalized tokens it contains."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ _POWERNORM: Mapping[str, Any] = {
 
 
 def _power(groups: int, *, padded: bool) -> Subject:
-    """Return PowerNorm over the end of a warm-up of six steps."""
+    """Return PowerNorm, traced past the end of a warm-up of six steps."""
     return Subject(
         **_POWERNORM,
         path="fairseq/modules/norms/mask_powernorm.py",
@@ -150,7 +150,7 @@ def _power(groups: int, *, padded: bool) -> Subject:
 
 
 def _root_batch(*, padded: bool) -> Subject:
-    """Return the batch norm of PowerNorm's repository."""
+    """Return the batch norm in PowerNorm's repository."""
     return Subject(
         **_POWERNORM,
         path="fairseq/modules/norms/mask_syncbatchnorm.py",
@@ -184,7 +184,7 @@ def _regularized(penalty: str, mean: float, var: float, *, padded: bool = True) 
 
 
 class _EachPosition(nn.Module):
-    """Batch norm with a row of statistics for each position, which theirs is called at in turn."""
+    """Batch norm with statistics per position; the authors' module is called once per position."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -198,12 +198,12 @@ class _EachPosition(nn.Module):
 
 
 def _counted(name: str) -> Callable[[Any, int], None]:
-    """Return what lets a counter of batches stand before a step."""
+    """Return a function that sets a counter of batches before a step."""
     return lambda module, step: getattr(module, name).fill_(step - 1)
 
 
 def _renorm(*, padded: bool) -> Subject:
-    """Return batch renormalization along its schedule, which the authors wrote down in steps."""
+    """Return batch renormalization along its schedule, which the authors give in steps."""
     return Subject(
         repository="ludvb+batchrenorm",
         commit="143076f952f0861bbf8af55833d046e10ffaa99b",
@@ -271,7 +271,7 @@ _MABN: Mapping[str, Any] = {
 
 
 class _CenteredConvolution(nn.Module):
-    """A product with centred rows before MABN, as the authors have it."""
+    """A linear layer with centered rows before MABN, as in the authors' code."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -287,9 +287,9 @@ class _CenteredConvolution(nn.Module):
 
 
 def _represented(*, progressive: bool, padded: bool = False) -> Subject:
-    """Return RepBN, or the way to it: two steps of layer norm and four of a blend.
+    """Return RepBN, or PRepBN's way there: two steps of layer norm, then four of blending.
 
-    The authors' code knows no padding: it takes padding for tokens.
+    The authors' code has no padding mask, so padding counts as tokens.
     """
     inner = "norm2." if progressive else ""
     names = {"weight": "bn.weight", "bias": "bn.bias", "alpha": "alpha"}
@@ -320,11 +320,11 @@ def _represented(*, progressive: bool, padded: bool = False) -> Subject:
     )
 
 
-HIDDEN = 12  # of the feed-forward part of a layer
+HIDDEN = 12  # width of a layer's feed-forward part
 
 
 def _projections(into: str, out: str) -> dict[str, str]:
-    """Return our names of the projections of an attention to theirs."""
+    """Return their names of an attention's projections by ours."""
     return {
         f"{ours}.{name}": f"{theirs}.{name}"
         for ours, theirs in (("qkv_proj", into), ("out_proj", out))
@@ -336,7 +336,7 @@ _WITH_VALID = Driver(forward=lambda module, x, valid: module(x, valid))
 
 
 def _hybrid(option: str, normalized: str) -> Subject:
-    """Return HybridNorm's norms of queries, keys and, in its method, values."""
+    """Return HybridNorm's norms on queries, keys and, in its method, values."""
     return Subject(
         repository="BryceZhuo+HybridNorm",
         commit="f0dd605",
@@ -358,7 +358,7 @@ def _hybrid(option: str, normalized: str) -> Subject:
 
 
 def _linears(*theirs: str) -> dict[str, str]:
-    """Return our names of the residuals' linear layers, in their order, to the authors'."""
+    """Return the authors' names of the residuals' linear layers by ours, in order."""
     return {
         f"linears.{number}.{part}": f"{name}.{part}"
         for number, name in enumerate(theirs)
@@ -367,7 +367,7 @@ def _linears(*theirs: str) -> dict[str, str]:
 
 
 def _siamese() -> dict[str, str]:
-    """Return our names of the parameters of two layers with SiameseNorm to the authors'."""
+    """Return the authors' names of the parameters of two SiameseNorm layers by ours."""
     ends = {"norm": "final_norm", "x_norm": "pre_norm", "y_norm": "post_norm"}
     names = {f"final.{ours}": theirs for ours, theirs in ends.items()}
     for number in range(2 * LAYERS):
@@ -382,7 +382,7 @@ def _siamese() -> dict[str, str]:
     return names | _linears(*(f"blocks.{n}.{part}" for n in blocks for part in ("attn", "mlp")))
 
 
-# Their standard deviation is the n - 1 one, ours the n one; eps, which stands elsewhere, is 0.
+# Their standard deviation divides by n - 1, ours by n; eps, which is in a different place, is 0.
 _CORRECTION = ((SHAPE[2] - 1) / SHAPE[2]) ** 0.5
 _DETACHED = {"affine": False, "eps": 0.0}
 
@@ -539,7 +539,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         driver=_WITH_VALID,
         padded=True,
-        tolerance=1e-10,  # rows of weights that are nearly alike leave little to divide by
+        tolerance=1e-10,  # nearly equal weight rows leave a variance that is too small to divide by
         around="attention",
         absent=("._fx", ".config", ".pos_embed_sincos"),
     ),
@@ -617,7 +617,7 @@ SUBJECTS: Mapping[str, Subject] = {
             ).transpose(0, 1)
         ),
         padded=True,
-        tolerance=1e-9,  # weights near 1 make outputs of thousands, and a sharp softmax
+        tolerance=1e-9,  # weights near 1 give outputs in the thousands, and a sharp softmax
         around="layer",
     ),
     "gpas": Subject(
@@ -704,7 +704,7 @@ SUBJECTS: Mapping[str, Subject] = {
         option="bhyt",
         values={"kappa": 0.5},
         names={"weight": "weight", "lam": "lam"},
-        tolerance=1e-6,  # their mean square is float32
+        tolerance=1e-6,  # they compute the mean square in float32
         absent=(
             ".configuration_llama",
             *(

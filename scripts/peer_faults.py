@@ -1,7 +1,7 @@
-"""Faults of the kinds that pytest-torch has a check for, each with a correct version.
+"""Faults of the kinds that pytest-torch checks for, each with a correct version.
 
-They are what its documentation promises to catch: state, layouts, checkpoints, gradients and
-compilation. normlab has questions for few of them.
+These are the faults that its documentation promises to catch, in state, layouts, checkpoints,
+gradients and compilation. normlab asks about few of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ WIDTH = 8
 
 
 class Own(NamedTuple):
-    """What a model does with its input, faulty or not, and the peer's check for it."""
+    """What a model does with its input, faulty or not, and pytest-torch's check for it."""
 
     forward: Callable[["Model", Tensor], Tensor]
     check: Callable[[Callable[[], nn.Module], Mapping[str, Tensor]], Any]
 
 
 class Model(nn.Module):
-    """A layer, a buffer, a plain tensor and a function of them."""
+    """A model with a layer, a buffer, and a forward function of its own, faulty or not."""
 
     def __init__(self, own: Own, faulty: bool):
         super().__init__()
@@ -133,7 +133,7 @@ OWN = {
 
 
 def own_case(name: str, faulty: bool) -> tuple[Callable[[], nn.Module], dict[str, Tensor]]:
-    """Return a builder of a model and its batch; the first build is always the same."""
+    """Return a function that builds a model, and its batch; its first model is always the same."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         first = Model(OWN[name], faulty).eval()

@@ -4,12 +4,12 @@
     echo $PWD/.venv/lib/python3.11/site-packages > peers/lib/python3.11/site-packages/normlab.pth
     peers/bin/python scripts/peers.py
 
-Writes pairs.md and pairs.json in results/survey, with three sets of faults: those that we planted,
-those of further public reports, and those of the kinds that pytest-torch has a check for. Each tool
-runs with its default settings. In the first two sets it decides by what it says about batches,
-padding and masks; pytest-torch's checks of padding and masks are for `input_ids`, so other inputs
-get its inference contract alone. In the third, pytest-torch runs the check that is made for the
-fault, and the others all that they have by default.
+Writes pairs.md and pairs.json in results/survey, with three sets of faults: faults that we planted,
+faults from further public reports, and the kinds of faults that pytest-torch checks for. Each tool
+runs with its default settings. In the first two sets, only findings about batches, padding and
+masks count; pytest-torch's checks of padding and masks work on `input_ids`, so other inputs get
+only its inference contract. In the third set, pytest-torch runs its check for the fault, and the
+other tools run all their default checks.
 """
 
 import json
@@ -40,7 +40,7 @@ RELEVANT = ("batch_independence", "input_dependency", "eval_determinism")
 
 
 class Called(nn.Module):
-    """A model that is called as its case says."""
+    """A model with the forward call of its case."""
 
     def __init__(self, model: nn.Module, forward: Any):
         super().__init__()
@@ -51,7 +51,7 @@ class Called(nn.Module):
 
 
 def by_normlab(subject: Case) -> tuple[bool, str]:
-    """Return whether a case is accused, and which modules are named."""
+    """Return whether normlab reports a fault in a case, and the modules it names."""
     report = normlab.inspect(subject.model, subject.batches, **subject.arguments)
     found = [each for each in report.by_harm() if each.verdict in ("look", "broken")]
     return bool(found), ", ".join({each.module: None for each in found if each.module})
@@ -69,7 +69,7 @@ def by_pytest_torch(subject: Case) -> tuple[bool, str]:
 
 
 def fails(check: Any) -> bool:
-    """Return whether a check fails; one that the model cannot run does not."""
+    """Return whether a check fails; a check that the model cannot run does not count as failed."""
     try:
         check()
     except AssertionError:
@@ -86,7 +86,7 @@ def by_torchtest2(subject: Case) -> tuple[bool, str]:
 
 
 def plain(subject: Case) -> tuple[nn.Module, Any]:
-    """Return a model and a batch as a tool without `forward` takes them."""
+    """Return a model and a batch for a tool that has no argument `forward`."""
     call = subject.arguments.get("forward")
     model = Called(subject.model, call).eval() if call else subject.model
     return model, subject.batches[0]
@@ -100,7 +100,7 @@ TOOLS = {
 
 
 def plain_case(name: str, faulty: bool) -> dict[str, tuple[bool, str]]:
-    """Return the verdict of each tool on a case of pytest-torch's own kinds."""
+    """Return each tool's verdict on a fault of a kind that pytest-torch checks for."""
     found: dict[str, tuple[bool, str]] = {}
     for tool in TOOLS:
         make, batch = own_case(name, faulty)
@@ -115,12 +115,12 @@ def plain_case(name: str, faulty: bool) -> dict[str, tuple[bool, str]]:
 
 
 def asked(build: Any) -> Any:
-    """Return a function from `faulty` to what each tool says of a case."""
+    """Return a function that maps `faulty` to each tool's verdict on a case."""
     return lambda faulty: {tool: ask(build(faulty)) for tool, ask in TOOLS.items()}
 
 
 def reported(build: Any) -> Any:
-    """Return a function from `faulty` to a case of a public report, from a fixed seed."""
+    """Return a function that maps `faulty` to a public report's case, built from a fixed seed."""
 
     def case_of(faulty: bool) -> Case:
         with torch.random.fork_rng():
@@ -145,7 +145,7 @@ SETS = {
 
 
 def rows_of(faults: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """Return the lines of a table of faults, and the counts of each tool."""
+    """Return the lines of a table of faults, and each tool's counts."""
     lines = [
         f"| fault | {' | '.join(TOOLS)} | modules that normlab named |",
         f"| --- |{' --- |' * (len(TOOLS) + 1)}",
@@ -167,7 +167,7 @@ def rows_of(faults: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, i
 
 
 def main() -> None:
-    """Ask all tools about all faults and write the tables."""
+    """Run all tools on all faults and write the tables."""
     lines = [
         "# Faults and their correct versions, and which tools tell them apart",
         "",

@@ -1,9 +1,9 @@
 """How the words at each position of a sentence are distributed: `python scripts/positions.py`.
 
-Reads the text of public corpora below DATA (environment variable NORMLAB_DATA) and writes
-results/positions/words.json: for the first four positions, the last one and all together, how many
-words occur how often, from which entropies follow; and how many sentences have which length. Words
-are split at blanks, as written.
+Reads the text of public corpora in the folder that the environment variable NORMLAB_DATA names, and
+writes results/positions/words.json: for the first four positions, the last one and all positions
+together, how many words occur how often (enough to compute entropies), and the number of sentences
+of each length. Words are split at spaces and otherwise unchanged.
 """
 
 import gzip
@@ -32,7 +32,7 @@ def spectrum(words: Counter[str]) -> list[list[int]]:
 
 
 def corpus(path: Path) -> dict[str, object]:
-    """Return the checksum of a text, its sentences, and the words of each position."""
+    """Return a text's checksum, its sentence lengths, and the word counts of each position."""
     content = path.read_bytes()
     sentences = [line.split() for line in gzip.decompress(content).decode("utf-8").splitlines()]
     sentences = [words for words in sentences if words]

@@ -1,12 +1,12 @@
 """What normlab finds in the models of a library: `python scripts/survey.py LIBRARY [NAMES]`.
 
-The libraries are the modules of `scripts/surveyed/`. Each model is small, has random weights and
-is asked the quick questions of `normlab.inspect` in a process of its own; `normlab.fold_norms` then
-counts the norms that fold. Writes results/survey/LIBRARY.json and LIBRARY.md. Without names, it
-goes on with the models that this commit of normlab has not asked. A model is left out, with the
-reason, if it cannot be built within 20 seconds of CPU time, no input fits, or its questions take
-more than a minute. `python scripts/survey.py folds LIBRARY [NAMES]` asks nothing and only counts
-the norms that fold in models that have a row.
+Each library has a module in `scripts/surveyed/`. Each model is small, has random weights, and is
+asked the quick questions of `normlab.inspect` in a separate process; then the norms that
+`normlab.fold_norms` can fold are counted. Writes results/survey/LIBRARY.json and LIBRARY.md.
+Without names, it continues with the models that this commit of normlab has not examined yet. A
+model is left out, with the reason, if it cannot be built within 20 seconds of CPU time, if no input
+fits, or if its questions take more than a minute. `python scripts/survey.py folds LIBRARY [NAMES]`
+asks no questions and only counts the norms that fold, in models that have a row.
 """
 
 import importlib
@@ -48,7 +48,7 @@ VERDICTS = ("failed", "broken", "look", "fine", "does not apply")
 
 
 class Passes:
-    """How often a model was called, counted without a hook."""
+    """Counts the calls of a model without a hook."""
 
     def __init__(self, model: nn.Module):
         self.count, call = 0, nn.Module.__call__
@@ -61,7 +61,7 @@ class Passes:
 
 
 def settle(subject: Subject) -> None:
-    """Give batch norms the statistics of the batch, as in a trained model."""
+    """Set batch norms' running statistics to those of the batch, as in a trained model."""
     norms = [m for m in subject.model.modules() if isinstance(m, _BatchNorm)]
     for each in norms:
         each.momentum = None
@@ -86,9 +86,9 @@ def plain_pass(subject: Subject) -> float:
 
 
 def cost_of_a_pass(subject: Subject) -> float:
-    """Return the CPU seconds of a pass, from as many as the clock needs."""
+    """Return the CPU seconds per pass, averaged over enough passes for the clock's resolution."""
     seconds = [plain_pass(subject)]
-    while sum(seconds[1:]) < 0.1 and len(seconds) < 1000:  # the first one imports
+    while sum(seconds[1:]) < 0.1 and len(seconds) < 1000:  # the first call imports
         seconds.append(plain_pass(subject))
     return statistics.mean(seconds[1:]) or 1e-5
 
@@ -103,7 +103,7 @@ def shapes(batch: Any) -> Any:
 
 
 def ask(library: Any, name: str) -> dict[str, Any]:
-    """Return a model's row: its inputs, what was found, and the cost in plain passes."""
+    """Return a model's row: its inputs, the findings, and the cost in plain passes."""
     signal.setitimer(signal.ITIMER_PROF, BUILD_SECONDS)
     subject = library.subject(name)
     settle(subject)
@@ -150,12 +150,12 @@ def ask_folds(library: Any, name: str) -> dict[str, Any]:
 
 
 def words(why: str) -> str:
-    """Return a reason with one placeholder for the names of modules, so that reasons can count."""
+    """Return a reason with a placeholder for module names, so that equal reasons can be counted."""
     return re.sub(r"\S*[._]\S*|\d+", "*", why)
 
 
 def entry(found: Finding) -> dict[str, Any]:
-    """Return a finding's verdict, and more if it is not fine."""
+    """Return a finding's verdict, with details if it is not `fine`."""
     if found.verdict in ("fine", "does not apply"):
         return {"verdict": found.verdict} | ({"sentence": found.why_not} if found.why_not else {})
     value = None if found.value is None else float(f"{found.value:.3g}")
@@ -168,7 +168,7 @@ def _late(*_: Any) -> None:
 
 
 def work(ask: Any, library: Any, name: str, to: Connection) -> None:
-    """Send a model's row, or why there is none, from a process of its own."""
+    """Send a model's row, or why there is none, from a separate process."""
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     signal.signal(signal.SIGPROF, _late)
     warnings.simplefilter("ignore")
@@ -189,9 +189,9 @@ def in_line(row: Mapping[str, Any]) -> str:
 
 
 def counts(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how many models were asked and left out, verdicts by question, and the median cost.
+    """Return how many models were examined and left out, verdicts by question, the median cost.
 
-    A row whose cost was not measured has none.
+    A row without a measured cost is ignored in the median.
     """
     asked = [row for row in rows.values() if "findings" in row]
     names = [each.name for each in questions()]
@@ -209,7 +209,7 @@ def counts(rows: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def folded(asked: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the sums of norms, and of means and gains that fold, and how many models have any."""
+    """Return the totals of norms, of means and gains that fold, and of models that have any."""
     rows = [row["folds"] for row in asked if "norms" in row.get("folds", {})]
     keys = ("norms", "means", "means_folded", "gains", "gains_folded")
     return {"models": len(rows)} | {key: sum(row[key] for row in rows) for key in keys}
@@ -242,7 +242,7 @@ FOLDS = """Of the {norms} layer and RMS norms over the last axis in {models} mod
 
 
 def where(found: Mapping[str, Any]) -> str:
-    """Return the module that a finding names, and what it says of it."""
+    """Return the module that a finding names, and what the finding says about it."""
     module, sentence = found.get("module"), found["sentence"].replace("|", "\\|")
     if not module:
         return sentence.partition(". One row")[0]
@@ -251,7 +251,7 @@ def where(found: Mapping[str, Any]) -> str:
 
 
 def sections(rows: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the page's sections, one for each question that found something."""
+    """Yield the lines of the page: one section per question that found something."""
     for each in questions():
         found = {k: row["findings"].get(each.name) for k, row in rows.items()}
         found = {k: f for k, f in found.items() if f and f["verdict"] in VERDICTS[:3]}
@@ -309,7 +309,7 @@ def write(library: Any, name: str, rows: Mapping[str, Any]) -> None:
 
 
 def row_of(library: Any, name: str, function: Any) -> dict[str, Any]:
-    """Return what `function(library, name, pipe)` sends from a process of its own."""
+    """Return what `function(library, name, pipe)` sends from a separate process."""
     process = multiprocessing.get_context("fork")
     receive, send = process.Pipe(duplex=False)
     worker = process.Process(target=function, args=(library, name, send))
@@ -324,7 +324,7 @@ def row_of(library: Any, name: str, function: Any) -> dict[str, Any]:
 
 
 def read(name: str) -> dict[str, Any]:
-    """Return the rows of a library's survey; none if there is no file."""
+    """Return the rows of a library's survey; empty if there is no file."""
     path = FOLDER / f"{name}.json"
     return json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
 
@@ -350,16 +350,16 @@ def count_folds(name: str, *names: str) -> None:
 
 
 def main(name: str, *names: str) -> None:
-    """Ask the named models of a library, or all that this commit has not asked, and write them."""
+    """Examine the named models of a library, or all new to this commit, and write the files."""
     if name == "folds":
         count_folds(*names)
         return
     library, rows, commit = importlib.import_module(f"surveyed.{name}"), read(name), this_commit()
-    questions()  # imports, once for all processes
+    questions()  # imported once for all processes
     every = library.classes()
     rows = {key: row for key, row in rows.items() if key in every}
     rest = [key for key in every if rows.get(key, {}).get("commit") != commit]
-    for each in names or sorted(rest, key=lambda key: key in rows):  # those without a row first
+    for each in names or sorted(rest, key=lambda key: key in rows):  # models without a row first
         rows[each] = row_of(library, each, partial(work, ask)) | {"commit": commit}
         print(each, in_line(rows[each]), flush=True)
         write(library, name, rows)

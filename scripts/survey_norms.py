@@ -1,11 +1,11 @@
-"""Norms of published models, and where: `python scripts/survey_norms.py [NAMES]`, or `timm`.
+"""The norms of published models, and where: `python scripts/survey_norms.py [NAMES]`, or `timm`.
 
-Builds each class that `scripts/survey.py transformers` asked about, runs it once, and writes
-results/survey/norms.json: how many norms of each kind it has, told from what they compute, and
+Builds each class that `scripts/survey.py transformers` examined, runs it once, and writes
+results/survey/norms.json: how many norms of each kind it has (recognized by what they compute), and
 whether its blocks normalize before their sub-layers (`pre`: a norm takes the block's input), after
-the residual sum (`post`: the block's output is a norm's output), or both. The rows of classes that
-were not named are kept. With `timm`, the smallest model of each of its families is built, not run,
-and its norms are counted in results/survey/vision_norms.json.
+the residual sum (`post`: the block's output is a norm's output), or both. Rows of classes that are
+not named are kept. With `timm`, the smallest model of each family in timm is built but not run, and
+its norms are counted in results/survey/vision_norms.json.
 """
 
 import json
@@ -34,7 +34,7 @@ TORCHS = {
 
 
 def kind(module: nn.Module) -> str | None:
-    """Return a norm's kind, by its class or by what moves its output; None if it is no norm."""
+    """Return a norm's kind, by its class or by what changes its output; else None."""
     for torchs, name in TORCHS.items():
         if isinstance(module, torchs):
             return name
@@ -55,7 +55,7 @@ def kind(module: nn.Module) -> str | None:
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the members of the outermost lists of modules that have norms."""
+    """Return the members of the outermost module lists that contain norms."""
     found: list[nn.Module] = []
 
     def look(module: nn.Module) -> None:
@@ -98,7 +98,7 @@ def order(model: nn.Module, batch: dict[str, Tensor]) -> str:
     with torch.no_grad():
         model(**batch)
     counted = Counter(_order(seen, block, norms[block]) for block in found if block in seen)
-    counted.pop("neither", None)  # such as the first block of ModernBERT, which has no first norm
+    counted.pop("neither", None)  # such as ModernBERT's first block, which lacks the first norm
     return counted.most_common(1)[0][0] if counted else "neither"
 
 
@@ -125,7 +125,7 @@ def ask(library: Any, name: str) -> dict[str, Any]:
 
 
 def of_images() -> None:
-    """Count the norms of the smallest model of each family of timm, and write them."""
+    """Count the norms in the smallest model of each family in timm, and write the file."""
     import timm
     from surveyed import timm as families
 
@@ -141,7 +141,7 @@ def of_images() -> None:
 
 
 def _kind_of_empty(module: nn.Module) -> str | None:
-    """Return the kind of a norm without values: weights of 1 tell it as well as any."""
+    """Return the kind of a norm without weight values; weights of 1 are enough to recognize it."""
     if "norm" in type(module).__name__.lower() and not [*module.children()]:
         module.to_empty(device="cpu")
         for each in module.parameters():
@@ -150,7 +150,7 @@ def _kind_of_empty(module: nn.Module) -> str | None:
 
 
 def main(names: list[str]) -> None:
-    """Ask about the named classes, or all that the survey asked, and write them."""
+    """Examine the named classes, or all that the survey examined, and write the file."""
     path = survey.FOLDER / "norms.json"
     rows = json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
     asked = json.loads((survey.FOLDER / "transformers.json").read_text("utf-8"))["classes"]

@@ -19,7 +19,7 @@ PATH = ROOT / "docs" / "images" / "batch_size.svg"
 
 
 def picture(path: Path = PATH) -> Path:
-    """Draw the first score of the study over its batch sizes; return the file."""
+    """Plot the study's first score over its batch sizes; return the file."""
     runs = read(ROOT / "results" / "batch_size" / "small")
     table = renamed(Arrangement(load_study("batch_size"), "small", runs), {}, full=True)
     panels = next(iter(by_axis(build(*table)).values()))

@@ -1,4 +1,4 @@
-"""Draw docs/howto/wandb_groups.svg: recorded runs as W&B shows them, each alone and by group.
+"""Draw docs/howto/wandb_groups.svg: recorded runs as W&B shows them, one by one and by group.
 
 python scripts/wandb_picture.py
 """

@@ -76,7 +76,7 @@ class Pairing:
         return cls(pairs, reasons, frozenset(first.keys() ^ second.keys()))
 
     def values(self, score: str) -> dict[int, tuple[float, float]]:
-        """Return a score of both runs by seed, for the pairs that have it and compute it alike."""
+        """Return a score of both runs by seed, for pairs that both compute it in the same way."""
         scored = {
             seed: [figure for run in both if (figure := run.figure(score)) is not None]
             for seed, both in self.pairs.items()

@@ -5,8 +5,8 @@ norms     norms alone and in a model, batch norm folded: the timings that claims
 decode    beam search by norm
 peers     other toolkits: see scripts/bench/peers.sh
 
-SUBJECT --help describes the options of one. What counts is the ratio to the first contender. A busy
-second is one of the processor, which leaves out what other programs took.
+`SUBJECT --help` describes its options. The ratio to the first contender is what counts. Busy
+seconds are processor time, which excludes other programs.
 """
 
 import sys
@@ -19,7 +19,7 @@ SUBJECTS = ("train", "norms", "decode", "peers")
 
 
 def main(argv: list[str]) -> int:
-    """Run a subject; 1 with a message for wrong values."""
+    """Run a benchmark; return 1 after printing a message if a value is wrong."""
     if not argv or argv[0] not in SUBJECTS:
         print(__doc__)
         return 0 if argv in ([], ["--help"], ["-h"]) else 2

@@ -1,4 +1,4 @@
-"""Time of norms by themselves, in training and in evaluation, in turns."""
+"""Times bare norms in training and in evaluation; the norms take turns."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ TRAINING, EVALUATION = "alone, training", "alone, evaluation"
 
 @dataclass(frozen=True)
 class Shape:
-    """The input of a norm by itself: sequences, positions, features; `dense` without padding."""
+    """The input of a bare norm: sequences, positions, features; `dense` means no padding."""
 
     sequences: int = 32
     positions: int = 64
@@ -42,7 +42,7 @@ class Candidate:
 def alone(
     nodes: Mapping[str, Mapping[str, Any]], shape: Shape, runtime: Runtime
 ) -> dict[str, list[Candidate]]:
-    """Return norms by themselves, built from config nodes: training is forward and backward."""
+    """Return bare norms, built from config nodes; training is a forward and a backward pass."""
     generator = torch.Generator().manual_seed(1)
     size = (shape.sequences, shape.positions, shape.features)
     values = torch.randn(size, generator=generator).to(runtime.device)
@@ -98,10 +98,10 @@ def measure(
 
 
 def _calls_lasting(seconds: float, candidate: Candidate, clock: StepClock) -> int:
-    """Return how many calls last about `seconds`.
+    """Return how many calls take about `seconds`.
 
-    Under a limit of processor time (`ulimit -t`) the system counts in milliseconds, so a few calls
-    may last none: double them until the clock has moved.
+    Under a limit of processor time (`ulimit -t`) the clock ticks in milliseconds, so a few calls
+    may seem to take no time: double their number until the clock has moved.
     """
     candidate.call()
     calls = 3

@@ -1,4 +1,4 @@
-"""What the subjects share: options, default runs on synthetic data, the machine's line, JSON."""
+"""Shared by all benchmarks: options, default runs on synthetic data, and a line on the machine."""
 
 import argparse
 import json
@@ -36,14 +36,14 @@ _BY_TASK: dict[str | None, tuple[str, ...]] = {
 
 
 def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentParser:
-    """Return a parser with the options that every subject has."""
+    """Return a parser with the options of every benchmark."""
     parser = argparse.ArgumentParser(
         prog=f"python scripts/bench {subject}",
         description=about,
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for `normlab train`")
     add_notes(parser)
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
@@ -51,14 +51,14 @@ def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentPa
 
 
 def require_positive(arguments: argparse.Namespace, *names: str) -> None:
-    """Raise UserError naming the option that is below one."""
+    """Raise UserError for the first option below 1, by name."""
     for name in names:
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name}={getattr(arguments, name)} must be at least 1")
 
 
 def bench_config(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the plain config of a measured run: `TRANSLATION`, or the task that is named."""
+    """Return the plain config of a measured run: `TRANSLATION`, or the task in the overrides."""
     chosen = next((o.removeprefix("task=") for o in overrides if o.startswith("task=")), None)
     config = to_dict(compose([*_BY_TASK.get(chosen, TRANSLATION), *overrides]))
     if chosen is None:
@@ -81,7 +81,7 @@ def bench_task(config: Mapping[str, Any], *, pairs: int | None = None) -> Task:
 
 
 def start_runtime(config: Mapping[str, Any], threads: int) -> Runtime:
-    """Settle device, precision and threads as a run of this config would."""
+    """Resolve device, precision and threads as a run of this config would."""
     return Runtime.start(device=config["device"], precision=config["precision"], threads=threads)
 
 

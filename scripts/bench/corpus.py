@@ -1,8 +1,8 @@
 """Synthetic data for speed measurements: text with the lengths and frequencies of real text, noise.
 
-Every tool splits the sentences at white space, so that all see the same tokens. Lengths are
+Every tool splits the sentences at spaces, so all of them see the same tokens. Lengths are
 log-normal with mean 22 and standard deviation 14, nearly equal within a pair; words follow Zipf's
-law. A model learns nothing about translation from it.
+law. A model cannot learn to translate from it.
 """
 
 import math
@@ -14,7 +14,7 @@ from normlab.data.corpus import Corpus, Form, ParallelText
 from normlab.data.images import Images, ImageSource
 from normlab.errors import UserError
 
-_CORRELATION = 0.95  # between the logarithms of the lengths of a pair
+_CORRELATION = 0.95  # correlation of the log lengths of a pair
 _SCORED_PAIRS = 200
 
 
@@ -44,7 +44,7 @@ class SyntheticCorpus(Corpus):
         self.mean_length, self.sd_length, self.max_length = mean_length, sd_length, max_length
 
     def key(self) -> str:
-        """Return the settings, which decide every word."""
+        """Return the settings, which determine every word."""
         return (
             f"synthetic/1-{self.pairs}-{self.words}-{self.mean_length}-{self.sd_length}"
             f"-{self.max_length}-{self.seed}"
@@ -84,7 +84,7 @@ class SyntheticCorpus(Corpus):
 
 
 class SyntheticImages(ImageSource):
-    """Noise of 32 x 32 pixels in ten classes: time does not depend on what images show."""
+    """Noise of 32 x 32 pixels in ten classes: speed does not depend on what the images show."""
 
     licence = "none"
     classes = tuple(map(str, range(10)))

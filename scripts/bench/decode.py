@@ -43,7 +43,7 @@ _EXAMPLES = """examples:
 
 @contextmanager
 def full_length(model: Seq2Seq, eos_id: int) -> Iterator[None]:
-    """Let no hypothesis of a model end before the length limit."""
+    """Keep every hypothesis of a model from ending before the length limit."""
     step = model.decode_step
 
     def endless(ids: Tensor, state: Decoding) -> Tensor:
@@ -95,7 +95,7 @@ def start(
     length: int,
     pairs: int | None = None,
 ) -> Decoder:
-    """Build a model and the batches it is to decode: `sentences` neighbours by length in each."""
+    """Build a model and the batches to decode, each of `sentences` sentences of similar length."""
     task = bench_task(config, pairs=pairs)
     if not isinstance(task, Translation):
         raise UserError("decode measures translation: leave task= out")
@@ -106,7 +106,7 @@ def start(
             f"the corpus has {len(lengths)} sentences to decode, and {batches} batches of "
             f"{sentences} were asked for: lower --batches"
         )
-    # Evenly from short to long, as the batches of a test set are.
+    # Evenly spaced from short to long, like the batches of a test set.
     places = np.linspace(0, len(lengths) - sentences, batches).astype(int)
     order = lengths.argsort(kind="stable")
     return Decoder(
@@ -126,10 +126,10 @@ def start(
 def main(argv: list[str]) -> int:
     """Time models in turns and print a table; with --json, also write a report."""
     parser = bench_parser("decode", "Sentences per second of beam search, by norm.", _EXAMPLES)
-    parser.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")
-    parser.add_argument("--batches", type=int, default=6, help="decoded in a round; default: 6")
-    parser.add_argument("--sentences", type=int, default=32, help="of a batch; default: 32")
-    parser.add_argument("--length", type=int, default=31, help="of hypotheses; default: 31 tokens")
+    parser.add_argument("--norms", help="norms to compare, such as ln,bn,rms")
+    parser.add_argument("--batches", type=int, default=6, help="batches per round; default: 6")
+    parser.add_argument("--sentences", type=int, default=32, help="batch size; default: 32")
+    parser.add_argument("--length", type=int, default=31, help="tokens per hypothesis; default: 31")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     arguments = parser.parse_intermixed_args(argv)
     require_positive(arguments, "threads", "batches", "sentences", "length", "rounds")
@@ -174,7 +174,7 @@ def _figures(decoder: Decoder, first: Decoder) -> dict[str, Any]:
 
 
 def show(report: Mapping[str, Any], *, notes: bool) -> None:
-    """Print a report, with all notes in full if `notes`."""
+    """Print a report; `notes` prints all notes in full."""
     rows = [
         [
             run["name"],

@@ -1,8 +1,8 @@
-"""Time of norms alone and in a model, batch norm also folded: the timings that claims rest on.
+"""Times norms alone and in a model, and folded batch norm: the timings that claims rest on.
 
-All candidates are kept side by side and take turns. A translation model reads sentences; a model of
-images names their classes, and also takes training steps. The input of a norm alone is padded
-sequences, or for images a dense batch in the shape of the first norm of the model.
+All candidates are in memory at once and take turns. A translation model reads sentences; an image
+model classifies images, and also takes training steps. A norm alone gets padded sequences, or for
+images a dense batch with the input shape of the model's first norm.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--norms",
         default="ln,rms,gn,bn,bn_position,global,in,none",
-        help="as ln,bn,rms; + adds settings of one, as bn+norm@ffn_inner_norm=bn",
+        help="such as ln,bn,rms; + adds settings, as in bn+norm@ffn_inner_norm=bn",
     )
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
     parser.add_argument("--compiled", action="store_true", help="time compiled models, too")
@@ -84,9 +84,9 @@ def main(argv: list[str]) -> int:
 def plan(
     configs: Configs, runtime: Runtime, *, compiled: bool = False
 ) -> tuple[Shape, dict[str, list[Candidate]]]:
-    """Return the shape of a norm alone, and the candidates by group; folded ones take no step.
+    """Return the input shape of a norm alone, and the candidates by group; folded ones never train.
 
-    Raises UserError for a task other than translation and images.
+    Raises UserError for tasks other than translation and image classification.
     """
     first = next(iter(configs.values()))
     task = bench_task(first)
@@ -116,12 +116,12 @@ def plan(
 
 
 def folds(config: Mapping[str, Any]) -> bool:
-    """Tell whether norms of a model can be folded at all."""
+    """Return whether any norm of a model can be folded."""
     return bool(fold(build_model(config, bench_task(config)).eval()))
 
 
 def _first_shape(config: Mapping[str, Any], task: ImageClassification) -> Shape:
-    """Return the input shape of the first norm of a model of images."""
+    """Return the input shape of the first norm in an image model."""
     model = build_model(config, task).eval()
     seen: list[torch.Size] = []
     norms = (module for module in model.modules() if isinstance(module, Norm))
@@ -170,7 +170,7 @@ def reading(
 
 
 def show(report: Mapping[str, Any], *, notes: bool) -> None:
-    """Print a report, the compiled models in a table of their own, all notes in full if `notes`."""
+    """Print a report, with compiled models in a separate table; `notes` prints notes in full."""
     groups = report["groups"]
     first = next(iter(groups.values()))[0]["name"]
     parts = {

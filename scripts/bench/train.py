@@ -35,12 +35,12 @@ def main(argv: list[str]) -> int:
     """Measure and print a table; with --json, also write a report."""
     parser = bench_parser("train", "Tokens per second, share of the machine's peak.", _EXAMPLES)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")
+    what.add_argument("--norms", help="norms to compare, such as ln,bn,rms")
     what.add_argument("--probes", action="store_true", help="compare sets of probes")
-    parser.add_argument("--pairs", type=int, default=20_000, help="of the synthetic corpus")
+    parser.add_argument("--pairs", type=int, default=20_000, help="sentence pairs in the corpus")
     parser.add_argument("--intervals", type=int, default=5, help="measurements; default: 5")
-    parser.add_argument("--steps", type=int, default=10, help="in each; default: 10")
-    parser.add_argument("--warmup", type=int, default=5, help="steps before; default: 5")
+    parser.add_argument("--steps", type=int, default=10, help="steps per measurement; default: 10")
+    parser.add_argument("--warmup", type=int, default=5, help="warm-up steps; default: 5")
     arguments = parser.parse_intermixed_args(argv)
     require_positive(arguments, "pairs", "threads", "intervals", "steps", "warmup")
     names = arguments.norms.split(",") if arguments.norms else []
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
 def measure(
     contenders: Sequence[Steps], runtime: Runtime, *, intervals: int, steps: int, warmup: int
 ) -> dict[str, Any]:
-    """Warm every run up, let them take turns, and return the report as plain values."""
+    """Warm up all runs, let them take turns, and return the report as plain values."""
     clock = StepClock(runtime.device)
     peaks: list[float] = []
     wall: dict[str, list[float]] = {each.name: [] for each in contenders}
@@ -86,7 +86,7 @@ def measure(
     for contender in contenders:
         contender.take(warmup, clock)
     for turn in range(intervals):
-        # Every other turn goes backwards, so that no run always follows the same one.
+        # Every other round runs in reverse order, so that no run always follows the same one.
         for contender in contenders if turn % 2 == 0 else reversed(contenders):
             peaks.append(peak(contenders[0].trainer.model, runtime))
             span, tokens = contender.take(steps, clock)
@@ -120,7 +120,7 @@ def measure(
 
 
 def show(report: Mapping[str, Any], *, notes: bool) -> None:
-    """Print a report, with all notes in full if `notes`."""
+    """Print a report; `notes` prints all notes in full."""
     rows = [
         [
             run["name"],

@@ -9,7 +9,7 @@ from torch import nn
 
 @dataclass
 class Subject:
-    """A model, its inputs, and what else `normlab.inspect` is told."""
+    """A model, its inputs, and further arguments of `normlab.inspect`."""
 
     model: nn.Module
     batches: Sequence[Any]

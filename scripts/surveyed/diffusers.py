@@ -1,4 +1,4 @@
-"""Models of diffusers with small configs, on four noisy images and texts of unequal length."""
+"""Models of diffusers with small configs, on four noisy images and texts of different lengths."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -323,7 +323,7 @@ def classes() -> list[str]:
 
 
 def value(what: Any) -> Any:
-    """Return an input by its shape for one row, or by what it is."""
+    """Return an input, given its shape for one row or its kind."""
     if isinstance(what, tuple):
         return torch.randn(4, *what)
     real: Tensor = torch.arange(TEXT) < torch.tensor(LENGTHS)[:, None]

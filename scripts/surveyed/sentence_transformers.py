@@ -48,7 +48,7 @@ MODULES: dict[str, Callable[[], list[nn.Module]]] = {
 
 
 def classes() -> list[str]:
-    """Return the names of the modules, and of the encoders with each a pooling."""
+    """Return the names of the modules, and of the encoders, one per kind of pooling."""
     return [
         *MODULES,
         *(f"{name}, Pooling({mode})" for name in ENCODERS for mode in ("cls", "mean")),
@@ -56,7 +56,7 @@ def classes() -> list[str]:
 
 
 class Sentences(nn.Module):
-    """Modules in order, on embedded tokens; what they add to the features comes out."""
+    """Modules run in order on embedded tokens; the output is what they add to the features."""
 
     def __init__(self, *inner: nn.Module, logits: bool = False):
         super().__init__()
@@ -77,7 +77,7 @@ class Sentences(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A model of transformers, then a pooling."""
+    """A model of transformers, followed by a pooling."""
 
     def __init__(self, model: nn.Module, pooling: nn.Module):
         super().__init__()
@@ -90,7 +90,7 @@ class Encoder(nn.Module):
 
 
 def encoder(name: str, mode: str) -> nn.Module:
-    """Return sentence-transformers' own encoder around a small model that is saved first."""
+    """Return sentence-transformers' own encoder around a small model, which is saved first."""
     model = next(build(name))
     with tempfile.TemporaryDirectory() as folder:
         words = [
@@ -110,7 +110,7 @@ def encoder(name: str, mode: str) -> nn.Module:
 
 
 def subject(name: str) -> Subject:
-    """Return modules or an encoder, on four sentences."""
+    """Return modules or an encoder, with four sentences as input."""
     torch.manual_seed(0)
     mask = mask_of(LENGTHS)
     batch = {

@@ -36,18 +36,18 @@ def classes() -> list[str]:
 
 
 def smallest(family: str) -> str:
-    """Return the model of a family whose name promises the fewest parameters."""
+    """Return the model of a family whose name suggests the fewest parameters."""
     return min(timm.list_models(module=family), key=lambda name: (rank(name), len(name), name))
 
 
 def rank(name: str) -> int:
-    """Return a low number for a name that promises a small model."""
+    """Return a low number for a name that suggests a small model."""
     words = SMALL.split()
     return next((n for n, word in enumerate(words) if word in name), len(words))
 
 
 class Patches(nn.Module):
-    """NaFlexVit, called with its three inputs by name."""
+    """A NaFlexVit called with its three inputs by name."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -58,7 +58,7 @@ class Patches(nn.Module):
 
 
 def flexible() -> Subject:
-    """Return a NaFlexVit on patches of unequal number, with the mask of real ones."""
+    """Return a NaFlexVit on different numbers of patches, with the mask of real ones."""
     model = timm.create_model(
         "naflexvit_base_patch16_gap", embed_dim=48, depth=2, num_heads=4, num_classes=10
     )
@@ -70,7 +70,7 @@ def flexible() -> Subject:
 
 
 def subject(name: str) -> Subject:
-    """Return a model and four images; UserError if it takes none."""
+    """Return a model and four images; UserError if it cannot take them."""
     torch.manual_seed(0)
     if name == FLEX:
         return flexible()

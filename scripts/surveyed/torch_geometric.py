@@ -38,9 +38,9 @@ def classes() -> list[str]:
 
 
 class Graphs(nn.Module):
-    """A module of PyG on graphs of equal size, `[graph, node, feature]`.
+    """A module of PyG on graphs of the same size, `[graph, node, feature]`.
 
-    The edges of each graph are two rings, with one and three steps.
+    The edges of each graph are two rings, with steps of one and of three nodes.
     """
 
     def __init__(self, inner: nn.Module):
@@ -64,7 +64,7 @@ class Graphs(nn.Module):
 
 
 def call(module: nn.Module, x: Tensor, edges: Tensor, batch: Tensor) -> Any:
-    """Call a module with the arguments that it has."""
+    """Call a module with those inputs that it has arguments for."""
     count, n = edges.shape[1], x.shape[0]
     places = x[:, :3] if x.shape[1] >= 3 else x
     weight = (x[edges[0], 0] * x[edges[1], 0]).sigmoid()
@@ -85,14 +85,14 @@ def call(module: nn.Module, x: Tensor, edges: Tensor, batch: Tensor) -> Any:
     values["edge_attr"] = values["edge_attr"].to(x.dtype)
     if type(module).__name__ in ("CGConv", "SplineConv", "GMMConv", "MeshCNNConv"):
         values["edge_attr"] = weight[:, None]
-    if isinstance(module, pyg.FAConv):  # it weighs edges itself
+    if isinstance(module, pyg.FAConv):  # it computes edge weights itself
         values.pop("edge_weight")
     takes = inspect.signature(module.forward).parameters
     return module(**{k: values[k] for k in takes if k in values})
 
 
 def sizes(first: int = WIDTH) -> nn.Module:
-    """Return a perceptron to a node's features."""
+    """Return a perceptron whose output has a node's features."""
     return nn.Sequential(nn.Linear(first, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
 
 
@@ -184,7 +184,7 @@ def subject(name: str) -> Subject:
             chosen[key] = NAMED[key]
         elif required and key != "self":
             raise UserError(f"no value for the argument {key}")
-    chosen |= known  # those that a class hands on as keywords
+    chosen |= known  # arguments that a class passes on as keywords
     if name in ("SGConv", "SSGConv", "DNAConv", "MixHopConv"):
         chosen.pop("groups", None)
     module = cls(**chosen).eval()

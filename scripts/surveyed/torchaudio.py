@@ -52,7 +52,7 @@ def conformer(**options: Any) -> tuple[nn.Module, Mapping[str, Tensor]]:
 
 
 def wav2vec2(mode: str, norm_first: bool) -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a wav2vec 2.0 on sound."""
+    """Return a wav2vec 2.0 model on audio."""
     own = {"encoder_layer_norm_first": norm_first, "aux_num_out": 8}
     return models.wav2vec2_model(mode, **ENCODER, **own), samples()
 
@@ -61,7 +61,7 @@ def wavlm(mode: str) -> tuple[nn.Module, Mapping[str, Tensor]]:
     """Return a WavLM on sound."""
     own = {"encoder_layer_norm_first": False, "aux_num_out": 8}
     buckets = {"encoder_num_buckets": 16, "encoder_max_distance": 32}
-    batch = {"waveforms": samples()["waveforms"]}  # its attention refuses a mask
+    batch = {"waveforms": samples()["waveforms"]}  # its attention does not accept a mask
     return models.wavlm_model(mode, **ENCODER, **own, **buckets), batch
 
 
@@ -86,7 +86,7 @@ def transducer() -> tuple[nn.Module, Mapping[str, Tensor]]:
 
 
 class Heard(nn.Module):
-    """A model that takes frames of context after the last one, which are zeros here."""
+    """A model that also takes context frames after the last one, which are zeros here."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -97,7 +97,7 @@ class Heard(nn.Module):
 
 
 def tacotron(masked: bool) -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a Tacotron 2 on tokens and a spectrogram, whose padding it masks or not."""
+    """Return a Tacotron 2 on tokens and a spectrogram, with or without masked padding."""
     small = {"symbol_embedding_dim": 16, "encoder_embedding_dim": 16, "decoder_rnn_dim": 16}
     small |= {"attention_rnn_dim": 16, "attention_hidden_dim": 16, "prenet_dim": 16, "n_mels": 8}
     small |= {"postnet_embedding_dim": 16, "attention_location_n_filter": 4, "n_symbol": 40}
@@ -116,7 +116,7 @@ def separator() -> tuple[nn.Module, Mapping[str, Tensor]]:
 
 
 def recurrent() -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a WaveRNN on sound and its spectrogram."""
+    """Return a WaveRNN on audio and its spectrogram."""
     small = {"n_rnn": 16, "n_fc": 16, "n_freq": 8, "n_hidden": 16, "n_output": 16}
     model = models.WaveRNN([2, 2, 2], 16, 8, n_res_block=2, **small)
     return model, {"waveform": torch.randn(4, 1, 64), "specgram": torch.randn(4, 1, 8, 12)}

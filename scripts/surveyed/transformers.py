@@ -40,7 +40,7 @@ transformers.logging.set_verbosity_error()
 
 
 def classes() -> list[str]:
-    """Return the names of the classes, those of audio first."""
+    """Return the names of the classes, audio models first."""
     found = {}
     for named in (*MODEL_MAPPING_NAMES.values(), *SPEECH_HEADS):
         for name in [named] if isinstance(named, str) else named:

@@ -1,1 +1,1 @@
-"""Other toolkits at the same work as normlab, in turns: see `scripts/bench/peers.sh`."""
+"""Other toolkits do the same work as normlab, in turns: see `scripts/bench/peers.sh`."""

@@ -1,7 +1,7 @@
 """Beam search of CTranslate2 (inference only), on a model of the same sizes with random weights.
 
-The model is built by CTranslate2's own description of a Transformer and saved by its converter,
-which joins the one embedding matrix of the three uses and, for int8, quantizes the weights.
+The model follows CTranslate2's own Transformer specification and is saved by its converter, which
+shares one embedding matrix among its three uses and, for int8, quantizes the weights.
 """
 
 import math
@@ -23,7 +23,7 @@ _TYPES = {"fp32": "float32", "int8": "int8_float32"}
 
 
 class RandomModel(Converter):
-    """A converter from nothing: the layout of the work with random weights."""
+    """A converter without a source model: the sizes of the work with random weights."""
 
     def __init__(self, work: Work):
         self._work = work
@@ -57,7 +57,7 @@ class RandomModel(Converter):
         return spec
 
     def _attention(self, attention: Any) -> None:
-        # The products of queries, keys and values that share an input are one.
+        # The projections to queries, keys and values that share an input are one matrix.
         dim, parts = self._work.dim, {2: (3, 1), 3: (1, 2, 1)}[len(attention.linear)]
         for linear, part in zip(attention.linear, parts, strict=True):
             self._linear(linear, part * dim, dim)
@@ -90,7 +90,7 @@ def saved(work: Work, folder: Path, precision: str) -> Path:
 
 
 def main() -> None:
-    """Decode for as long as there are turns."""
+    """Decode until there are no more turns."""
     chosen = arguments("decode with CTranslate2", precisions=list(_TYPES))
     work = chosen.work
     path = saved(work, chosen.scratch / "model", chosen.precision)

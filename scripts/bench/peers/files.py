@@ -1,4 +1,4 @@
-"""Write the work to files: the synthetic corpus, and the batches that normlab makes of it."""
+"""Write the work to files: the synthetic corpus, and normlab's batches of it."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def config_of(model: str, precision: str) -> dict[str, Any]:
 def start_decoder(
     name: str, config: Mapping[str, Any], runtime: Runtime, *, pairs: int | None = None
 ) -> decode.Decoder:
-    """Return normlab's decoder of the sentences that are measured."""
+    """Return normlab's decoder for the sentences of the benchmark."""
     return decode.start(
         name,
         config,
@@ -42,10 +42,10 @@ def start_decoder(
 
 
 def write(folder: Path, model: str, *, pairs: int | None = None) -> Work:
-    """Write all files of the work of one model; the corpus has `pairs` training pairs.
+    """Write all files for one model; the corpus has `pairs` training pairs.
 
-    Batches are written out as normlab draws them, seed and all, so that a program that takes
-    batches from outside has the very same.
+    Batches are written as normlab draws them with its seed, so that programs that accept ready
+    batches get exactly the same ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = config_of(model, "fp32")

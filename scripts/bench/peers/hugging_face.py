@@ -49,7 +49,7 @@ def marian(work: Work) -> MarianMTModel:
 
 
 def encoder(work: Work) -> Callable[[Sequence[str]], list[list[int]]]:
-    """Return what turns sentences into ids, each with its end mark."""
+    """Return a function that turns sentences into ids, each with an end mark."""
     number = {word: _FIRST_WORD + place for place, word in enumerate(work.lines("vocab.txt"))}
     return lambda lines: [[*(number[word] for word in line.split()), EOS] for line in lines]
 
@@ -89,7 +89,7 @@ def train(work: Work, precision: Callable[[], AbstractContextManager[object]]) -
 
 
 def decode(work: Work, precision: Callable[[], AbstractContextManager[object]]) -> None:
-    """Decode for as long as there are turns."""
+    """Decode until there are no more turns."""
     model = marian(work).eval()
     tokens = {
         name: value

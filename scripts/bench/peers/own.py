@@ -26,7 +26,7 @@ def train(config: Mapping[str, Any], runtime: Runtime) -> None:
 
 
 def decode(config: Mapping[str, Any], runtime: Runtime) -> None:
-    """Decode for as long as there are turns."""
+    """Decode until there are no more turns."""
     decoder = start_decoder("normlab", config, runtime)
     clock = StepClock(runtime.device)
 

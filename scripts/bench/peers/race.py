@@ -1,4 +1,4 @@
-"""Programs that take turns, each in a process of its own, only one of them at work."""
+"""Programs that take turns, each in its own process; only one of them works at a time."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 @dataclass(frozen=True)
 class Turn:
-    """What a program did in one turn: seconds of wall and of processor time, steps, sums."""
+    """What a program did in one turn: wall and processor seconds, steps, and summed counts."""
 
     wall: float
     busy: float
@@ -33,9 +33,9 @@ class Turn:
 
 @dataclass
 class Program:
-    """A measured program in a process of its own, started and waiting for turns.
+    """A measured program in its own process, started and waiting for turns.
 
-    Its output goes to the file `log`, of which an error quotes the end.
+    Its output goes to the file `log`; error messages quote the end of that file.
     """
 
     process: "subprocess.Popen[str]"
@@ -44,7 +44,7 @@ class Program:
 
     @classmethod
     def start(cls, command: Sequence[str], *, log: Path, path: Sequence[Path] = ()) -> "Program":
-        """Start it and wait until all is loaded; `path` is where Python finds modules."""
+        """Start the program and wait until it has loaded; `path` is where Python finds modules."""
         environment = {**os.environ, **_ONE_THREAD, **_OFFLINE}
         environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
         with log.open("w") as errors:
@@ -61,7 +61,7 @@ class Program:
         return program
 
     def take(self, seconds: float) -> Turn:
-        """Let it work for that much processor time, to the end of a step."""
+        """Let the program work for this much processor time, up to the end of a step."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # then it has ended, and there is no answer either
             self.process.stdin.write(json.dumps({"seconds": seconds}) + "\n")
@@ -127,12 +127,11 @@ OWN = ("normlab fp32", "normlab bf16")
 class Race:
     """The programs of a measurement and the turns they had.
 
-    A program that cannot be started, or fails in a turn, leaves with its reason in `failed`.
+    A program that cannot be started or fails in a turn drops out, with the reason in `failed`.
 
     Attributes:
-        folder: holds an environment a program; a file `<environment>.failed` says why there is
-            none.
-        work: the folder of the files that all programs read.
+        folder: holds one environment per program; `<environment>.failed` says why one is missing.
+        work: the folder with the files that all programs read.
     """
 
     folder: Path
@@ -142,7 +141,7 @@ class Race:
     failed: dict[Entry, str] = field(default_factory=dict)
 
     def start(self, entries: Sequence[Entry], *, warmup: float) -> None:
-        """Start the programs, one after the other, and give each a turn that does not count."""
+        """Start the programs one after the other, and give each a turn that does not count."""
         for entry in entries:
             with self._leaves_if_it_fails(entry):
                 program = self._start(entry)
@@ -157,7 +156,7 @@ class Race:
                 self.turns[entry].append(program.take(seconds))
 
     def results(self) -> list[tuple[Entry, Mapping[str, Any], Sequence[Turn]]]:
-        """Return what the programs that are left did, and what they said of themselves."""
+        """Return what the remaining programs did, and what they reported about themselves."""
         return [
             (entry, program.facts, self.turns[entry]) for entry, program in self.programs.items()
         ]

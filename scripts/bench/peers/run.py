@@ -1,6 +1,6 @@
 """Let normlab and other programs take turns at the same work, and write the table.
 
-Run by `scripts/bench/peers.sh`, which makes the environments of the others.
+Run by `scripts/bench/peers.sh`, which installs the other programs.
 """
 
 import argparse
@@ -28,13 +28,20 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("folder", type=Path, help="where the environments are")
     result.add_argument("--model", choices=sorted(MODELS), default="b", help="default: b")
     result.add_argument(
-        "--only", action="append", metavar="NAME", help="entries whose name starts so; repeatable"
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="only entries whose name starts with NAME; repeatable",
     )
-    result.add_argument("--rounds", type=int, default=5, help="turns of each; default: 5")
-    result.add_argument("--seconds", type=float, default=10.0, help="of a turn; default: 10")
-    result.add_argument("--warmup", type=float, default=5.0, help="of the first one; default: 5")
+    result.add_argument("--rounds", type=int, default=5, help="turns per program; default: 5")
+    result.add_argument("--seconds", type=float, default=10.0, help="length of a turn; default: 10")
     result.add_argument(
-        "--output", type=Path, help="of the two files, without ending; default: results/bench/peers"
+        "--warmup", type=float, default=5.0, help="length of the first turn; default: 5"
+    )
+    result.add_argument(
+        "--output",
+        type=Path,
+        help="both output files, without suffix; default: results/bench/peers",
     )
     return result
 

@@ -1,4 +1,4 @@
-"""Figures of all turns, and the page that shows them."""
+"""Rates and ratios of all turns, and the page that shows them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _NAMES: Mapping[Kind, str] = {"training": "target tokens", "decoding": "sentence
 def figures(
     measured: Sequence[tuple[Entry, Mapping[str, Any], Sequence[Turn]]],
 ) -> list[dict[str, Any]]:
-    """Return a row a program: its facts, its rates, and its ratios to others round by round.
+    """Return one row per program: its facts, its rates, and its ratios to others in each round.
 
     The others are the first program and normlab's own entries.
     """
@@ -135,5 +135,5 @@ def _number(value: float) -> str:
 
 
 def _by_program(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return one row of each program: what is said of it holds in any precision."""
+    """Return one row per program, since its description holds for every precision."""
     return {row["name"].rpartition(" ")[0]: row for row in rows}

@@ -1,13 +1,14 @@
-"""The side of a measured program: it stays alive, and works when it is its turn.
+"""Inside a measured program: it stays alive, and works when it is its turn.
 
-A program is started once and says that it is ready when all is loaded. Then, for each line on its
-standard input, `{"seconds": 10}`, it works for that much processor time, to the end of a step, and
-answers with a line of what it did. In between it waits and takes no time. It ends with its input.
+A program is started once and reports when it has loaded. For each line on its standard input, such
+as `{"seconds": 10}`, it works for that much processor time, up to the end of a step, and answers
+with one line about what it did. In between it waits without using the processor. It ends when its
+input ends.
 
-The programs have training loops of their own, so turns are taken where those loops draw a batch: a
-step is all that happens from asking for one batch to asking for the next, its loading included.
+The programs have their own training loops, so turns are taken where those loops draw a batch: a
+step is everything between asking for one batch and asking for the next, loading included.
 
-Only the standard library: this file runs in the environment of every program.
+It uses only the standard library, because it runs in every program's environment.
 """
 
 import json
@@ -27,8 +28,8 @@ class Turns:
     """The turns of this process.
 
     Args:
-        packages: whose versions are reported.
-        differs: what of the work is done otherwise here and could not be made equal.
+        packages: the packages whose versions are reported.
+        differs: what this program does differently and could not be made the same.
     """
 
     def __init__(self, *, packages: Sequence[str], differs: Sequence[str]):
@@ -36,20 +37,21 @@ class Turns:
             "versions": {name: version(name) for name in packages},
             "differs": list(differs),
         }
-        # Libraries print: standard output becomes standard error, answers keep what it was.
+        # Libraries print to standard output, so it becomes standard error; answers go to the
+        # original.
         self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
         self._ready = False
-        self._seconds: float | None = None  # of the turn that runs
+        self._seconds: float | None = None  # counts of the current turn
         self._steps = 0
         self._counts: Counter[str] = Counter()
         self._wall = self._busy = 0.0
 
     def paced(self, items: Iterable[T], count: Callable[[T], Mapping[str, int]]) -> Iterator[T]:
-        """Yield items while turns last, and wait between turns.
+        """Yield items during turns, and wait between turns.
 
-        `count` returns the contents of an item by name; their sums are part of the answer. It may
-        be called again for each epoch.
+        `count` returns counts of an item by name; their sums are part of the answer. `paced` may be
+        called again for each epoch.
         """
         source = iter(items)
         while True:
@@ -104,6 +106,6 @@ def _peak_memory_bytes() -> int:
 
 
 def _leave() -> NoReturn:
-    # At once: the loop around must not go on to validate, save or report.
+    # Exit at once: the surrounding loop must not continue and validate, save or report.
     sys.stderr.flush()
     os._exit(0)

@@ -1,6 +1,6 @@
-"""What is measured: the sizes of the model and the files that all programs read.
+"""The work to measure: the sizes of the model and the files that all programs read.
 
-Only the standard library: this file runs in the environment of every program.
+It uses only the standard library, because it runs in every program's environment.
 """
 
 import argparse
@@ -15,13 +15,13 @@ class Work:
     """One model on one corpus, in files below `folder`.
 
     Attributes:
-        folder: holds `train.src`, `train.tgt` and the same of `valid` (a sentence a line, words
-            separated by one space), `vocab.txt` (a word a line), `batches.jsonl` (normlab's
-            training batches in their order) and `decode.txt` (the sentences to decode).
-        model: `a` or `b`, the names of the table.
-        max_tokens: of a batch: sentences times the longer side, end marks included.
-        sentences: in a batch that is decoded.
-        length: steps of every hypothesis.
+        folder: holds `train.src`, `train.tgt` and the same for `valid` (one sentence per line,
+            words separated by one space), `vocab.txt` (one word per line), `batches.jsonl`
+            (normlab's training batches in order) and `decode.txt` (the sentences to decode).
+        model: `a` or `b`, as in the tables.
+        max_tokens: batch size limit: sentences times the longer side, end marks included.
+        sentences: number of sentences per decoded batch.
+        length: number of steps of every hypothesis.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class Work:
         return (self.folder / name).read_text("utf-8").splitlines()
 
     def batches(self) -> list[tuple[list[str], list[str]]]:
-        """Return normlab's training batches: the sentences of both sides of each."""
+        """Return normlab's training batches: the sentences of both sides."""
         return [tuple(json.loads(line)) for line in self.lines("batches.jsonl")]
 
     def decode_batches(self) -> list[list[str]]:
@@ -69,9 +69,9 @@ class Work:
 def token_counts(
     batch: tuple[Sequence[Sequence[object]], Sequence[Sequence[object]]],
 ) -> dict[str, int]:
-    """Count a batch of source and target sentences, each with one end mark, padded to its longest.
+    """Count the tokens of a batch, each sentence with one end mark and padded to the longest.
 
-    `target_tokens` are those in the loss.
+    `target_tokens` is the number of tokens in the loss.
     """
     real = [sum(len(sentence) for sentence in side) for side in batch]
     wide = [len(side) * max(len(sentence) for sentence in side) for side in batch]
@@ -79,10 +79,12 @@ def token_counts(
 
 
 def arguments(description: str, *, precisions: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line of a measured program: its `work`, its `precision`, a `scratch`."""
+    """Parse the command line of a measured program: `work`, `kind`, `precision`, `scratch`."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("work", type=lambda text: Work.load(Path(text)), help="folder of files")
+    parser.add_argument(
+        "work", type=lambda text: Work.load(Path(text)), help="folder with the work's files"
+    )
     parser.add_argument("--kind", choices=["training", "decoding"], required=True)
     parser.add_argument("--precision", choices=precisions, default=precisions[0])
-    parser.add_argument("--scratch", type=Path, required=True, help="a folder to write into")
+    parser.add_argument("--scratch", type=Path, required=True, help="a folder for temporary files")
     return parser.parse_args()
