@@ -1,4 +1,4 @@
-"""What all tests share: shape checks at run time, real data, one thread, a browser, no hurry."""
+"""Shared by all tests: run-time shape checks, real data, one thread, a browser, no deadlines."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def _one_thread():
 
 @pytest.fixture(scope="session")
 def normlab_data() -> Path:
-    """Return the folder of real data; skip where there is none."""
+    """Return the folder with real data; skip the test if there is none."""
     folder = os.environ.get("NORMLAB_DATA")
     if not folder or not Path(folder).is_dir():
         pytest.skip("NORMLAB_DATA does not name the folder of real data")
@@ -45,13 +45,13 @@ def normlab_data() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory):
-    """Keep prepared data of tests out of the user's cache."""
+    """Keep data prepared by tests out of the user's cache."""
     os.environ["NORMLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(autouse=True)
 def _included_folders(tmp_path_factory):
-    """Forget the folders of options that a command of a test included, and their modules."""
+    """Forget the option folders that a test's command included, and their modules."""
     from normlab.config.folders import _own_folders
 
     variable, path = os.environ.get("NORMLAB_PATH"), [*sys.path]
@@ -82,9 +82,9 @@ def browser():
 
 @pytest.fixture
 def visit(browser, path):
-    """Return a function that opens the page at a module's fixture `path`, from disk.
+    """Return a function that opens the page at the module's fixture `path` from disk.
 
-    Whatever the page complains of or loads fails the test.
+    Any error on the page, and any network request, fails the test.
     """
     contexts, complaints, loaded = [], [], []
 

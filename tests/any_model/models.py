@@ -1,4 +1,4 @@
-"""Small sound models of well-known families, with batches that fit them."""
+"""Small, correct models of well-known families, with batches that fit them."""
 
 from collections.abc import Callable
 
@@ -88,7 +88,7 @@ def bert_in_bfloat16() -> Case:
 
 
 def language_model(build: Callable[[], nn.Module]) -> Case:
-    """Return a causal language model after some steps on text."""
+    """Return a causal language model after a few training steps on text."""
     return Case(train(build(), text_batches(), 10), text_batches(), {"causal": True})
 
 
@@ -131,7 +131,7 @@ MODELS: dict[str, Callable[[], Case]] = {
 
 
 def sound(name: str) -> Case:
-    """Build a sound model from a fixed seed."""
+    """Build a correct model from a fixed seed."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         built = MODELS[name]()

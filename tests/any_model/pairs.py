@@ -1,4 +1,4 @@
-"""Fourteen models with a planted fault, each with a twin that differs only in that it is sound.
+"""Fourteen models with a planted fault, each with a correct twin that differs only in the fault.
 
 Weights are random from a fixed seed, except where a fault needs training.
 """
@@ -62,10 +62,10 @@ class Case(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A fault and its sound twin.
+    """A fault and its correct twin.
 
-    `question` is the finding in which the fault must be `broken` (or `verdict`), and `module` a
-    pattern of the path of the module that it must name.
+    The finding on `question` must have the `verdict`, and name a module whose path matches the
+    pattern `module`.
     """
 
     build: Callable[[bool], Case]
@@ -81,7 +81,7 @@ def masked(lengths=LENGTHS, side="right") -> Tensor:
 
 
 def texts(rows=4, length=LENGTH, count=3) -> list[Tensor]:
-    """Return token ids [row, position]: bytes of the license, another part in each batch."""
+    """Return token ids [row, position]: bytes of the license, a different part in each batch."""
     ids = torch.tensor(list(TEXT[: count * rows * length]))
     return list(ids.view(count, rows, length))
 
@@ -92,7 +92,7 @@ def text_batches(side="right", count=3) -> list[dict[str, Tensor]]:
 
 
 def sounds(lengths=(800, 560, 400, 320)) -> list[dict[str, Tensor]]:
-    """Return noise as raw audio, 0 where it is padded."""
+    """Return noise as raw audio, with zeros as padding."""
     mask = masked(lengths)
     generator = torch.Generator().manual_seed(1)
     values = [torch.randn(mask.shape, generator=generator) for _ in range(2)]
@@ -106,9 +106,9 @@ def filter_banks(width=8) -> list[dict[str, Tensor]]:
 
 
 class Attention(nn.Module):
-    """Self-attention over [row, position, feature] that sees `ahead` later tokens (None: all).
+    """Self-attention over [row, position, feature] that can see `ahead` later tokens (None: all).
 
-    A forbidden position gets `forbidden` added to its score.
+    The value `forbidden` is added to the scores of forbidden positions.
     """
 
     def __init__(self, ahead: int | None, forbidden: float):
@@ -161,7 +161,7 @@ class Tiny(nn.Module):
 
 
 class Transposed(nn.Module):
-    """A norm that sees [row, feature, position] of its input [row, position, feature]."""
+    """Passes its input [row, position, feature] to a norm as [row, feature, position]."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
@@ -172,7 +172,7 @@ class Transposed(nn.Module):
 
 
 class Mean(nn.Module):
-    """The mean over positions: of real tokens, or of all."""
+    """The mean over positions: over real tokens only, or over all."""
 
     def __init__(self, all_positions: bool):
         super().__init__()
@@ -184,7 +184,7 @@ class Mean(nn.Module):
 
 
 class Embedder(nn.Module):
-    """BERT, and the mean of its outputs as the embedding of a sentence."""
+    """BERT with the mean of its outputs as the sentence embedding."""
 
     def __init__(self, all_positions: bool):
         super().__init__()
@@ -196,7 +196,7 @@ class Embedder(nn.Module):
 
 
 class Encoder(nn.Module):
-    """torch's encoder over [row, position, feature], told that batches come first or not."""
+    """torch's encoder over [row, position, feature], with `batch_first` right or wrong."""
 
     def __init__(self, batch_first: bool):
         super().__init__()
@@ -209,7 +209,7 @@ class Encoder(nn.Module):
 
 
 class Wrapped(nn.Module):
-    """BERT for whose mask `change` was called first."""
+    """BERT whose mask is first passed through `change`."""
 
     def __init__(self, change: Callable[[Tensor], Tensor | None]):
         super().__init__()
@@ -235,7 +235,7 @@ def gpt2() -> GPT2LMHeadModel:
 
 
 def next_byte(model: nn.Module, batch: Any) -> Tensor:
-    """Return the mean loss in nats of predicting each byte from the ones before."""
+    """Return the mean loss in nats of predicting each byte from the bytes before it."""
     ids = batch["input_ids"] if isinstance(batch, Mapping) else batch
     out = model(**batch) if isinstance(batch, Mapping) else model(batch)
     logits = out if isinstance(out, Tensor) else out.logits
@@ -243,7 +243,7 @@ def next_byte(model: nn.Module, batch: Any) -> Tensor:
 
 
 def train(model: nn.Module, batches: list[Any], steps: int, rate=0.01) -> nn.Module:
-    """Take steps of Adam on the next byte; return the model in evaluation mode."""
+    """Take Adam steps on next-byte prediction; return the model in evaluation mode."""
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     model.train()
     for step in range(steps):
@@ -255,7 +255,7 @@ def train(model: nn.Module, batches: list[Any], steps: int, rate=0.01) -> nn.Mod
 
 
 def see(model: nn.Module, batches: list[Any]) -> nn.Module:
-    """Let running statistics see the batches, in training mode; return the model in evaluation."""
+    """Update running statistics on the batches; return the model in evaluation mode."""
     with torch.no_grad():
         model.train()
         for batch in 20 * batches:
@@ -375,9 +375,9 @@ PAIRS = {
 
 
 def state(model: nn.Module, batches: list[dict[str, Tensor]]) -> dict[str, Any]:
-    """Return what an inspection may not change.
+    """Return the state that an inspection must not change.
 
-    Python's random state is left out: the type checks of tests draw from it.
+    Python's random state is left out, because the tests' type checks draw from it.
     """
 
     def copied(x: Any) -> Any:

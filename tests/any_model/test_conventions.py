@@ -1,4 +1,4 @@
-"""Inputs and states by other conventions: sound models are spared, and their twins are found."""
+"""Unusual input and state conventions: correct models pass, and their faulty twins are found."""
 
 from collections import OrderedDict, deque
 from typing import Any
@@ -26,7 +26,7 @@ def accused(model: nn.Module, batch: Any, **options: Any) -> dict[str, str]:
 
 
 class Pooling(nn.Module):
-    """Adds the mean over real positions, which a mask of some name and kind marks."""
+    """Adds the mean over real positions, given by a mask of some name and kind."""
 
     def __init__(self, read: Any):
         super().__init__()
@@ -38,7 +38,7 @@ class Pooling(nn.Module):
 
 
 def pooling(name: str, read: Any) -> nn.Module:
-    """Return a model whose second input has a name; `read(mask, ids)` says what is real."""
+    """Return a model with a named second input; `read(mask, ids)` returns the real positions."""
     scope: dict[str, Any] = {"Pooling": Pooling}
     exec(
         "class Named(Pooling):\n"
@@ -86,7 +86,7 @@ def test_lengths_may_be_shares_of_the_longest():
 
 
 class ByTime(nn.Module):
-    """A mean over the real frames of `[B, D, T]`."""
+    """A mean over the real frames of an input `[B, D, T]`."""
 
     def __init__(self, faulty: bool, width: int):
         super().__init__()
@@ -134,7 +134,7 @@ def test_the_rows_of_a_bare_lstm_are_where_its_batch_first_says(first):
 
 
 class Features(nn.Module):
-    """Adds to a dict of features the mean over real positions, as sentence-transformers does."""
+    """Adds the mean over real positions to a dict of features, like sentence-transformers."""
 
     def __init__(self, leaks: bool):
         super().__init__()
@@ -251,7 +251,7 @@ def test_a_token_that_a_model_adds_may_be_at_the_other_end(side):
 
 
 class Prompted(nn.Module):
-    """Learned tokens in front of a language model, before the padding on the left (as PEFT's)."""
+    """Learned tokens in front of a language model's input, before its left padding (as in PEFT)."""
 
     def __init__(self, base: nn.Module):
         super().__init__()
@@ -296,7 +296,7 @@ def test_constants_rounded_to_float32_do_not_leak():
 
 
 class Frozen(OrderedDict):
-    """A dict that refuses to be written to, as the configs of diffusers."""
+    """A read-only dict, like the configs of diffusers."""
 
     def __setitem__(self, *_):
         raise TypeError("frozen")
@@ -305,7 +305,7 @@ class Frozen(OrderedDict):
 
 
 class Holder:
-    """State of several kinds outside a module."""
+    """Holds several kinds of state outside a module."""
 
     __slots__ = ("array", "deque", "generator", "lists", "number", "rng")
 

@@ -1,4 +1,4 @@
-"""How many forward passes an inspection takes, which is what it costs on a large model."""
+"""How many forward passes an inspection takes: its cost on a large model."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.any_model.pairs import case
 
 @pytest.fixture
 def passes(monkeypatch):
-    """Return a list that grows with each pass."""
+    """Return a list that grows by one entry with each pass."""
     count = []
     run = calls.run
     monkeypatch.setattr(calls, "run", lambda *given: count.append(1) or run(*given))

@@ -1,4 +1,4 @@
-"""Further public reports of leaks, rebuilt as small models, each with a sound twin."""
+"""Further public bug reports of leaks, rebuilt as small models, each with a correct twin."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def subsampled_mask(faulty: bool) -> Case:
 
     def encode(m, x: Tensor, mask: Tensor) -> Tensor:
         x = m.conv((x * mask[..., None]).mT).mT
-        if faulty:  # every other value, from the end: the last is kept for the longest row only
+        if faulty:  # counts from the end, so only the longest row keeps its last value
             shorter = mask.flip(1)[:, ::2].flip(1)[:, -x.shape[1] :]
         else:
             lengths = (mask.sum(1) - 1) // 2 + 1
@@ -38,7 +38,7 @@ def subsampled_mask(faulty: bool) -> Case:
 
 
 class Passing(nn.Module):
-    """Layers in order, which get the mask only if their argument has the expected name."""
+    """A layer that gets the mask only if its argument has the expected name."""
 
     def __init__(self, expects: str):
         super().__init__()
@@ -60,12 +60,12 @@ class Attention(nn.Module):
 
 
 def mask_under_another_name(faulty: bool) -> Case:
-    """speechbrain/speechbrain#2986: a container hands lengths only to an argument of one name."""
+    """speechbrain/speechbrain#2986: a container passes lengths only to an argument of one name."""
     return Case(Passing("lengths" if faulty else "real"), text_batches())
 
 
 def bias_before_a_convolution(faulty: bool) -> Case:
-    """pytorch/audio#4205: padding is zero first, but a bias before the convolution refills it."""
+    """pytorch/audio#4205: padding starts as zero, but a bias fills it before the convolution."""
 
     def convolve(m, x: Tensor, mask: Tensor) -> Tensor:
         real = mask[..., None].to(x.dtype)
@@ -78,7 +78,7 @@ def bias_before_a_convolution(faulty: bool) -> Case:
 
 
 def floor_of_the_loudest(faulty: bool) -> Case:
-    """openai/whisper#2862: a floor below the loudest value, of all recordings or of each."""
+    """openai/whisper#2862: values are clipped relative to the loudest of the whole batch."""
 
     class Features(nn.Module):
         def forward(self, sound: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def floor_of_the_loudest(faulty: bool) -> Case:
 
 
 def capacity_taken_by_padding(faulty: bool) -> Case:
-    """NVIDIA/Megatron-LM#5542: padding is routed to experts, and takes places from tokens."""
+    """NVIDIA/Megatron-LM#5542: padding is routed to experts and takes capacity from tokens."""
 
     def route(m, x: Tensor, mask: Tensor) -> Tensor:
         score = m.router(x).sigmoid()[..., 0]
@@ -104,7 +104,7 @@ def capacity_taken_by_padding(faulty: bool) -> Case:
 
 
 def causal_only_with_a_mask(faulty: bool) -> Case:
-    """facebookresearch/xformers#103, keras-team/keras#23038: no padding mask, no causal mask."""
+    """facebookresearch/xformers#103, keras-team/keras#23038: without padding, no causal mask."""
 
     def attend(x: Tensor, padding: Tensor | None = None) -> Tensor:
         later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
@@ -116,7 +116,7 @@ def causal_only_with_a_mask(faulty: bool) -> Case:
 
 
 def blocks_the_wrong_way(faulty: bool) -> Case:
-    """tilde-research/nsa-release#3: a mask of summaries that is true where it should be false."""
+    """tilde-research/nsa-release#3: an inverted mask on block summaries."""
 
     def attend(x: Tensor) -> Tensor:
         size, length = 8, x.shape[1]
@@ -143,7 +143,7 @@ def window_without_an_end(faulty: bool) -> Case:
 
 
 def state_from_padding(faulty: bool) -> Case:
-    """state-spaces/mamba#66, huggingface/transformers#32677: the state of padding on the left."""
+    """state-spaces/mamba#66, huggingface/transformers#32677: left padding enters the state."""
 
     def scan(m, x: Tensor, mask: Tensor) -> Tensor:
         real = mask[..., None].to(x.dtype)
@@ -160,7 +160,7 @@ def state_from_padding(faulty: bool) -> Case:
 
 
 def first_slot(faulty: bool) -> Case:
-    """huggingface/sentence-transformers#3208: the first slot is taken, which is padding."""
+    """huggingface/sentence-transformers#3208: the first position is taken, which is padding."""
 
     def first(_, x: Tensor, mask: Tensor) -> Tensor:
         place = torch.zeros(len(x)).long() if faulty else mask.argmax(1)
@@ -170,7 +170,7 @@ def first_slot(faulty: bool) -> Case:
 
 
 def lengths_after_padding(faulty: bool) -> Case:
-    """huggingface/diffusers#12893: texts are padded, and then measured for their mask."""
+    """huggingface/diffusers#12893: texts are padded before their lengths are measured."""
 
     class Denoiser(nn.Module):
         def __init__(self):
@@ -191,7 +191,7 @@ def lengths_after_padding(faulty: bool) -> Case:
 
 
 def long_filter(faulty: bool) -> Case:
-    """HazyResearch/m2#43: a filter as long as the row takes padding in, from both sides."""
+    """HazyResearch/m2#43: a filter as long as the row reads padding on both sides."""
 
     def mix(_, x: Tensor, mask: Tensor) -> Tensor:
         x = x if faulty else x * mask[..., None]
@@ -203,7 +203,7 @@ def long_filter(faulty: bool) -> Case:
 
 
 def lengths_in_sorted_order(faulty: bool) -> Case:
-    """facebookresearch/InferSent#51: rows go back to their order, their lengths do not."""
+    """facebookresearch/InferSent#51: rows are put back in order, but their lengths are not."""
 
     def pool(_, x: Tensor, mask: Tensor) -> Tensor:
         lengths, order = mask.sum(1).sort(descending=True, stable=True)
@@ -215,13 +215,13 @@ def lengths_in_sorted_order(faulty: bool) -> Case:
 
 
 def dropout_made_in_forward(faulty: bool) -> Case:
-    """yangze0930/NTS-Net#14: a dropout made in `forward` does not know of evaluation."""
+    """yangze0930/NTS-Net#14: a dropout created in `forward` ignores evaluation mode."""
     kept = nn.Dropout(0.5)
     return embedded(lambda m, x, _: (nn.Dropout(0.5) if faulty else m.kept)(x), kept=kept)
 
 
 def greatest_of_padding(faulty: bool) -> Case:
-    """castorini/castor#176: the greatest value over time may be at padding."""
+    """castorini/castor#176: the maximum over time may be at padding."""
 
     def pool(_, x: Tensor, mask: Tensor) -> Tensor:
         return (x if faulty else x.masked_fill(mask[..., None] == 0, -math.inf)).amax(1)
@@ -230,7 +230,7 @@ def greatest_of_padding(faulty: bool) -> Case:
 
 
 def mask_for_several_rows_only(faulty: bool) -> Case:
-    """huggingface/transformers#46773: padding is set to zero only if there are several rows."""
+    """huggingface/transformers#46773: padding is zeroed only if there are several rows."""
 
     def convolve(m, x: Tensor, mask: Tensor) -> Tensor:
         x = x if faulty and len(x) == 1 else x * mask[..., None]
@@ -240,7 +240,7 @@ def mask_for_several_rows_only(faulty: bool) -> Case:
 
 
 def last_state_of_padding(faulty: bool) -> Case:
-    """AnubhavGupta3377/Text-Classification-Models-Pytorch#5: the last state is that of padding."""
+    """AnubhavGupta3377/Text-Classification-Models-Pytorch#5: the last state is taken at padding."""
 
     def encode(m, x: Tensor, mask: Tensor) -> Tensor:
         if not faulty:
@@ -251,7 +251,7 @@ def last_state_of_padding(faulty: bool) -> Case:
 
 
 def backwards_from_padding(faulty: bool) -> Case:
-    """pytorch/pytorch#517: a bidirectional network begins with padding on its way back."""
+    """pytorch/pytorch#517: the backward direction starts at padding."""
 
     def encode(m, x: Tensor, mask: Tensor) -> Tensor:
         if faulty:
@@ -263,7 +263,7 @@ def backwards_from_padding(faulty: bool) -> Case:
 
 
 def softmax_over_rows(faulty: bool) -> Case:
-    """PetrochukM/PyTorch-NLP#2: weights of attention sum to 1 over the rows."""
+    """PetrochukM/PyTorch-NLP#2: attention weights sum to 1 over the rows."""
 
     def pool(m, x: Tensor, mask: Tensor) -> Tensor:
         scores = m.score(x).masked_fill(mask[..., None] == 0, -1e9)
@@ -283,7 +283,7 @@ def input_written_to(faulty: bool) -> Case:
 
 
 def standardized_over_the_batch(faulty: bool) -> Case:
-    """deepinv/deepinv#1079, adalca/neurite#42: mean and deviation of the batch, not of an image."""
+    """deepinv/deepinv#1079, adalca/neurite#42: mean and deviation over the batch, not per image."""
 
     class Standard(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -317,12 +317,12 @@ def statistics_of_padding(faulty: bool) -> Case:
 
 
 def dropout_without_training(faulty: bool) -> Case:
-    """Coderx7/SimpleNet#2, deepchem/deepchem#5120: the function of dropout is told no mode."""
+    """Coderx7/SimpleNet#2, deepchem/deepchem#5120: functional dropout is not given the mode."""
     return embedded(lambda m, x, _: F.dropout(x, 0.5, training=True if faulty else m.training))
 
 
 def last_of_left_padding(faulty: bool) -> Case:
-    """unslothai/unsloth-zoo#968: the number of tokens is the place of the last on one side only."""
+    """unslothai/unsloth-zoo#968: the token count locates the last token only with right padding."""
 
     def last(_, x: Tensor, mask: Tensor) -> Tensor:
         return x[torch.arange(len(x)), mask.sum(1) - 1] if faulty else x[:, -1]
@@ -341,7 +341,7 @@ def statistics_of_the_test_batch(faulty: bool) -> Case:
 
 
 def decoder_that_sees_all(faulty: bool) -> Case:
-    """huggingface/transformers#48745: its config says that it is a decoder, no mask does."""
+    """huggingface/transformers#48745: a decoder by its config, but without a causal mask."""
 
     def attend(x: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(x, x, x, is_causal=not faulty)
@@ -352,7 +352,7 @@ def decoder_that_sees_all(faulty: bool) -> Case:
 
 
 def blocks_chosen_with_the_future(faulty: bool) -> Case:
-    """huggingface/transformers#45820: later blocks compete, and are hidden when it is too late."""
+    """huggingface/transformers#45820: later blocks compete, and are masked too late."""
 
     def attend(x: Tensor) -> Tensor:
         size, length = 4, x.shape[1]
@@ -367,7 +367,7 @@ def blocks_chosen_with_the_future(faulty: bool) -> Case:
 
 
 def nothing_to_attend_to(faulty: bool) -> Case:
-    """tracel-ai/burn#4697: a causal row of padding attends to nothing, and gets NaN."""
+    """tracel-ai/burn#4697: with a causal mask, padding attends to nothing and gets NaN."""
 
     def attend(_, x: Tensor, mask: Tensor) -> Tensor:
         length = x.shape[1]
@@ -382,7 +382,7 @@ def nothing_to_attend_to(faulty: bool) -> Case:
 
 
 def positions_of_rows(faulty: bool) -> Case:
-    """songyangco/GETNext#2, Lightning-AI/pytorch-lightning#20203: each row has one position."""
+    """songyangco/GETNext#2, Lightning-AI/pytorch-lightning#20203: every row gets one position."""
 
     def add(m, x: Tensor, _: Tensor) -> Tensor:
         place = m.places(torch.arange(x.shape[0 if faulty else 1]))
@@ -392,7 +392,7 @@ def positions_of_rows(faulty: bool) -> Case:
 
 
 def view_for_transpose(faulty: bool) -> Case:
-    """rish-16/tokenlearner-pytorch#1: `view` puts the values of other rows into a row."""
+    """rish-16/tokenlearner-pytorch#1: `view` mixes values of different rows."""
 
     def encode(m, x: Tensor, _: Tensor) -> Tensor:
         rows, length, width = x.shape
@@ -404,7 +404,7 @@ def view_for_transpose(faulty: bool) -> Case:
 
 
 def masks_of_other_heads(faulty: bool) -> Case:
-    """lsdefine/attention-is-all-you-need-keras#36: heads come first, in the masks rows do."""
+    """lsdefine/attention-is-all-you-need-keras#36: heads first in scores, rows first in masks."""
 
     def attend(_, x: Tensor, mask: Tensor) -> Tensor:
         heads = x.unflatten(-1, (2, -1)).permute(2, 0, 1, 3).flatten(0, 1)
@@ -416,7 +416,7 @@ def masks_of_other_heads(faulty: bool) -> Case:
 
 
 def scale_of_the_batch(faulty: bool) -> Case:
-    """microsoft/onnxruntime#10111, Anush008/fastembed-rs#107: all rows share a scale of int8."""
+    """microsoft/onnxruntime#10111, Anush008/fastembed-rs#107: all rows share one int8 scale."""
 
     def quantize(_, x: Tensor, __: Tensor) -> Tensor:
         scale = (x.abs().amax() if faulty else x.abs().amax(-1, keepdim=True)) / 127
@@ -426,14 +426,14 @@ def scale_of_the_batch(faulty: bool) -> Case:
 
 
 def convolution_to_both_sides(faulty: bool) -> Case:
-    """peustr/wavenet#1, maxim5/time-series-machine-learning#12: `same` is not `causal` padding."""
+    """peustr/wavenet#1, maxim5/time-series-machine-learning#12: `same` padding is not causal."""
     model = Causal(lambda x: model.conv(F.pad(x.mT, (1, 1) if faulty else (2, 0))).mT)
     model.conv = nn.Conv1d(WIDTH, WIDTH, 3)
     return Case(model, texts(count=1), {"causal": True})
 
 
 def axis_of_rows_squeezed(faulty: bool) -> Case:
-    """clovaai/rexnet#20, omertov/encoder4editing#100: `squeeze` drops the axis of one row."""
+    """clovaai/rexnet#20, omertov/encoder4editing#100: `squeeze` drops the axis of a single row."""
 
     class Pooled(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Faults that show only for some inputs, sides of padding or settings; each with a sound twin."""
+"""Faults that show only for some inputs, padding sides or settings, each with a correct twin."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -31,7 +31,7 @@ def mean(x, mask):
 
 
 class AfterEncoder(nn.Module):
-    """torch's encoder, and a division after it."""
+    """torch's encoder, followed by a division."""
 
     def __init__(self, divisor):
         super().__init__()
@@ -52,7 +52,7 @@ def test_nan_after_an_encoder_is_found_in_the_model(faulty):
 
 
 class Layout(nn.Module):
-    """Embeds boxes by their width, which may not be negative; a fault takes their mean, too."""
+    """Embeds boxes by their width, which must not be negative; the fault also uses their mean."""
 
     def __init__(self, faulty):
         super().__init__()
@@ -98,7 +98,7 @@ def test_padding_on_the_other_side_may_leak_at_some_lengths(faulty):
 
 
 class Implementations(nn.Module):
-    """Pools over padding, too, with one implementation of attention."""
+    """With one implementation of attention, it also pools over padding."""
 
     def __init__(self, faulty):
         super().__init__()

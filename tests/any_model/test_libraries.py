@@ -1,4 +1,4 @@
-"""Models of libraries that normlab does not need: these tests run where they are installed."""
+"""Models of libraries that normlab does not require; the tests run only if they are installed."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(
 
 
 def encoder(folder: Path, *more: nn.Module) -> nn.Module:
-    """Return a SentenceTransformer around a small BERT, with more modules after it."""
+    """Return a SentenceTransformer with a small BERT, followed by more modules."""
     sentences = pytest.importorskip("sentence_transformers")
     from transformers import BertTokenizer
 

@@ -1,4 +1,4 @@
-"""Every planted fault is found, in the right module; no sound twin is accused."""
+"""Every planted fault is found in the right module, and no correct twin gets a false alarm."""
 
 import re
 

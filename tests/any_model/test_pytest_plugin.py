@@ -1,4 +1,4 @@
-"""`pytest --normlab-model=MODEL` has a test per question."""
+"""`pytest --normlab-model=MODEL` has one test per question."""
 
 import sys
 
@@ -17,9 +17,9 @@ def run(pytester, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(pytester.path), *sys.path])
 
     def forget_the_folders_modules(snapshot):
-        """Pytester would forget all modules that a run imports, torch's and normlab's, too.
+        """Keep pytester from dropping the modules that a run imports, such as torch and normlab.
 
-        A second import would give other tests of this process classes that are not the first's.
+        Importing them again would give later tests in this process new, different classes.
         """
         for name, module in [*sys.modules.items()]:
             if str(getattr(module, "__file__", "")).startswith(str(pytester.path)):

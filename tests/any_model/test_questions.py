@@ -24,7 +24,7 @@ QUICK = ("forward", "padding", "batch_mates", "future", "modes")
 
 
 class Encoder(nn.Module):
-    """An embedding and a Transformer encoder, which is given its mask or not."""
+    """An embedding and a Transformer encoder, with or without its mask."""
 
     def __init__(self, masked=True):
         super().__init__()
@@ -39,9 +39,9 @@ class Encoder(nn.Module):
 
 
 class Normed(nn.Module):
-    """A linear layer and a norm over [rows, positions, features], as [rows, features, positions].
+    """A linear layer on [rows, positions, features], then a norm on [rows, features, positions].
 
-    Its statistics and weights are written to in each pass, as those of some models are.
+    Each pass writes to its statistics and weights, as in some models.
     """
 
     def __init__(self, norm=None, wrong=None):
@@ -318,7 +318,7 @@ def test_attributes_and_settings_that_a_model_changes_are_restored():
 
 @pytest.fixture
 def press():
-    """Return a function that presses Ctrl-C, which is ignored in jobs in the background."""
+    """Return a function that presses Ctrl-C; background jobs would ignore it otherwise."""
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda: signal.raise_signal(signal.SIGINT)
     signal.signal(signal.SIGINT, former)

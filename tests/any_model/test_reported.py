@@ -1,4 +1,4 @@
-"""Faults that public bug reports describe, rebuilt as small models, each with a sound twin."""
+"""Faults from public bug reports, rebuilt as small models, each with a correct twin."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.any_model.pairs import NOT_CAUSAL, WIDTH, Case, Tiny, masked, text_ba
 
 
 class Embedded(nn.Module):
-    """Bytes, embedded, and a function of the embeddings and the mask."""
+    """Embeds bytes, and applies a function to the embeddings and the mask."""
 
     def __init__(self, function: Callable[..., Any], **modules: nn.Module):
         super().__init__()
@@ -87,7 +87,7 @@ def nested_encoder(faulty: bool) -> Case:
 
 
 class Seq2Seq(nn.Module):
-    """`nn.Transformer` with a decoder that is told about the padding of the source, or not."""
+    """`nn.Transformer` whose decoder gets the source's padding mask, or does not."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -137,7 +137,7 @@ def no_causal_mask(faulty: bool) -> Case:
 
 
 class Switching(nn.Module):
-    """Attends to padding until its first short input, which switches a flag for good."""
+    """Attends to padding until its first short input sets a flag permanently."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -156,7 +156,7 @@ def switched_for_good(faulty: bool) -> Case:
 
 
 class Growing(nn.Module):
-    """Adds what it has seen in all calls so far, or in this one."""
+    """Adds the number of calls so far, or 1."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -169,7 +169,7 @@ class Growing(nn.Module):
 
 
 class Noisy(nn.Module):
-    """Adds noise from a generator of its own, or a constant."""
+    """Adds noise from its own generator, or a constant."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -182,7 +182,7 @@ class Noisy(nn.Module):
 
 
 class Images(nn.Module):
-    """Puts an image's features at its placeholder tokens, which it counts."""
+    """Counts an image's placeholder tokens, and puts its features there."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -204,7 +204,7 @@ def placeholders(faulty: bool) -> Case:
 
 
 class Causal(nn.Module):
-    """A language model of bytes whose positions are mixed by a function that should be causal."""
+    """A language model on bytes that mixes positions with a function that should be causal."""
 
     def __init__(self, mix: Callable[[Tensor], Tensor]):
         super().__init__()
@@ -216,7 +216,7 @@ class Causal(nn.Module):
 
 
 def causal(sound: Callable[[Tensor], Tensor], wrong: Callable[[Tensor], Tensor]) -> Any:
-    """Return a builder of a pair on rows of 128 bytes."""
+    """Return a function that builds a pair on rows of 128 bytes."""
 
     def build(faulty: bool) -> Case:
         ids = texts(rows=3, length=128, count=1)[0]
@@ -230,7 +230,7 @@ def running(x: Tensor) -> Tensor:
 
 
 def chunks(size: int) -> Callable[[Tensor], Tensor]:
-    """Return a function that gives each position the mean of its whole chunk."""
+    """Return a function that replaces each position by the mean of its whole chunk."""
 
     def mix(x: Tensor) -> Tensor:
         whole = x.shape[1] // size * size
@@ -241,7 +241,7 @@ def chunks(size: int) -> Callable[[Tensor], Tensor]:
 
 
 def filtered(pad: int) -> Callable[[Tensor], Tensor]:
-    """Return a convolution by Fourier transform: causal if it is padded, else it wraps around."""
+    """Return a convolution by Fourier transform: causal if padded, otherwise circular."""
 
     def mix(x: Tensor) -> Tensor:
         n = x.shape[1] + pad * x.shape[1]
@@ -308,7 +308,7 @@ def cache_of_rows(faulty: bool) -> Case:
 
 
 class Report(NamedTuple):
-    """A fault, the question whose finding must be `verdict`, and what its sentence says."""
+    """A fault, the question whose finding must have `verdict`, and a text that its answer has."""
 
     build: Callable[[bool], Case]
     question: str
@@ -352,7 +352,7 @@ REPORTS = {
 
 
 def inspected(case: Case, question: str) -> Any:
-    """Return the report; a model is said not to be causal, unless the question is about that."""
+    """Return the report; `causal=False` is passed unless the question is about that."""
     options = {} if question == "future" else NOT_CAUSAL
     return normlab.inspect(case.model.eval(), case.batches, **{**options, **case.arguments})
 

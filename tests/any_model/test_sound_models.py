@@ -1,4 +1,4 @@
-"""No sound model is accused, and every model is afterwards as it was, bit for bit."""
+"""No correct model gets a false alarm, and every model is restored bit for bit."""
 
 import os
 import random

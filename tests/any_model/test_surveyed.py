@@ -1,4 +1,4 @@
-"""What the surveys of libraries accused wrongly: each as a sound model, beside a fault."""
+"""False alarms of the library surveys, each rebuilt as a correct model next to a faulty one."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from tests.any_model.test_reported import Report as Accusation
 
 
 def each_against_each(faulty: bool) -> Case:
-    """CLIP: scores of each image against each text of the batch, with two axes of rows."""
+    """CLIP: scores of each image with each text in the batch, so two axes are rows."""
 
     class Scores(nn.Module):
         def forward(self, images: Tensor, texts: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def each_against_each(faulty: bool) -> Case:
 
 
 def after_settled_statistics(faulty: bool) -> Case:
-    """timm: a layer after a batch norm whose statistics are nearly those of the batch."""
+    """timm: a layer after a batch norm whose statistics nearly equal the batch's."""
 
     class Late(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def after_settled_statistics(faulty: bool) -> Case:
 
 
 class Nodes(nn.Module):
-    """Nodes of all graphs in one list, normalized per graph or over all of them."""
+    """The nodes of all graphs in one list, normalized per graph or over all graphs."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -67,7 +67,7 @@ def nodes_of_a_graph(faulty: bool) -> Case:
 
 
 class TimeFirst(nn.Module):
-    """A norm on `[T, B, D]` and one on `[B, T, D]`, of rows of which the longest is whole."""
+    """A norm on `[T, B, D]` and one on `[B, T, D]`; the longest row has no padding."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -83,7 +83,7 @@ class TimeFirst(nn.Module):
 
 
 class Longest(nn.Module):
-    """A convolution over frames, of rows of which the longest is whole."""
+    """A convolution over frames; the longest row has no padding."""
 
     def __init__(self, faulty: bool):
         super().__init__()
@@ -98,18 +98,18 @@ class Longest(nn.Module):
 
 
 def padded_in_the_batch_only(faulty: bool) -> Case:
-    """torchaudio's Conformer: it makes its mask as long as the longest row.
+    """torchaudio's Conformer: its mask is only as long as the longest row.
 
-    The shortest row is a quarter of it, and one of four.
+    The shortest of the four rows is a quarter as long.
     """
     batch = {"x": torch.randn(4, 24, WIDTH), "lengths": torch.tensor([24, 17, 12, 6])}
     return Case(Longest(faulty), [batch], {"causal": False})
 
 
 def cut_to_the_longest(faulty: bool) -> Case:
-    """sentence-transformers' LSTM: its output is as long as the longest row, here four times one.
+    """sentence-transformers' LSTM: its output is as long as the longest row, here 4 times another.
 
-    The fault is a network that is not batch first.
+    The faulty network is not batch first.
     """
 
     def encode(m, x: Tensor, mask: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class Frozen(nn.BatchNorm1d):
 
 
 def short_rows(faulty: bool) -> Case:
-    """Lasr: a row that is too short alone for a convolution says nothing about statistics."""
+    """Lasr: a row that is too short for a convolution is no evidence on statistics."""
 
     class Short(nn.Module):
         def __init__(self):
@@ -160,7 +160,7 @@ def short_rows(faulty: bool) -> Case:
 
 
 def pooled_width_is_length(faulty: bool) -> Case:
-    """sentence-transformers: as many features of a pooled output as there are positions."""
+    """sentence-transformers: a pooled output with as many features as positions."""
     (batch,) = text_batches(count=1)
     batch = {key: x[:, :WIDTH] for key, x in batch.items()}
     batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
@@ -171,7 +171,7 @@ def pooled_width_is_length(faulty: bool) -> Case:
 
 
 def table_of_distances(faulty: bool) -> Case:
-    """MPNet: as many features as distances in a table, and no word for each of them."""
+    """MPNet: as many features as distances in a table, but fewer than words in the vocabulary."""
 
     def attend(m, x: Tensor, mask: Tensor) -> Tensor:
         places = torch.arange(x.shape[1])
@@ -187,7 +187,7 @@ def table_of_distances(faulty: bool) -> Case:
 
 
 def causal_elsewhere(faulty: bool) -> Case:
-    """BridgeTower: its cross-attention says that it is causal, and its text encoder is not."""
+    """BridgeTower: its cross-attention declares itself causal, but its text encoder is not."""
 
     class Attention(nn.Module):
         def __init__(self, is_causal: bool):
@@ -210,7 +210,7 @@ def causal_elsewhere(faulty: bool) -> Case:
 
 
 def mask_of_another_input(faulty: bool) -> Case:
-    """diffusers' UNet3D: `attention_mask` is not that of the text, which is not padded."""
+    """diffusers' UNet3D: `attention_mask` does not mask the text, which is not padded."""
 
     class Denoiser(nn.Module):
         def forward(
@@ -224,7 +224,7 @@ def mask_of_another_input(faulty: bool) -> Case:
 
 
 def stacked_frames(faulty: bool) -> Case:
-    """Nemotron: one position of every four frames, whose boundaries padding by one would move."""
+    """Nemotron: one position per four frames, whose boundaries move if padded by one."""
 
     def stack(m, x: Tensor, mask: Tensor) -> Tensor:
         whole = x.shape[1] // 4 * 4

@@ -1,4 +1,4 @@
-"""What a finding says: of infinity, of training mode, of failure, and of what was compared."""
+"""The text of findings: on infinity, training mode, failures, and what was compared."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Overrides of the smallest runs that speed tests measure, and where the scripts are."""
+"""Overrides for the smallest runs that speed tests measure, and the path of the scripts."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`scripts/bench`: what its subjects count and what they refuse. No time is judged."""
+"""`scripts/bench`: what the benchmarks count and refuse. No test depends on a measured time."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""The measurement beside other programs: files, turns, figures. None of the programs is needed."""
+"""The comparison with other programs: files, turns, rates. It runs without these programs."""
 
 import sys
 

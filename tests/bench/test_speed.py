@@ -1,4 +1,4 @@
-"""Speed of training is counted in target tokens, against the fastest product of the model."""
+"""Training speed is counted in target tokens, and compared with the machine's peak."""
 
 import json
 

@@ -43,7 +43,7 @@ def outcome(
 
 
 def compared(verdict: Any, **changes: Any) -> JudgedPart:
-    """Return a contrast of records with its figures and addresses."""
+    """Return a contrast with its values and the addresses of its records."""
     return outcome(verdict, **{**COMPARED, **changes})
 
 

@@ -1,4 +1,4 @@
-"""A study, its records and claims, made by hand for tests of what decides a claim."""
+"""A handmade study with records and claims, for tests of how claims are decided."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ NOISE = (0.0, 0.2, -0.1, 0.1, -0.2, 0.15, -0.15, 0.05, 0.1, -0.1, 0.2, -0.2)
 
 
 def configs(folder, grid="{}"):
-    """Write the study below a folder of configs, and return that."""
+    """Write the study into a folder of configs, and return the folder."""
     (folder / "study").mkdir(parents=True, exist_ok=True)
     (folder / "study" / "made.yaml").write_text(STUDY.format(grid=grid))
     (folder / "claim").mkdir(exist_ok=True)
@@ -46,7 +46,7 @@ def configs(folder, grid="{}"):
 
 
 def run(seed: int, norm: str, bleu: float | None, **changes: Any):
-    """Return a run that counts: clean, of the last weights, with a floor of 3 BLEU."""
+    """Return a run that counts: clean code, last weights, and an untrained baseline of 3 BLEU."""
     own = {"weights": {"last": 100}, "floors": {"bleu": 3.0}, "scores": {}, "stability": {}}
     own = {name: changes.pop(name, value) for name, value in own.items()}
     environment = {"dirty": False, "device": "CPU", "device_type": "cpu"}
@@ -61,7 +61,7 @@ def run(seed: int, norm: str, bleu: float | None, **changes: Any):
 
 
 def side(norm: str, mean: float, seeds: int = 5, *, noise: float = 1.0, **changes: Any):
-    """Return the runs of a side: around a mean, `ln` without any noise of its own."""
+    """Return the runs of a side, scattered around a mean; those of `ln` are all equal to it."""
     own = 0.0 if norm == "ln" else noise
     return [run(k, norm, mean + own * NOISE[k - 1], **changes) for k in range(1, seeds + 1)]
 
@@ -75,7 +75,7 @@ def contrast(margin: float = 0.5, says: str = "difference", **changes: Any):
 
 
 def claim(folder, *parts: dict[str, Any], number: int = 1):
-    """Write and load a claim of these parts."""
+    """Write and load a claim with these parts."""
     content = {
         "id": number,
         "articles": ["article 1"],
@@ -100,12 +100,12 @@ def runs_of(root, records, place=("made", "small"), **more: Any):
 
 
 def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: Any):
-    """Return the entry of a claim of these parts, decided by these records."""
+    """Return the ledger's entry of a claim with these parts, decided by these records."""
     root = configs(folder, grid)
     (entry,) = ledger([claim(root, *parts)], runs_of(root, records, **more))
     return entry
 
 
 def primary(folder, records, each: dict[str, Any], **more: Any):
-    """Return the outcome of the one part of a claim."""
+    """Return the outcome of a claim's only part."""
     return decided(folder, records, each, **more).primary[0]

@@ -1,4 +1,4 @@
-"""What the committed claims would find in the runs of a study, once it is carried out."""
+"""What the committed claims would find in a study's runs once they exist."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -21,7 +21,7 @@ def endpoints(claim: Claim) -> list[Any]:
 
 @cache
 def by_study() -> dict[tuple[str, str], list[tuple[str, Any]]]:
-    """Return the committed claims' files and endpoints by the study and scale that they take."""
+    """Return the committed claims' files and endpoints by the study and scale that they use."""
     found: dict[tuple[str, str], list[tuple[str, Any]]] = {}
     for claim in load_all(CONFIG_DIR / "claim"):
         for endpoint in endpoints(claim):
@@ -31,9 +31,10 @@ def by_study() -> dict[tuple[str, str], list[tuple[str, Any]]]:
 
 
 def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what endpoints say that do not find their runs among five seeds of these configs.
+    """Return messages on endpoints that cannot find their runs among five seeds of these configs.
 
-    They find none, several a seed, or unlike ones: a slip would show after all was run.
+    They find none, several per seed, or different ones; otherwise a typo would only show after all
+    runs.
     """
     asked = by_study().get((study, scale), [])
     names = {name for _, endpoint in asked for name in endpoint.scores}

@@ -1,4 +1,4 @@
-"""A claim's file is read strictly; the committed ones are whole, and what they name is there."""
+"""Claim files are read strictly; the committed ones are complete, and all they refer to exists."""
 
 import json
 import re
@@ -112,7 +112,7 @@ def test_the_answer_is_a_line_that_begins_as_the_verdict_does(claim: Claim):
 
 
 def test_the_answer_on_drift_has_the_factor_of_the_ledger():
-    """Answers are written by hand; this number is that of the records."""
+    """Answers are written by hand; this one must quote the number in the records."""
     (claim,) = (each for each in SAVED if each["id"] == 42)
     (factor,) = (
         float(each["found"].split()[1])
@@ -181,7 +181,7 @@ def leaves(node, prefix=""):
 
 
 def test_every_side_that_a_part_compares_has_a_name_in_both_languages():
-    """A name that is missing would be shown as typed, `norm=bn`, in the middle of a sentence."""
+    """A missing name would be shown as typed, `norm=bn`, in the middle of a sentence."""
     sides = [
         (claim.path, name)
         for claim in CLAIMS
@@ -195,7 +195,7 @@ def test_every_side_that_a_part_compares_has_a_name_in_both_languages():
 
 
 def test_every_key_that_a_claim_chooses_by_is_one_of_a_config():
-    """A name with a slip would find no run for ever, and look like a claim not measured yet."""
+    """A misspelled key would never find a run, and the claim would look not measured yet."""
     config = to_dict(compose([]))
     known = {*leaves(config), *config["choices"]}
     for group in ("norm", "task", "model"):
@@ -212,7 +212,7 @@ def test_every_key_that_a_claim_chooses_by_is_one_of_a_config():
 
 
 def _ruled(score: str) -> float | None:
-    """Return the margin of a score by its last word: test_2017/bleu, test/nsp_accuracy."""
+    """Return a score's margin by the last word of its name: test_2017/bleu, test/nsp_accuracy."""
     return MARGINS.get(re.split(r"[/_]", score)[-1])
 
 

@@ -1,4 +1,4 @@
-"""The table of decisions, line by line, and the looks that spend its error."""
+"""The decision table, line by line, and the interim analyses that spend its error rate."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Endpoints say of made-up records what can be worked out by hand, and which runs count."""
+"""Verdicts of endpoints on made-up records, compared with results by hand; which runs count."""
 
 import math
 

@@ -37,7 +37,7 @@ def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
 
 @pytest.fixture
 def among_ten(tmp_path):
-    """Return what becomes of a contrast by itself, and among ten of its study."""
+    """Return the result of a contrast by itself, and as one of ten in its study."""
     noise = enumerate((0.0, 0.025, -0.025, 0.03, -0.03), 1)  # ln is better by 0.1, p 0.0012
     records = side("ln", 30.0) + [run(k, "bn", 29.9 + each) for k, each in noise]
 
@@ -130,7 +130,7 @@ RECORDS = {
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Return the results of a checkout of one study and three claims."""
+    """Return the results folder of a checkout with one study and three claims."""
     root = configs(tmp_path / "configs")
     claim(root, contrast(), part({"computed": {"check": "padding.pollutes"}}, "definition"))
     missing = {"standing": "missing", "reason": "There are no pictures."}

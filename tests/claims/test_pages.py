@@ -1,4 +1,4 @@
-"""The pages of the ledger say what the evidence says, escape it, and are always the same."""
+"""The ledger's pages show the evidence, escape its text, and are reproducible."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Runs of translation on a corpus in a folder: some that were trained, some made up."""
+"""Translation runs on a corpus in a folder: some are trained, some made up."""
 
 import random
 
@@ -24,7 +24,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def finished(corpus, tmp_path_factory):
-    """Return the folder of a run of batch norm whose statistics are far from a batch's."""
+    """Return the folder of a batch-norm run whose running statistics are far from a batch's."""
     runs = tmp_path_factory.mktemp("finished")
     train(compose(tiny(corpus, runs, *FINISHED)))
     (record,) = runs.rglob("record.json")
@@ -33,7 +33,7 @@ def finished(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Return a folder of parallel text whose test set has enough sentences to draw from."""
+    """Return a folder with parallel text whose test set is large enough to sample from."""
     folder = write_corpus(tmp_path_factory.mktemp("text"))
     more = write_corpus(tmp_path_factory.mktemp("more"), train=30, seed=2)
     for language in ("de", "en"):
@@ -51,7 +51,7 @@ def checksums(text):
 
 @pytest.fixture
 def translated(tmp_path, monkeypatch, text, checksums):
-    """Return a store with seeds 1 to 3 of `ln` and 2 to 4 of `bn`, which loses more words."""
+    """Return a store with seeds 1 to 3 of `ln` and 2 to 4 of `bn`; `bn` drops more words."""
     monkeypatch.chdir(tmp_path)
     store = RunStore("runs")
     references = (text / "test.en").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Two experiments on the sentences of their test: sacreBLEU's figures, or a refusal with reason."""
+"""The bootstrap of two experiments: sacreBLEU's numbers, or an error that gives the reason."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def changed(folder, **changes):
 
 
 def rows_of(out):
-    """Return the cells of each row of a table in Markdown by its first."""
+    """Return the cells of each row of a Markdown table, by the row's first cell."""
     lines = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]
     return {cells[0]: cells[1:] for cells in lines[2:]}
 

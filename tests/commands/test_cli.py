@@ -1,4 +1,4 @@
-"""`normlab` itself: the page of commands, unknown commands, and errors in one line."""
+"""`normlab` itself: its help, unknown commands, and one-line errors."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The table says what the records say, and what it could not use."""
+"""The table shows the records' values, and reports runs that it could not use."""
 
 import shutil
 
@@ -38,7 +38,7 @@ def keep(store, *records):
 
 
 def compare(capsys, *argv):
-    """Return the status, standard output and error, and the cells of each row by its name."""
+    """Return the exit status, standard output and error, and the cells of each row by its name."""
     code = main([*argv, "--markdown"])
     out, err = capsys.readouterr()
     lines = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]

@@ -1,4 +1,4 @@
-"""`debug=true`: three steps and one batch of each split, and nothing is kept."""
+"""`debug=true`: three steps, one batch of each split, and no files are kept."""
 
 import tempfile
 
@@ -14,7 +14,7 @@ SMALL = ("task.eval_batch_size=2", "observe.test_seen=50")
 
 @pytest.fixture
 def emptied(tmp_path, tmp_path_factory, monkeypatch):
-    """Go to an empty folder, and return the empty one for temporary files."""
+    """Change to an empty folder, and return an empty folder for temporary files."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "temporary"
     folder.mkdir()

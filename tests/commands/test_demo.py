@@ -1,4 +1,4 @@
-"""`normlab demo`: its table and page, what it says of other values, and wrong settings."""
+"""`normlab demo`: its table and page, its conclusions for other values, and wrong settings."""
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ SMALL = (
 
 
 def found(name, running=1.0, *, batch=None, training=0.0, evaluation=0.0, bleu=50.0):
-    """Return what was measured of a norm; it diverged if there is no loss."""
+    """Return a norm's measurements; without a loss, its run has diverged."""
     norm = {"layer norm": "ln", "no norm": "none", "batch norm": "bn"}[name]
     if running is None:
         lost = replace(made(norm, 1), floors=FLOORS, outcome=Outcome("diverged", 50))

@@ -1,4 +1,4 @@
-"""Errors: one line for what a user can fix; for the rest their place, and the traceback."""
+"""Errors: one line for those a user can fix; for others also their place and the traceback."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""`normlab eval`: the scores of a finished run, again or under other settings."""
+"""`normlab eval`: re-scores a finished run, with the same or other settings."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ ROUNDING = 1e-4  # what folding may change of a score, relative to it
 
 @pytest.fixture
 def evaluated(capsys):
-    """Return a function that returns the scores of a run under some arguments."""
+    """Return a function that returns a run's scores, given command-line arguments."""
 
     def scores(folder: Path, *arguments: str) -> dict:
         capsys.readouterr()
@@ -28,7 +28,7 @@ def evaluated(capsys):
 
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path):
-    """Return a function that copies the finished run as a seed, with changes of its record."""
+    """Return a function that copies the finished run as another seed and changes its record."""
 
     def copy(seed: int = 1, **changes: object) -> Path:
         folder = shutil.copytree(finished, tmp_path / finished.parent.name / f"seed{seed}")

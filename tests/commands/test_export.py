@@ -1,4 +1,4 @@
-"""An exported model computes what the run's does; a workspace at W&B compares norms."""
+"""An exported model computes the same as the run's; a W&B workspace compares norms."""
 
 import json
 import shutil

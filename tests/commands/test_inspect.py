@@ -52,7 +52,7 @@ def test_the_sheet_is_the_same_in_a_file_and_printed_in_any_order_of_questions(
 
 @pytest.fixture(scope="module")
 def untrained(corpus, tmp_path_factory):
-    """Return the lines that `inspect` prints of an untrained model, and its sheet."""
+    """Return the lines that `inspect` prints about an untrained model, and its sheet."""
     folder = tmp_path_factory.mktemp("untrained")
     text = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
@@ -146,7 +146,7 @@ def test_what_does_not_exist_is_named_and_nothing_is_written(
 
 @pytest.fixture(scope="module")
 def several(corpus, tmp_path_factory):
-    """Return a folder of batch norm's seeds 1 and 2, and of DyT's seed 1."""
+    """Return a folder with seeds 1 and 2 of batch norm and seed 1 of DyT."""
     runs = tmp_path_factory.mktemp("several")
     for norm, seed in (("bn", 1), ("bn", 2), ("dyt", 1)):
         train(compose(tiny(corpus, runs, *QUICK, f"norm={norm}", f"seed={seed}")))
@@ -155,7 +155,7 @@ def several(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def side_by_side(several, tmp_path_factory):
-    """Return what `inspect` prints of several runs, and its sheet."""
+    """Return what `inspect` prints about several runs, and its sheet."""
     text = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
         patch.chdir(tmp_path_factory.mktemp("sheet"))
@@ -165,7 +165,7 @@ def side_by_side(several, tmp_path_factory):
 
 
 def answers(sheet):
-    """Return the examinations of each run of a sheet by its norm and seed."""
+    """Return the answers on each run in a sheet, by norm and seed."""
     subjects = {path: each["subject"] for path, each in sheet["runs"].items()}
     return {
         (of["config"]["choices"]["norm"], of["seed"]): sheet["runs"][path]["examinations"]

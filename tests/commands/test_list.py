@@ -17,7 +17,7 @@ from tests.records.examples import config, record
 
 @pytest.fixture
 def printed(capsys, monkeypatch):
-    """Return a function that lists and returns what was printed, or the rows of JSON."""
+    """Return a function that runs `list` and returns the printed text, or the JSON rows."""
     monkeypatch.setenv("COLUMNS", "10000")
 
     def listed(*argv, status=0):
@@ -41,7 +41,7 @@ def test_every_group_and_option_is_listed_with_what_it_is(printed):
 
 
 class Terminal(io.StringIO):
-    """Standard output that calls itself a terminal."""
+    """Standard output that claims to be a terminal."""
 
     def isatty(self):
         return True

@@ -1,4 +1,4 @@
-"""Runs are called by their name, wherever a command takes RUN."""
+"""A run can be given by its name wherever a command takes RUN."""
 
 import os
 
@@ -12,7 +12,7 @@ from tests.records.examples import config, record
 
 @pytest.fixture
 def baseline(tmp_path, monkeypatch):
-    """Store two seeds of a run called `baseline`, and another run without a name."""
+    """Store two seeds of a run named `baseline`, and another run without a name."""
     monkeypatch.chdir(tmp_path)
     store = RunStore("runs")
     observe = config()["observe"] | {"name": "baseline", "tags": ["first"]}

@@ -1,4 +1,4 @@
-"""`normlab norm new` writes nothing over; `norm check` and `norm card` take norms there are."""
+"""`normlab norm new` never overwrites; `norm check` and `norm card` refuse unknown norms."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`normlab predict`: a translation run writes one line for each line it reads."""
+"""`normlab predict`: a translation run writes one line per input line."""
 
 import io
 import shutil
@@ -12,7 +12,7 @@ from normlab.cli import main
 
 @pytest.fixture
 def translated(capsys, monkeypatch):
-    """Return a function that translates bytes and returns the exit status and what was said."""
+    """Return a function that translates bytes and returns the exit status and the output."""
 
     def translate(text: bytes, run: Path) -> tuple[int, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The page of any runs: a sweep is a grid, damage costs itself alone, and it follows changes."""
+"""The page of any runs: a sweep becomes a grid, a damaged run affects no other, changes show up."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def report(capsys, *argv):
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Write runs of two norms at two batch sizes; those of bn at 8 are one that goes on."""
+    """Write runs of two norms at two batch sizes; one bn run at batch size 8 is unfinished."""
     monkeypatch.chdir(tmp_path)
     store = RunStore("runs")
     for norm in ("bn", "ln"):

@@ -1,4 +1,4 @@
-"""Sentences side by side: which are shown, what each row made of them, and what is refused."""
+"""Sentences side by side: which are shown, each row's translations, and what is refused."""
 
 import re
 
@@ -20,7 +20,7 @@ def folders(translated, monkeypatch):
 
 
 def shown(capsys, *argv):
-    """Return, by sentence, the texts by what they are; and all that was printed."""
+    """Return the texts of each sentence by kind (source, reference or row), and the output."""
     assert main([*argv]) == 0
     out = capsys.readouterr().out
     found = {}

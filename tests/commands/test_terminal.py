@@ -1,4 +1,4 @@
-"""Tables and help keep names and numbers whole, at any width."""
+"""Tables and help texts never break names or numbers, at any width."""
 
 import io
 from contextlib import suppress
@@ -16,7 +16,7 @@ PROSE = "a sentence that says at some length what an option is and what it does 
 
 @pytest.fixture
 def lines(capsys, monkeypatch):
-    """Return a function that prints at a width and returns the lines."""
+    """Return a function that prints at a given width and returns the lines."""
 
     def printed(columns, show, *arguments, **options):
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -55,7 +55,7 @@ def test_prose_folds_and_numbers_do_not(lines, columns):
 
 
 def test_a_label_folds_only_at_its_commas_and_no_table_is_wider_than_the_terminal(lines):
-    """Numbers that would leave a label one word per line go into a table of their own."""
+    """Numbers that would squeeze a label to one word per line go into a second table."""
     rows = [["ln post, learning rate 0.003", "1", f"-0.{n:026}", f"-1.{n:030}"] for n in (3, 4)]
     head = ["setting", "batch size", "bits", "loss"]
     found = lines(80, print_table, head, rows, numeric=head[2:], labels=2)

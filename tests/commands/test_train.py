@@ -1,4 +1,4 @@
-"""`normlab train`: messages of bad input, sweeps, the last line."""
+"""`normlab train`: error messages for bad input, sweeps, and the last line of output."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ from tests.tiny_runs import QUICK, Ended, tiny
 
 @pytest.fixture
 def carry_out(capsys, monkeypatch):
-    """Return a function that carries out a command in this process."""
+    """Return a function that runs a command in this process."""
 
     def carried_out(*argv: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["normlab"])
@@ -39,7 +39,7 @@ def copied(finished: Path, tmp_path: Path) -> Path:
 
 
 def assert_clear(ended: Ended, *parts: str) -> None:
-    """One line that says everything, and a status that says that it failed."""
+    """Assert that the command failed with a one-line message."""
     assert ended.status not in (0, None) and "Traceback" not in ended.output, ended.output
     (line,) = (line for line in ended.output.splitlines() if line.strip())
     assert line.startswith("normlab train: ") and all(part in line for part in parts), line

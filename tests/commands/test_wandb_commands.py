@@ -1,4 +1,4 @@
-"""W&B and TensorBoard from the command line: asked for, and with whose values."""
+"""W&B and TensorBoard from the command line: how they are turned on, and with which values."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ OF_OTHER_TASKS = {"test/mlm_accuracy", "test/accuracy", "valid/mlm_accuracy"}
 
 
 def test_an_offline_file_has_the_names_and_each_panel_of_the_workspace_has_a_key(words, tmp_path):
-    """The probes are those of the default config, and measure at each step."""
+    """The probes are those of the default config, and measure at every step."""
     given = ["wandb.mode=offline", "wandb.name=first", "wandb.project=norms", "norm=bn"]
     probed = [f"observe.probe.{name}.every=1" for name in ("tid", "residual")]
     words.remove("probe=[]")

@@ -1,4 +1,4 @@
-"""Composition: what is refused, what a fingerprint depends on, which norm each place gets."""
+"""Composing configs: what is refused, what a fingerprint depends on, which norm each place gets."""
 
 from functools import cache
 from typing import Any
@@ -23,7 +23,7 @@ SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.de
 
 @cache
 def composed(*overrides):
-    """Return a config, composed once; tests read it and leave it as it is."""
+    """Return a config that is composed once; tests must not change it."""
     return to_dict(compose(list(overrides)))
 
 

@@ -1,4 +1,4 @@
-"""What a user of Hydra types or has set up: its flags, its search path, its state, edited files."""
+"""Hydra users' habits work: its flags, search path and state, and edited files."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ CODE = "from normlab.norms.layer import NoNorm\n\nclass {name}(NoNorm):\n    def
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """Return a folder of options with a norm of one's own, which nothing names yet."""
+    """Return a folder of options with a user's norm, which is not yet on any search path."""
     (tmp_path / "own" / "norm").mkdir(parents=True)
     (tmp_path / "own" / "habit_one.py").write_text(CODE.format(name="One"))
     (tmp_path / "own" / "habit_two.py").write_text(CODE.format(name="Two"))

@@ -1,4 +1,4 @@
-"""What may be typed for longer settings: experiments, files, short keys, W&B and TensorBoard."""
+"""Short forms on the command line: experiments, files, short keys, W&B and TensorBoard."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ OF_STUDIES = {
 
 @pytest.fixture
 def own_experiments(tmp_path, monkeypatch):
-    """Return a function that writes an experiment into a folder of one's own."""
+    """Return a function that writes an experiment into a user's folder."""
     (tmp_path / "experiment").mkdir()
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(folders.PATH, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Values that cannot work are refused when a run is composed, by the table of ranges."""
+"""Impossible values are refused when a run is composed, using the table of ranges."""
 
 import json
 import math

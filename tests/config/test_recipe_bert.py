@@ -1,4 +1,4 @@
-"""`recipe=bert`: every value of the composed config is the published one, and it trains."""
+"""`recipe=bert`: every value of the composed config is as published, and the recipe trains."""
 
 import math
 

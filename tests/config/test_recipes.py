@@ -1,4 +1,4 @@
-"""Recipes: every value of a published one, who chooses it, and what replaces it."""
+"""Recipes: their published values, when they are chosen, and what overrides them."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""The config folder as a registry, and from a node to an object: which values are refused."""
+"""The config folder as a registry, and building objects from nodes: which values are refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`normlab inspect --data` and the task configs that it reads."""
+"""`normlab inspect --data`, and the task configs that it reads."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Language codes: one language in one script, whatever its code; and what they decide."""
+"""Language codes: equivalent codes mean one language and script, which decide how text is split."""
 
 import pytest
 

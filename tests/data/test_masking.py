@@ -1,4 +1,4 @@
-"""Masks: which tokens are chosen, how often, what replaces them; random numbers of examples."""
+"""Masking: which tokens are chosen, how often, and what replaces them; examples' random numbers."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def text(rows, tokens, *, seed=0):
 
 
 def picked(found, ids):
-    """Return bool [B, P]: the tokens to predict."""
+    """Return the tokens to predict as bool [B, P]."""
     out = np.zeros(np.shape(ids), bool)
     rows = np.nonzero(found.chosen)[0]
     out[rows, found.places[found.chosen]] = True

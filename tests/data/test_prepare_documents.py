@@ -12,7 +12,7 @@ from normlab.data.vocabulary import DocumentTokenizer
 
 
 class Given(DocumentCorpus):
-    """A corpus of given documents that counts how often it is read."""
+    """A corpus with given documents that counts how often it is read."""
 
     name = label = "given"
     licence = "none"

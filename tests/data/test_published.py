@@ -1,4 +1,4 @@
-"""Multi30k and IWSLT'14 in every published layout, and without a network."""
+"""Multi30k and IWSLT'14 in every published file layout, without a network."""
 
 import gzip
 import io

@@ -41,7 +41,7 @@ def made(documents, **changes):
 
 
 def encoded(documents):
-    """Number the tokens from 10 in the order of the text; `documents` holds sentence lengths."""
+    """Return a text whose tokens are numbered from 10; `documents` holds sentence lengths."""
     starts = np.cumsum([0, *flat(documents)])
     text = EncodedText.from_sentences([range(10 + a, 10 + b) for a, b in pairwise(starts)])
     begins = np.ones(len(text.ids), bool)
@@ -49,7 +49,7 @@ def encoded(documents):
 
 
 def segments_of(documents, pairs):
-    """Return the positions in the text of the tokens of A and B of each example."""
+    """Return the text positions of the tokens in A and B of each example."""
     batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
     rows = zip(batch.ids, batch.valid, batch.segments, strict=True)
     return [
@@ -70,7 +70,7 @@ def arrays(pairs):
 
 
 def prose(seed=0, documents=500, lone=0):
-    """Draw lengths of short and long sentences and documents, as in documentation."""
+    """Draw lengths of sentences and documents, short and long, as in real documentation."""
     rng = np.random.default_rng(seed)
     sizes = [*np.minimum(1 + rng.geometric(0.15, documents), 60), *[1] * lone]
     return [np.clip(rng.lognormal(2.6, 0.6, n), 2, 80).astype(int).tolist() for n in sizes]
@@ -127,7 +127,7 @@ def test_examples_depend_only_on_seed_and_epoch(nsp):
 
 
 def distance(x, y):
-    """Return the largest distance of two distribution functions (Kolmogorov and Smirnov)."""
+    """Return the largest distance between two distribution functions (Kolmogorov-Smirnov)."""
     values = np.unique(np.concatenate([x, y]))
     shares = [np.searchsorted(np.sort(z), values, side="right") / len(z) for z in (x, y)]
     return np.abs(shares[0] - shares[1]).max()

@@ -1,4 +1,4 @@
-"""Windows of a causal language model, by hand and for random texts."""
+"""Windows of a causal language model: worked examples and random texts."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Subwords: decoding restores the text, and text never becomes special ids."""
+"""Subwords: decoding restores the text, and text never turns into special ids."""
 
 import pytest
 

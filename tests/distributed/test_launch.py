@@ -1,4 +1,4 @@
-"""RANK and WORLD_SIZE in the environment: who waits for whom, and who does not."""
+"""RANK and WORLD_SIZE in the environment: which commands wait for other ranks, and which do not."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.training.trainers import free_port
 
 @pytest.fixture
 def environment(monkeypatch):
-    """Return a function that sets variables, which end with the test."""
+    """Return a function that sets environment variables until the test ends."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"):
         monkeypatch.delenv(name, raising=False)
 
@@ -24,7 +24,7 @@ def environment(monkeypatch):
 
 @pytest.fixture
 def one_of_two(environment, monkeypatch):
-    """Let this process be the first of two, of which the other never comes."""
+    """Make this process the first of two; the other one never starts."""
     environment(RANK=0, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     monkeypatch.setattr(process_group, "_RENDEZVOUS_MINUTES", 0.02)
     monkeypatch.setattr(process_group, "_NOTICE_SECONDS", 0.1)

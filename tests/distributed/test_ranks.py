@@ -37,7 +37,7 @@ STEPS = 6  # past the end of each warm-up
 
 
 def _forward_backward(option, sync, rows):
-    """Train on some sentences; return outputs, gradients and running statistics."""
+    """Run a training pass on some sentences; return outputs, gradients and running statistics."""
     data, pull, valid = (tensor[rows] for tensor in _data())
     others = (torch.arange(6) >= 2)[rows, None]  # in one step the first rank has padding alone
     norm = make_norm(option, 4, sync=sync, momentum=0.5).double()
@@ -89,7 +89,7 @@ def _made(option, **values):
 
 
 def _own_rows():
-    """Return the sentences of this rank: 2 of them in the first, 4 in the second."""
+    """Return this rank's sentences: 2 on the first rank, 4 on the second."""
     return slice(0, 2) if process_group.world().rank == 0 else slice(2, 6)
 
 
@@ -111,7 +111,7 @@ def test_synced_ranks_equal_one_process():
 
 
 def _short_and_long():
-    """Train the norms with a row per position on batches of 3 positions here and 6 there."""
+    """Train the per-position norms on batches of 3 positions on one rank and 6 on the other."""
     rank = process_group.world().rank
     x, pull, _ = _data()
     span = (slice(0, 2), slice(0, 3)) if rank == 0 else (slice(2, 6), slice(0, 6))
@@ -174,7 +174,7 @@ def _several():
 
 @pytest.fixture(scope="module")
 def several():
-    """Return the results of several functions that two ranks ran one after the other."""
+    """Return the results of several functions, each run on two ranks, one after the other."""
     return list(zip(*on_ranks(2, _several), strict=True))
 
 

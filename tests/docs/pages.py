@@ -1,4 +1,4 @@
-"""The pages that people read, and the commands in them."""
+"""The pages of the documentation, and the commands in them."""
 
 import re
 import textwrap
@@ -15,6 +15,6 @@ _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def fenced(text: str, language: str | None = None) -> list[str]:
-    """Return the code blocks of a page, of one language or of all."""
+    """Return a page's code blocks, in one language or in all."""
     found = _FENCE.findall(text)
     return [textwrap.dedent(code) for _, named, code in found if language in (None, named)]

@@ -1,9 +1,10 @@
 """Every command of README, tutorial and how-tos, typed word for word.
 
-bash reads a page's blocks with stand-ins on its PATH that write down how they were called, so that
-quotes, loops and redirections are bash's own. What it called is then parsed by the command itself.
-A command that trains is carried out up to its first run, by Hydra too if it is a sweep (its first
-and last run), and Hydra's parser reads its flags at each place where a user may type them.
+bash runs a page's blocks with stand-in programs on its PATH that record their arguments, so quotes,
+loops and redirections are handled by bash itself. The real command then parses these arguments. A
+command that trains is executed up to the start of its first run (in a sweep, Hydra composes the
+first and the last run), and Hydra's parser reads its flags in every position where a user may type
+them.
 """
 
 import argparse
@@ -46,7 +47,7 @@ CHECKED = set()  # commands that another page has, too
 
 
 def called(page, folder):
-    """Return what bash calls when it is given the blocks of a page, a list of words a call."""
+    """Return the calls that bash makes for the blocks of a page, each as a list of words."""
     log = folder / "called"
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "bin" / "activate").touch()
@@ -72,7 +73,7 @@ def called(page, folder):
 
 
 class Parsed(BaseException):
-    """The arguments of a command that would begin its work now."""
+    """Raised with the arguments of a command at the point where it would begin its work."""
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def compose(*overrides):
 
 @pytest.fixture
 def begun(monkeypatch):
-    """Return the runs that `normlab train` would begin now, each by its name."""
+    """Return the runs that `normlab train` would start, by name."""
     runs = []
 
     def begin(config):
@@ -127,7 +128,7 @@ def begun(monkeypatch):
 
 
 def orders(words):
-    """Return the words of a command with its flags first, last and in the middle."""
+    """Return the command's words with its flags first, last and in the middle."""
     flags = [word for word in words if word.startswith("-") or word == "job"]
     others = [word for word in words if word not in flags]
     half = len(others) // 2
@@ -152,7 +153,7 @@ def train(words, begun):
 
 
 def parsed(name, words):
-    """Return the words and overrides of a command, None for a page of help that it printed."""
+    """Return a command's words and overrides; None if it printed its help."""
     try:
         status = main([name, *words])
     except SystemExit as end:

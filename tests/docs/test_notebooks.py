@@ -1,4 +1,4 @@
-"""The notebooks of docs/ run from their first cell to the last, in an empty folder."""
+"""The notebooks in docs/ run from the first cell to the last, in an empty folder."""
 
 import ast
 import json

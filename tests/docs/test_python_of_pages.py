@@ -1,4 +1,4 @@
-"""The pages build strictly, both languages keep in step, and the reference knows every figure."""
+"""The pages build without warnings, both languages match, and the reference lists every metric."""
 
 import os
 import re
@@ -16,13 +16,13 @@ from tests.docs.pages import IN_STEP, ROOT, fenced
 
 
 class Direction(msgspec.Struct):
-    """The part of a score that the glossary has too."""
+    """The part of a score that is also in the glossary."""
 
     higher_is_better: bool | None = None
 
 
 class Measured(msgspec.Struct):
-    """The part of a published record that has names of figures."""
+    """The part of a published record with the names of metrics."""
 
     scores: dict[str, Direction] = {}
     stability: dict[str, Any] = {}
@@ -38,7 +38,7 @@ def test_the_readme_is_short():
 
 
 def shape(text):
-    """Return what two languages of a page have in common: headings, code, blocks, links, rows."""
+    """Return what both languages of a page must share: headings, code, blocks, links, rows."""
     prose = BLOCK.sub("", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
     targets = re.findall(r"\]\(([^)\s]+)\)", prose)
     return {

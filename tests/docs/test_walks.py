@@ -1,4 +1,4 @@
-"""Each walk of docs/explanation/walks.md names its files in the order in which they are entered."""
+"""Each walk in docs/explanation/walks.md lists its files in the order in which they are entered."""
 
 import inspect
 import re
@@ -29,7 +29,7 @@ MOST = 79  # files that a walk enters, those included that its page leaves out
 
 @contextmanager
 def entered(files):
-    """Within the block, list the files of the package as a function in them is first called."""
+    """List the package's files, within the block, in the order of the first call into each."""
 
     def look(frame, event, argument):
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""What is said of later tokens, if a model says that it is causal, that it is not, or nothing."""
+"""The answer about later tokens if a model declares itself causal, not causal, or neither."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def of_lstm(both_ways: bool) -> nn.Module:
 
 
 def of_attention(marked: bool | None, size: int = 8) -> nn.Module:
-    """Return a model whose attention says that it is causal or not, or says nothing."""
+    """Return a model whose attention declares itself causal, not causal, or neither."""
     part = nn.Linear(WIDTH, size)
     part.is_causal = marked
     return Embedded(lambda m, x, mask: m.part(average(m, x, mask)), part=part)

@@ -6,7 +6,7 @@ import normlab
 
 
 class Net(nn.Module):
-    """Batch norm after a convolution over tokens; the padding is zeroed before it or not."""
+    """Batch norm after a convolution over tokens; padding may or may not be zeroed before it."""
 
     def __init__(self):
         super().__init__()
@@ -28,7 +28,7 @@ def batch():
 
 @pytest.fixture
 def net(batch):
-    """A net whose running statistics are those of the real positions."""
+    """Return a net whose running statistics come from real positions only."""
     torch.manual_seed(0)
     net = Net()
     real = torch.arange(12) < batch["lengths"][:, None]

@@ -1,4 +1,4 @@
-"""`normlab swap` adapts a language model to new norms, and saves it where its class can."""
+"""`normlab swap` adapts a language model to new norms, and saves it if its class allows that."""
 
 import re
 from itertools import islice

@@ -1,4 +1,4 @@
-"""`normlab.fold_norms` folds norms into weights, and leaves the outputs as they are."""
+"""`normlab.fold_norms` folds norms into weights without changing the outputs."""
 
 import pytest
 import torch
@@ -153,10 +153,10 @@ def test_a_layer_norm_whose_gain_stays_becomes_an_rms_norm_with_gain_and_bias():
 
 
 class Patches(nn.Module):
-    """A vision transformer: patches by a convolution, a class token, places, padding, a mean.
+    """A vision transformer: convolutional patches, a class token, positions, padding, a mean.
 
-    With `mixed`, a second convolution reads the first one's result; with `across`, a norm is over
-    the positions of the patches.
+    With `mixed`, a second convolution reads the first one's output; with `across`, a norm pools
+    over the positions of the patches.
     """
 
     def __init__(self, *, mixed=False, across=False):
@@ -202,7 +202,7 @@ def test_a_convolution_that_others_read_is_not_centered(settings, said):
 
 
 class DepthwiseBlock(nn.Module):
-    """A block of ConvNeXt: each channel is convolved alone, and the norm is over all channels."""
+    """A ConvNeXt block: a depthwise convolution, and a norm over all channels."""
 
     def __init__(self):
         super().__init__()
@@ -219,7 +219,7 @@ def test_a_convolution_of_each_channel_alone_is_not_centered():
 
 
 class Scaled(nn.Module):
-    """A norm that returns a scale, too, and one that takes a dictionary."""
+    """A norm that also returns its scale, and one that takes a dictionary."""
 
     class AdaNorm(nn.Module):
         def __init__(self):

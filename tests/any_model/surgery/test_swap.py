@@ -37,7 +37,7 @@ def square(output, batch):
 
 
 class MyRMSNorm(nn.Module):
-    """RMS norm as in transformers: no class of torch's; with `offset` the gain is 1 + w."""
+    """RMS norm as in transformers, not a torch class; with `offset` the gain is 1 + w."""
 
     def __init__(self, offset=0):
         super().__init__()

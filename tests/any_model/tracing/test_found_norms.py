@@ -14,7 +14,7 @@ ROWS, TOKENS, WIDTH = 3, 10, 16
 
 
 class ChannelsFirst(nn.Module):
-    """Calls a module on `[B, D, T]`, from and to `[B, T, D]`."""
+    """Takes and returns `[B, T, D]`, but calls a module on `[B, D, T]`."""
 
     def __init__(self, inner):
         super().__init__()
@@ -38,7 +38,7 @@ class OnePlus(nn.Module):
 
 
 class Calling(nn.Module):
-    """Calls a function inside a forward that does other things too."""
+    """Calls a function in a forward pass that also does other things."""
 
     def __init__(self, function):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Scripted modules inside a model: what Python calls is examined, and the rest is named."""
+"""Scripted modules inside a model: those that Python calls are examined, the others are named."""
 
 import pytest
 import torch
