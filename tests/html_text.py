@@ -1,10 +1,10 @@
-"""What a page of results says, for tests that read it without a browser."""
+"""The text of an HTML page, for tests that read it without a browser."""
 
 from html.parser import HTMLParser
 
 
 class Text(HTMLParser):
-    """The visible text of a page, its tables as rows of cells, its links, its elements."""
+    """A page's visible text, its tables as rows of cells, its links and its elements."""
 
     def __init__(self, page):
         super().__init__()

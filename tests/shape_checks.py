@@ -1,8 +1,9 @@
-"""Check shapes and types of the package's functions while tests run, at a small price.
+"""Check shapes and types of the package's functions while tests run, at a small cost.
 
-jaxtyping's import hook wraps every function twice, a nested one anew at each call, and binds each
-call's arguments: that took half of the time of many tests. Here a function whose hints name shapes
-is checked by jaxtyping, any other by beartype alone, and a nested one not at all.
+jaxtyping's import hook wraps every function twice, nested functions again at each call, and binds
+each call's arguments, which took half of the time of many tests. Here jaxtyping checks only
+functions whose hints name shapes, beartype alone checks the others, and nested functions are not
+checked.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ _with_shapes = jaxtyping.jaxtyped
 
 
 def install() -> None:
-    """Check the functions of `normlab`, which has to be imported later."""
+    """Check the functions of `normlab`, which must not have been imported yet."""
     jaxtyping.jaxtyped = _decorator  # the hook decorates by this name
     jaxtyping.install_import_hook("normlab", "beartype.beartype")
 
@@ -56,7 +57,7 @@ def _checked(typechecker, function):
 
 
 def _hint(function, name):
-    """Return a hint as a type, `Any` where it names what is imported for types alone."""
+    """Return a hint as a type; `Any` if it uses a name imported only for type checking."""
 
     def value(): ...
 

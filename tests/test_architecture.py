@@ -1,4 +1,4 @@
-"""The rules that keep the package changeable: floors, the length of files, who imports what."""
+"""Rules that keep the package easy to change: layers, file lengths, and who imports what."""
 
 import ast
 import re
@@ -79,7 +79,7 @@ def tree(name):
 
 
 def walk(node):
-    """Walk a syntax tree but for what only a type checker reads."""
+    """Walk a syntax tree, except for code that only a type checker reads."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
@@ -88,7 +88,7 @@ def walk(node):
 
 @cache
 def imports(name):
-    """Return the dotted names that a module imports when it runs, functions included."""
+    """Return the dotted names that a module imports at run time, also inside functions."""
     names = set()
     for node in walk(tree(name)):
         if isinstance(node, ast.Import):
@@ -100,7 +100,7 @@ def imports(name):
 
 
 def inner(name):
-    """Return the modules of the package that a module imports."""
+    """Return the package's modules that a module imports."""
     found = set()
     for imported in imports(name):
         if imported.split(".")[0] == "normlab":
@@ -144,7 +144,7 @@ def test_an_error_that_users_can_fix_is_no_plain_value_error():
 
 
 def vague_names(name):
-    """Return the vague words that a module gives to a local, an argument, an attribute or a def."""
+    """Return the vague names that a module gives to locals, arguments, attributes or functions."""
     stored = set()
     for node in walk(tree(name)):
         if isinstance(node, ast.FunctionDef):
@@ -165,7 +165,7 @@ def test_a_local_or_an_attribute_is_named_by_a_noun(room):
 
 
 def having(*texts):
-    """Return the modules whose source has all of some texts."""
+    """Return the modules whose source contains all of these texts."""
     return [
         name for name, path in MODULES.items() if all(t in path.read_text("utf-8") for t in texts)
     ]
@@ -240,7 +240,7 @@ def test_every_file_is_written_whole_or_not_at_all():
 
 
 def loaded_after(code):
-    """Return the modules that a new interpreter has loaded after some code."""
+    """Return the modules that a new interpreter has loaded after running some code."""
     program = f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -285,7 +285,7 @@ MATCHES = ("removeprefix", "removesuffix", "search", "match", "fullmatch")
 
 
 def texts_of(node):
-    """Return the literal texts in an expression: a string, an f-string, or several of them."""
+    """Return the literal texts in an expression: a string, an f-string, or several of these."""
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else []
     parts = getattr(node, "values", getattr(node, "elts", []))

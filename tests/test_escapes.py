@@ -1,4 +1,4 @@
-"""No text of a stranger reaches a table, a sheet, a page or a terminal unescaped."""
+"""No untrusted text reaches a table, a sheet, a page or a terminal unescaped."""
 
 import csv
 import io

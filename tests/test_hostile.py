@@ -1,4 +1,4 @@
-"""Random attacks: configs, records, texts, archives and run folders that a stranger could send."""
+"""Random attacks: configs, records, texts, archives and run folders from an untrusted source."""
 
 import copy
 import gzip
@@ -52,7 +52,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(content: Any, path: tuple[Any, ...], value: Any, *, remove: bool) -> Any:
-    """Return nested content with another value at a path, or without it."""
+    """Return nested content with the value at a path replaced or removed."""
     node = result = copy.deepcopy(content)
     for part in path[:-1]:
         node = node[part]
@@ -63,7 +63,7 @@ def changed(content: Any, path: tuple[Any, ...], value: Any, *, remove: bool) ->
 
 
 def in_one_line(act: Callable[[], object]) -> None:
-    """Carry something out; it ends well, or with an error of one line."""
+    """Call a function; it must succeed, or raise a one-line error."""
     try:
         act()
     except (ValueError, OSError) as error:
@@ -104,7 +104,7 @@ def test_a_text_of_any_bytes_is_refused_in_one_line_or_read(tmp_path_factory, co
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "", size: int = 0) -> bytes:
-    """Return header and text of a member of a tar archive; a `size` is claimed alone."""
+    """Return the header and text of a tar archive's member; `size` is only claimed there."""
     text = b"" if size or kind != tarfile.REGTYPE else b"text\n"
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size, info.mode = kind, to, size or len(text), 0o7777

@@ -1,4 +1,4 @@
-"""Sweeps by Hydra's plugins: Optuna searches, and launchers that carry cells out elsewhere.
+"""Sweeps with Hydra's plugins: Optuna searches, and launchers that execute runs elsewhere.
 
 Each starts several processes, so only `NORMLAB_SLURM=1` runs them; the objective is always tested.
 """

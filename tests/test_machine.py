@@ -1,4 +1,4 @@
-"""What the machine is said to compute with is what torch finds."""
+"""The reported instruction set and GPU agree with what torch finds."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ AVX512 = "avx avx2 fma avx512f avx512bw avx512dq avx512vl"
 
 @pytest.fixture
 def features(monkeypatch):
-    """Return what gives the processor other features, and takes its GPU away."""
+    """Return a function that fakes the processor's features and hides the GPU."""
     monkeypatch.setattr(machine, "gpu", lambda: None)
 
     def give(text):

@@ -1,4 +1,4 @@
-"""What docstrings and messages put in back ticks is a name that their readers can find."""
+"""Names in backticks in docstrings and messages exist and can be found by their readers."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def text_of(node):
-    """Return the text of a node that is a string alone in its line, such as a docstring."""
+    """Return the text of a node that is a bare string, such as a docstring."""
     match node:
         case ast.Expr(value=ast.Constant(value=str(text))):
             return text
@@ -40,7 +40,7 @@ def nodes_of(name):
 
 
 def names_in(nodes, *, locals_too):
-    """Return the names that some code defines and uses, and its strings of one word."""
+    """Return the names that some code defines and uses, and its one-word strings."""
     names = set()
     for each in nodes:
         match each:
@@ -61,7 +61,7 @@ def names_in(nodes, *, locals_too):
 
 @cache
 def offered(name):
-    """Return the names that a module offers: no locals, and no parameters."""
+    """Return the names that a module defines, without locals and parameters."""
     names = names_in(nodes_of(name), locals_too=False)
     classes = [node for node in nodes_of(name) if isinstance(node, ast.ClassDef)]
     for statement in (statement for node in (tree(name), *classes) for statement in node.body):
@@ -72,7 +72,7 @@ def offered(name):
 
 @cache
 def members(name):
-    """Return the methods and attributes of the objects that a module knows."""
+    """Return the methods and attributes of the objects in a module."""
     nodes = nodes_of(name)
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     methods = {n.name for node in classes for n in node.body if isinstance(n, ast.FunctionDef)}
@@ -90,7 +90,7 @@ def keys():
 
 
 def unknown_names(name):
-    """Yield the line and the name of what a module puts in back ticks and no code knows."""
+    """Yield line and name of everything a module puts in backticks that exists in no code."""
     near = [name, *inner(name)]
     if MODULES[name].name == "__init__.py":  # it speaks for its folder
         near += [module for module in MODULES if below(module, name)]

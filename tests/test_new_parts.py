@@ -1,6 +1,6 @@
-"""Norms, a placement, a probe, a task, a study and an experiment in a folder of one's own.
+"""Norms, a placement, a probe, a task, a study and an experiment in a user's own folder.
 
-The norm is that of the how-to.
+The norm is the one in the how-to.
 """
 
 import json
@@ -117,7 +117,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """Return a folder of one's own, which NORMLAB_PATH names."""
+    """Return a user's own folder, which is in NORMLAB_PATH."""
     place = tmp_path_factory.mktemp("project") / "中 own"
     for name, text in FILES.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which code made a run: the numerics, and the files of norms that are not normlab's own."""
+"""Which code made a run: the numerics, and the files of norms that are not part of normlab."""
 
 import subprocess
 from pathlib import Path

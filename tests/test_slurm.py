@@ -1,6 +1,6 @@
-"""A sweep on a real Slurm of two nodes, brought up on this machine, where NORMLAB_SLURM=1 asks.
+"""A sweep on a real Slurm with two nodes on this machine; runs only with NORMLAB_SLURM=1.
 
-On the way one node dies, and a run on the other reaches its time limit. It takes some minutes.
+During the sweep one node dies, and a run on the other reaches its time limit. It takes minutes.
 """
 
 import os
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip() 
 
 
 class Cluster:
-    """A Slurm of this test's own: its files and its ports."""
+    """A Slurm cluster for this test only: its files and its ports."""
 
     def __init__(self, home: Path):
         self.home = home
@@ -61,14 +61,14 @@ class Cluster:
             assert done.returncode == 0, said.read().decode()
 
     def running_on(self, node: str) -> list[tuple[str, int]]:
-        """Return the jobs that run on a node, each with the number of its cell."""
+        """Return the jobs that run on a node, each with its run's number."""
         command = ["squeue", "-h", "-r", "-t", "running", "-w", node, "-o", "%i %K"]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         pairs = (line.split() for line in done.stdout.splitlines())
         return [(job, int(number)) for job, number in pairs]
 
     def time_out(self, job: str) -> None:
-        """Send what Slurm sends a job of submitit's shortly before its time limit."""
+        """Send the signal that Slurm sends to a submitit job shortly before its time limit."""
         command = ["scancel", "--signal=USR2", job]
         # It asks again and again, although the first time reaches the job, and would meet it twice.
         asking = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)
@@ -122,7 +122,7 @@ def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp
     )
 
     def at_work(node: str) -> list[tuple[str, int]]:
-        """Return the jobs of a node that have saved and not ended, with their cells."""
+        """Return the jobs on a node that have saved a checkpoint but not ended, with their runs."""
         saved = []
         for job, cell in cluster.running_on(node):
             norm, seed = cells[cell]

@@ -1,4 +1,4 @@
-"""A stranger's run is data: nothing that its record names is imported, called or written to."""
+"""An untrusted run is only data: nothing named in its record is imported, called or written."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ def config() -> dict:
 
 
 def changed(config: dict, place: str, value: object) -> dict:
-    """Return a config with another node at a dotted place."""
+    """Return a config with a different node at a dotted key."""
     node = result = copy.deepcopy(config)
     *parents, last = place.split(".")
     for name in parents:
@@ -121,5 +121,5 @@ def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path, capsys):
 
 
 def written(config: dict, folder: Path) -> None:
-    """Write the record of a run that never was."""
+    """Write the record of a run that never took place."""
     (folder / "record.json").write_text(replace(example(), config=config).to_json())

@@ -1,8 +1,8 @@
-"""Runs of a second for tests: a corpus in a folder, overrides, and runs that are killed.
+"""One-second runs for tests: a corpus in a folder, overrides, and runs that are killed.
 
-A killed run is a process of its own, forked from a server that has imported torch already, which
-carries out `normlab ARGV` and dies of SIGKILL at a named moment: before, within or after the n-th
-call of a function. So a kill hits the same instruction each time, whatever the machine does.
+A killed run is a separate process, forked from a server that has already imported torch. It runs
+`normlab ARGV` and is killed with SIGKILL at a given moment: before, during or after the n-th call
+of a function. So the kill always hits the same instruction, however busy the machine is.
 """
 
 import math
@@ -42,7 +42,7 @@ values of a calibration pass before the first step."""
 
 
 def write_corpus(folder: Path, *, train: int = 40, seed: int = 1) -> Path:
-    """Write sentences of 5 to 13 words, no two splits of the same, and return the folder."""
+    """Write sentences of 5 to 13 words, different in each split, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)
     for split, size in (("train", train), ("valid", 7), ("test", 6)):
@@ -65,7 +65,7 @@ def _sentence(rng: random.Random) -> tuple[str, str]:
 
 
 def tiny(corpus: Path, runs: Path, *overrides: str) -> list[str]:
-    """Return the overrides of a tiny run; later ones win."""
+    """Return the overrides of a tiny run; later ones take precedence."""
     places = (f"data_dir={corpus}", f"runs_dir={runs}")
     merged: dict[str, str] = {}
     for override in (*SETTINGS, *places, *overrides):
@@ -77,7 +77,7 @@ def tiny(corpus: Path, runs: Path, *overrides: str) -> list[str]:
 class Kill:
     """The moment of a kill: at the `call`-th call of `where`, a dotted name of the package.
 
-    `within` is for functions that write to a file: the first half of the bytes has been written.
+    `within` is for functions that write to a file: it means after half of the bytes are written.
     """
 
     where: str
@@ -86,7 +86,7 @@ class Kill:
     number: signal.Signals = signal.SIGKILL
 
     def install(self) -> None:
-        """Replace the function by one that sends the signal to its own process."""
+        """Replace the function with one that sends the signal to its own process."""
         place, _, name = self.where.rpartition(".")
         owner = pkgutil.resolve_name(place)
         original = getattr(owner, name)
@@ -120,14 +120,14 @@ class Kill:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: exit status (minus the signal that killed it) and what it printed."""
+    """How a process ended: its exit status (minus the signal if it was killed) and its output."""
 
     status: int | None
     output: str
 
 
 class RunProcess:
-    """`normlab ARGV` in a process of its own."""
+    """`normlab ARGV` in a separate process."""
 
     def __init__(self, argv: Sequence[str], log: Path, *, prepare: Callable[[], object]):
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ class RunProcess:
         self.process.start()
 
     def wait(self, seconds: float = 60) -> Ended:
-        """Wait for the end; however long all of it was stopped (SIGSTOP) counts as one second."""
+        """Wait for the end; any pause of all its processes (SIGSTOP) counts as one second."""
         for _ in range(math.ceil(seconds)):
             self.process.join(1)
             if not self.process.is_alive():
@@ -157,12 +157,12 @@ def nothing() -> None:
 
 
 def run(argv: Sequence[str], log: Path, prepare: Callable[[], object] = nothing) -> Ended:
-    """Carry out `normlab ARGV` in a process of its own, after `prepare` in it."""
+    """Run `normlab ARGV` in a separate process, after calling `prepare` there."""
     return RunProcess(argv, log, prepare=prepare).wait()
 
 
 def fork_server() -> Any:
-    """Return the way to start a process by a fork of a server that has imported torch."""
+    """Return the context that forks processes from a server that has imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.tiny_runs_preload"])
     return context

@@ -1,4 +1,4 @@
-"""What the server of tests/tiny_runs.py imports once, before it forks a process for each run."""
+"""The modules that the fork server of tests/tiny_runs.py imports once, before it forks runs."""
 
 import os
 

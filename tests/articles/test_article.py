@@ -1,4 +1,4 @@
-"""The articles' tables: each cell leads to evidence that exists, and shows what it says."""
+"""The articles' tables: each cell refers to existing evidence, and shows its result."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def results():
 
 
 def article(folder, ours):
-    """Return an article with one cell of evidence."""
+    """Return an article with one cell that has evidence."""
     path = folder / "9.yaml"
     path.write_text(CELL.format(ours=ours), "utf-8")
     return load(path)

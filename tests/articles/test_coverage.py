@@ -19,7 +19,7 @@ ALL = [each for article in ARTICLES.values() for each in sentences(article)]
 
 
 def sentence(*verdicts, remark=False):
-    """Return a sentence with a part of each verdict, and the results in which they have it."""
+    """Return a sentence with one part per verdict, and results that contain these verdicts."""
     parts = [PartItem(part=f"{number}.p") for number, _ in enumerate(verdicts)]
     told = [RemarkItem(remark=Words("话", "a word"))] if remark else []
     told += parts

@@ -59,7 +59,7 @@ def data():
 
 
 def named(page, kind, values):
-    """Return the values of a row with the names of their columns, as the page's script does."""
+    """Return the values of a row by column name, as the page's script does."""
     return {"kind": kind, **dict(zip(page["columns"][kind], values, strict=False))}
 
 
@@ -69,7 +69,7 @@ def page(visit):
 
 
 def piece(page, name):
-    """Open a live piece without a guess; return it."""
+    """Open a live piece without making a guess, and return it."""
     page.evaluate("name => { location.hash = name; }", name)
     box = page.locator(f"#{name}")
     box.locator(".skip-question").click()

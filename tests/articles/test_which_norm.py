@@ -25,7 +25,7 @@ situations:
 
 
 def ledger(verdict):
-    """Return results in which claim 2 has two parts, the first of them with this verdict."""
+    """Return results in which claim 2 has two parts, the first with this verdict."""
     part = {"chinese": "较差。", "statement": "It is worse.", "found": "2 [1, 3]", "grades": []}
     worse = {**part, "name": "worse", "part": 1, "verdict": verdict}
     figure = {**part, "name": "figure", "part": 2, "verdict": "not measured"}

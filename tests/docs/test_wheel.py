@@ -1,4 +1,4 @@
-"""The wheel trains where there is no checkout, from an empty folder; also a norm of one's own."""
+"""The installed wheel trains from an empty folder without a checkout, also with a user's norm."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Twenty steps, a validation and a test give the numbers of the golden file: all norms."""
+"""For all norms, twenty steps, a validation and a test give the numbers in the golden file."""
 
 import math
 

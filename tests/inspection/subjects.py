@@ -1,4 +1,4 @@
-"""Subjects of a second for examinations: tiny models, at their first values or a little trained."""
+"""Subjects for inspection tests that take a second: tiny models, untrained or briefly trained."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ _corpora: list[Path] = []
 
 
 def subject(tmp_path: Path, *overrides: str) -> Subject:
-    """Return the subject of a tiny config, made once for the same overrides: do not change it.
+    """Return the subject of a tiny config, cached by its overrides: do not change it.
 
     The corpus has 400 training sentences and is written once, into the first `tmp_path` given.
     """
@@ -43,7 +43,7 @@ def subject(tmp_path: Path, *overrides: str) -> Subject:
 
 
 def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
-    """Return the subject after some steps of Adam: weights and running statistics have moved."""
+    """Return the subject after a few Adam steps, with changed weights and running statistics."""
     first = subject(tmp_path, *overrides)
     key = (*overrides, f"steps={steps}")
     if key not in _made:
@@ -61,7 +61,7 @@ def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
 
 
 def _state(about: Subject) -> list[object]:
-    """Return what an examination must leave as it was, but for tensors."""
+    """Return the state other than tensors that an inspection must not change."""
     modules, norms = [*about.model.modules()], running_norms(about.model)
     return [
         [
@@ -79,7 +79,7 @@ def _state(about: Subject) -> list[object]:
 
 
 def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:
-    """Ask a question, and check what holds of all: plain values, one line, the model untouched."""
+    """Ask a question, and check every answer: plain values, one line, an unchanged model."""
     tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
     state, random = _state(about), torch.get_rng_state()
     finding = ask(about)

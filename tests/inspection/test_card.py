@@ -1,4 +1,4 @@
-"""A card: what it takes, what it keeps, what its page and the board show."""
+"""Cards: their arguments, their files, and what their page and the board show."""
 
 import json
 import math
@@ -76,7 +76,7 @@ def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """Return the folder of the card of a norm whose short run and others were carried out."""
+    """Return the folder of a norm's card with three answers, one from a short run."""
     folder = tmp_path_factory.mktemp("cards")
     arguments = ["norm=rms", "scale=smoke", "--folder", str(folder)]
     sizes = {"depth": 1, "picture_steps": 2, "pictures": ("model.width=4", "batch_size=32")}

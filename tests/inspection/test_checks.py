@@ -1,4 +1,4 @@
-"""Computed checks against computations of their own, in numpy or by hand."""
+"""Computed checks, compared with independent computations in numpy or by hand."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from normlab.inspection.checks.inputs import draw, draw_tokens
 
 
 def numbers(name):
-    """Return all numbers of a check, and per question whether it supports its claim."""
+    """Return all numbers in a check's findings, and whether each finding supports its claim."""
     found = compute(name)
     merged = {key: value for piece in found for key, value in piece.numbers.items()}
     return merged, [piece.standing == "supports" for piece in found]
@@ -56,7 +56,7 @@ def test_without_projections_the_logit_of_any_token_is_the_root_of_the_width():
 
 @pytest.mark.parametrize("width", [4, 64])
 def test_the_softmax_lives_with_layer_norm_and_random_projections(width):
-    """The same shares from other draws and another library."""
+    """The shares agree with those from other random draws and another library."""
     generator = np.random.default_rng(width)
     x = outlier.sentence(width).numpy()
     np.testing.assert_array_equal(x[:, :4], outlier.SENTENCE)
@@ -335,7 +335,7 @@ def test_a_norm_after_the_sum_changes_what_passes_by_a_sub_layer_of_zeros():
 
 
 def test_one_sentence_is_a_quarter_of_a_standard_deviation_from_the_running_mean():
-    """As independent tokens have it: one over the root of their number, here 16."""
+    """The value for independent tokens: one over the square root of their number, here 16."""
     distances, holds = numbers("modes.sentence")
     assert holds == [True] and distances["one"] == pytest.approx(1 / math.sqrt(16), abs=0.01)
     assert distances["many"] < 2 / math.sqrt(60 * 32 * 16 * 0.1)

@@ -1,4 +1,4 @@
-"""All norms keep the contract, and a norm that breaks it is told which part, in words."""
+"""All norms keep the contract; for a norm that breaks it, the message says how."""
 
 import re
 from functools import partial
@@ -52,7 +52,7 @@ class Counts(Right):
 
 
 def deaf(dim):
-    """Return batch norm that takes no notice of the batch."""
+    """Return a batch norm whose running statistics are never updated."""
     norm = make_norm("bn", dim)
     norm.enter = lambda *_: None
     return norm
@@ -63,7 +63,7 @@ def places(count, dim):
 
 
 def wrong(map_=None, base=Right, **own):
-    """Return a class of norms that differ from the right one in these things."""
+    """Return a class of norms that differs from the correct one in these attributes."""
     own["__module__"] = __name__
     return type("Wrong", (base,), own if map_ is None else {**own, "map": map_})
 
@@ -142,7 +142,7 @@ def test_a_wrong_norm_is_told_what_is_wrong(case):
 
 
 class TrainsOnly(type(make_norm("bn", 8))):
-    """Batch norm with another formula that evaluation forgets."""
+    """Batch norm with a different formula in training, which evaluation does not use."""
 
     def forward(self, x, tokens=REAL):
         if self.training:
@@ -151,7 +151,7 @@ class TrainsOnly(type(make_norm("bn", 8))):
 
 
 class IgnoresFormula(type(make_norm("bn", 8))):
-    """Batch norm that divides in its own forward pass: its formula is for show."""
+    """Batch norm that normalizes in its own forward pass and never calls its formula."""
 
     def forward(self, x, tokens=REAL):
         if not self.training:

@@ -1,4 +1,4 @@
-"""A finding says what was measured: broken norms, formulas and data change its sentence."""
+"""A finding reports what was measured: broken norms, formulas and data change its sentence."""
 
 import json
 from itertools import count
@@ -60,7 +60,7 @@ def raises(self, x):
 
 
 def variances(law):
-    """Let the variance of the mean of a number of tokens follow another law."""
+    """Make the variance of a mean over tokens follow a different law."""
 
     def measured(length, correlation):
         return {n * length: law(n * length, length) for n in (8, 16, 32, 64, 128, 256)}
@@ -69,7 +69,7 @@ def variances(law):
 
 
 def with_all_pooled(name, **values):
-    """Build bn in place of the norms that it is compared with."""
+    """Build `bn` instead of the norms that it is compared with."""
     return inputs.new_norm("bn" if name != "bn" else "ln")
 
 
@@ -197,7 +197,7 @@ def checks(prefixes=""):
 
 
 def findings(chosen):
-    """Return findings by check and name; a check may refuse to run on what is broken."""
+    """Return findings by check and name; a check may fail on a broken norm."""
     result = {}
     for check in chosen:
         try:

@@ -1,4 +1,4 @@
-"""Probes on held-out examples: exact cases of their formulas, and what they find in runs."""
+"""Probes on held-out examples: exact cases of their formulas, and their results on runs."""
 
 import copy
 import math
@@ -28,7 +28,7 @@ CAUSAL = torch.ones(64, 64, dtype=torch.bool).tril()
 
 
 def sinks(weights, visible=CAUSAL, lengths=(64,)):
-    """Return the metrics of one attention with these weights, `[P, S]`, in every sequence."""
+    """Return the metrics of an attention with these weights, `[P, S]`, in every sequence."""
     size, count = weights.shape[0], len(lengths)
     query = (weights.clamp(min=1e-30).log() * math.sqrt(size)).expand(count, 1, size, size)
     valid = torch.arange(size) < torch.tensor(lengths)[:, None]

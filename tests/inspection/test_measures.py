@@ -1,4 +1,4 @@
-"""The measures of questions by hand, and the computed parts of claims."""
+"""The questions' measures checked by hand, and the computed parts of claims."""
 
 import math
 from pathlib import Path

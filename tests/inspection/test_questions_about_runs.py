@@ -1,4 +1,4 @@
-"""What the questions find in models, from the axes of each norm alone."""
+"""What the questions find in models, predicted from the axes of each norm alone."""
 
 import copy
 import math
@@ -20,7 +20,7 @@ STACKS = ("encoder", "decoder")
 
 
 def few(patch):
-    """Let the questions ask on few sentences."""
+    """Let the questions use only a few sentences."""
     questions("claim")  # loads the ledger's checks, which read some of these numbers as they load
     patch.setattr(leaks, "SETS", 3)
     patch.setattr(padding, "SHARES", FEW)
@@ -36,7 +36,7 @@ def _few(monkeypatch):
 
 @dataclass
 class Answered:
-    """A run of a norm, and what the questions about a model found in it."""
+    """A run with a norm, and the answers to the questions about its model."""
 
     subject: Any
     norm: str
@@ -52,7 +52,7 @@ class Answered:
 
     @property
     def over_time_in_eval(self):
-        """Whether tokens see later ones in evaluation, where statistics are running ones."""
+        """Whether tokens see later ones in evaluation, which uses running statistics."""
         return self.norm in OVER_TIME and not self.over_batch
 
 

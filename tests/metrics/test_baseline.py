@@ -1,4 +1,4 @@
-"""When a score is clearly better than that of an untrained model, by hand."""
+"""When a score is clearly better than the untrained baseline: cases worked out by hand."""
 
 import pytest
 

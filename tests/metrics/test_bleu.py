@@ -1,4 +1,4 @@
-"""BLEU by hand, by its definition, and with its signature."""
+"""BLEU by hand, by its definition, and its signature."""
 
 import math
 import random
@@ -44,7 +44,7 @@ def test_bad_input_is_named(score):
 
 @pytest.fixture(scope="module")
 def sentences():
-    """Return references and two outputs that lose words of them, the second more."""
+    """Return references and two outputs that drop some of their words, the second one more."""
     references = ToyCorpus(size=1, test_size=60).splits["test"].target
     rng = random.Random(1)
 

@@ -1,4 +1,4 @@
-"""Small models and batches for tests: the norms of the folder in the placements of the folder."""
+"""Small models and batches for tests, with the norms and placements in `configs/`."""
 
 from functools import partial
 from typing import Any
@@ -40,7 +40,7 @@ DIM = 16
 
 
 class Words(Translation):
-    """A task of two vocabularies and nothing else, for building models."""
+    """A task with two vocabularies and nothing else, for building models."""
 
     def __init__(self, source_vocab=VOCAB, target_vocab=VOCAB):
         self.vocabularies = {"source_vocab": source_vocab, "target_vocab": target_vocab}
@@ -67,7 +67,7 @@ def text_architecture(layers=2, **changes) -> Any:
 
 
 def node_of(group, option):
-    """Return the values of a file of `configs/`."""
+    """Return the values in a file of `configs/`."""
     return to_dict(OmegaConf.load(CONFIG_DIR / group / f"{option}.yaml"))
 
 
@@ -77,14 +77,14 @@ def placement(option, *, dropout=0.0, **values):
 
 
 def norms(norm="ln", *rules, **values):
-    """Return norms of one option everywhere, and of further rules on paths."""
+    """Return norms: one option everywhere, plus rules for some paths."""
     return Norms([("*", partial(make_norm, norm, **values)), *rules])
 
 
 def lm(
     norm="ln", place="pre", *, layers=2, fresh=False, values=None, sizes=None, **norm_values
 ) -> Any:
-    """Build a language model likewise; a `fresh` one has its first values."""
+    """Build a language model in the same way; with `fresh`, it keeps its initial values."""
     spec = Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=True)
     parts = placement(place, **(values or {})), norms(norm, **norm_values)
     model = text_architecture(layers, **(sizes or {})).build(spec, *parts)
@@ -108,7 +108,7 @@ def seq2seq(
 
 @torch.no_grad()
 def unsettle(model, seed):
-    """Give norms weights, biases and running statistics that are not 0 and 1, residuals gains."""
+    """Set norms' weights, biases and statistics, and residual gains, to values not 0 or 1."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(tensor, low, high):

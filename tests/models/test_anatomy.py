@@ -1,4 +1,4 @@
-"""What models declare of themselves, and those who ask: the fast path, the examinations."""
+"""The structure that models declare, and its users: compilation and inspection."""
 
 import pytest
 import torch
@@ -71,7 +71,7 @@ def outputs_and_gradients(place, *, compiled):
 
 
 def unlike():
-    """Return in what the compiled model differs, or why it is none; None if it is the same."""
+    """Return how the compiled model differs, or why there is none; None if it is the same."""
     try:
         both = [outputs_and_gradients("hybrid", compiled=compiled) for compiled in (True, False)]
         torch.testing.assert_close(*both)
@@ -80,5 +80,5 @@ def unlike():
 
 
 def test_compiled_layers_are_the_plain_ones():
-    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    """It runs in a separate process, because the tests' shape checks cannot be compiled."""
     assert on_ranks(1, unlike) == [None]

@@ -1,4 +1,4 @@
-"""Given the same weights, the model computes what Hugging Face's `BertForPreTraining` does."""
+"""With the same weights, the model computes the same as Hugging Face's `BertForPreTraining`."""
 
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ def bert() -> Any:
 
 @torch.no_grad()
 def twin(model):
-    """Return Hugging Face's model with random weights, and give them to ours."""
+    """Return Hugging Face's model with random weights, after copying them into ours."""
     torch.manual_seed(0)
     theirs = BertForPreTraining(
         BertConfig(

@@ -1,4 +1,4 @@
-"""The modern block: rotary positions, gated feed-forward layers, and products without biases."""
+"""The modern block: rotary positions, gated feed-forward layers, linear layers without biases."""
 
 import inspect
 from functools import partial

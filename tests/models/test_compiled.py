@@ -1,4 +1,4 @@
-"""What of a compiled norm's forward pass runs outside its graphs (`observe.fast`)."""
+"""How much of a compiled norm's forward pass runs outside its graphs (`observe.fast`)."""
 
 import pytest
 import torch
@@ -74,7 +74,7 @@ def outside_all(options):
 
 @pytest.mark.parametrize("options", IN_PART, ids=" ".join)
 def test_a_compiled_norm_is_one_graph_in_each_of_its_phases(options):
-    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    """It runs in a separate process, because the tests' shape checks cannot be compiled."""
     (found,) = on_ranks(1, outside_all, options)
     assert {option: count for option, (count, _) in found.items() if count} == {}
     assert {option: graphs for option, (_, graphs) in found.items() if graphs > 3} == {}

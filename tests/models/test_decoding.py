@@ -1,4 +1,4 @@
-"""Decoding: a step equals teacher forcing, and the search finds what an exhaustive one finds."""
+"""Decoding: steps equal teacher forcing, and beam search agrees with exhaustive search."""
 
 import itertools
 import math
@@ -100,7 +100,7 @@ def run(model, ids, settings):
 
 
 def log_probabilities(model, source, target):
-    """Return the log-probabilities [B, P, V] of what may follow each prefix, given it alone."""
+    """Return the log-probabilities [B, P, V] of the next token after each prefix alone."""
     scores = teacher_forced(model, source, target).log_softmax(-1)
     scores[..., [PAD, BOS]] = float("-inf")
     return scores
@@ -138,7 +138,7 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(norm, place):
 
 
 class Table:
-    """A model whose next-token probabilities are a function of the tokens so far."""
+    """A model whose next-token probabilities are a given function of the tokens so far."""
 
     def __init__(self, probabilities, *, vocab=6, max_positions=100):
         self.probabilities, self.vocab = probabilities, vocab

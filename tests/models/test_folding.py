@@ -1,4 +1,4 @@
-"""Folding: the same outputs with fewer norms, and nothing folded that is no fixed map."""
+"""Folding: the same outputs with fewer norms, and only norms that are fixed maps are folded."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ ONE_ROW = ["bn", "bn_noisy", "global", "brn", "rbn", "mabn", "un", "repbn", "pre
 
 
 def read_by_products_alone(model):
-    """Return whether a placement has a norm inside its branches, or one at the encoder's end."""
+    """Return whether a placement has a norm inside its branches, or at the end of the encoder."""
     inside = [part.branch_norm for part in model.modules() if isinstance(part, Residual)]
     end = model.encoder.final_norm
     return any(inside) or (isinstance(end, Norm) and not isinstance(end, NoNorm))

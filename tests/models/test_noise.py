@@ -1,4 +1,4 @@
-"""Noise on the input: where it falls, how large it is, that it leaves nothing behind."""
+"""Noise on the input: where it is added, how large it is, and that nothing remains afterwards."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ ALONE = Runtime(torch.device("cpu"), "fp64", Shard(0, 1))
 
 
 class Echo(nn.Module):
-    """What a model without token embeddings is given."""
+    """A model without token embeddings that returns its input."""
 
     def forward(self, values, other):
         return values, other

@@ -1,7 +1,7 @@
 """How many operators a training step of a small model dispatches, counted without a GPU.
 
-Small models are bound by launches. On the device `meta` nothing is computed, so the count is
-exact; views launch nothing and are left out.
+Kernel launches limit the speed of small models. On the device `meta` nothing is computed, so the
+count is exact; views launch no kernel and are left out.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ VIEWS = {f"aten.{name}" for name in VIEWS.split()}
 
 
 class Counted(TorchDispatchMode):
-    """Counts the operators that are dispatched inside, but for views."""
+    """Counts the operators that are dispatched inside the block, except views."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Counted(TorchDispatchMode):
 
 
 def operators(norm, *changes, padded):
-    """Return the operators of the forward and the backward pass of model `tiny`, and its norms."""
+    """Return the operators of the forward and backward pass of the model `tiny`, and its norms."""
     task = Words()
     task.label_smoothing = 0.1
     model = (

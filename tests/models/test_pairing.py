@@ -1,4 +1,4 @@
-"""Seed k of two norms: the same other weights, the same dropped units."""
+"""Two norms with seed k: the same weights elsewhere, and the same dropped units."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Given the same weights, the model computes what `torch.nn.Transformer` does."""
+"""With the same weights, the model computes the same as `torch.nn.Transformer`."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def torch_twin(model, *, norm_first) -> Any:
 
 @torch.no_grad()
 def shake_biases(model):
-    """Draw biases, which start as zeros and would hide a bias in the wrong place."""
+    """Draw random biases: they start as zeros, which would hide a bias in the wrong place."""
     torch.manual_seed(3)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):

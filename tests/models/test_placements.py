@@ -1,4 +1,4 @@
-"""Each placement is its published equation, with its published first values."""
+"""Each placement computes its published equation, with the published initial values."""
 
 import math
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def outputs(model):
 
 
 def same_weights(model, other):
-    """Give a model the weights of another, as far as it has parameters of those names."""
+    """Copy another model's weights into a model, for parameters with the same names."""
     there = dict(other.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -86,7 +86,7 @@ def test_the_last_of_four_layers_is_the_equation(place):
     x, every = x_of(), Tokens(torch.ones(3, 6, dtype=torch.bool))
 
     def part(residual):
-        """The residual's parts, its norms as functions of x alone."""
+        """Return the residual's parts, with its norms as functions of x alone."""
         named = {**dict(residual.named_children()), **dict(residual.named_parameters())}
         return SimpleNamespace(
             **{
@@ -126,7 +126,7 @@ def test_gpas_begins_as_pre_norm_to_the_bit_with_one_gate_a_layer():
 
 
 def test_gpas_scales_the_stream_and_passes_its_gradient_as_it_is():
-    """So its gradient is not that of its value in x, and is in the gate."""
+    """So its gradient in x is not the derivative of its value; its gradient in the gate is."""
     layer = lm("ln", "gpas").decoder.layers[0]
     residual, x, pull = layer.self_residual, x_of(), x_of(seed=1)
 
@@ -174,7 +174,7 @@ def test_without_branches_siamese_keeps_the_embedding_in_a_stream_and_normalizes
     ],
 )
 def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, beta):
-    """Those of 6 + 6 layers and of 12 were computed apart."""
+    """The constants for 6 + 6 layers and for 12 were computed independently."""
     built, place = placement("deepnorm"), at(stack, layers, other)
     assert built.residual(norms(), DIM, place).factor == pytest.approx(alpha, rel=1e-3)
     for role in XAVIER:

@@ -1,7 +1,7 @@
-"""Given the same weights, the modern recipes compute what the classes of transformers do.
+"""With the same weights, the modern recipes compute the same as the classes of transformers.
 
-Their RMS norms, softmax and rotary tables pass through float32 even in a float64 model, so the
-reference runs with every cast to float32 turned into one to float64 (`float64_operations`).
+Their RMS norms, softmax and rotary tables use float32 even in a float64 model, so the reference
+runs with every cast to float32 replaced by one to float64 (`float64_operations`).
 """
 
 import pytest
@@ -71,7 +71,7 @@ def ours(name):
 
 
 def of_gpt2(model, twin):
-    """Yield our parameters and the parts of theirs that each consists of."""
+    """Yield each of our parameters with the parts of theirs that it consists of."""
     body, embedding = twin.transformer, model.decoder.embedding
     yield embedding.tokens.weight, [body.wte.weight]
     yield embedding.positions.weight, [body.wpe.weight]
@@ -135,7 +135,7 @@ def copy(name, model, twin):
 
 
 def joined(name, parts, own, model):
-    """Return the parts as one tensor; GPT-2 keeps its products transposed."""
+    """Return the parts as one tensor; GPT-2 stores its matrices transposed."""
     embedding = model.decoder.embedding
     tables = [embedding.tokens.weight, getattr(embedding.positions, "weight", None)]
     product = own.ndim == 2 and not any(own is table for table in tables)

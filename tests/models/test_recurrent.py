@@ -1,4 +1,4 @@
-"""Recurrent networks: torch's without norms, the published formulas with them, step by step."""
+"""Recurrent networks: equal to torch's without norms, and to the published formulas with norms."""
 
 from functools import cache
 from typing import Any
@@ -52,7 +52,7 @@ def inputs(lengths=LENGTHS, width=DIM):
 
 
 def by_torch(name, weight):
-    """Return the blocks of an LSTM's rows in the order of torch: i, f, g, o."""
+    """Return the row blocks of an LSTM's weights in torch's order: i, f, g, o."""
     if name != "lstm":
         return weight
     i, f, o, g = weight.chunk(4)

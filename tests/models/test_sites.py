@@ -1,4 +1,4 @@
-"""Norms at places of a model that rules and options name, and embeddings of unit length."""
+"""Norms at the places that rules and options name, and embeddings of unit length."""
 
 import math
 
@@ -26,7 +26,7 @@ def _config(*overrides):
 
 
 def _classes(monkeypatch, *overrides):
-    """Map each path that a small model asks a norm for to the class of the norm there."""
+    """Return the class of the norm at each path for which a small model requests one."""
     asked, init = [], Norms.__init__
 
     def remembered(self, rules):

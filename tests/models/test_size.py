@@ -1,4 +1,4 @@
-"""The number of parameters is that of the published models."""
+"""The number of parameters equals that of the published models."""
 
 import pytest
 import torch

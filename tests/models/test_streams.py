@@ -1,4 +1,4 @@
-"""What a token may depend on: never padding, and no position that the model has not."""
+"""What a token may depend on: never on padding, and on no position beyond the model's limit."""
 
 import pytest
 import torch

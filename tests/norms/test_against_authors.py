@@ -1,4 +1,4 @@
-"""Every published norm computes what the code of its authors computes: output, gradients, state."""
+"""Every published norm computes the same as its authors' code: output, gradients, state."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ class Centered(nn.Module):
 
 
 class Heads(nn.Module):
-    """The norm of an attention's queries, on the heads of its input."""
+    """The norm on an attention's queries, applied to the heads of its input."""
 
     def __init__(self, sites):
         super().__init__()
@@ -70,14 +70,14 @@ def _attention(option, values):
 
 
 def _layer(option):
-    """Return a layer of an encoder with a placement that has no norm."""
+    """Return an encoder layer with a placement that has no norm."""
     sizes = architecture(dim=SHAPE[2], num_heads=HEADS, ffn_dim=HIDDEN)
     place = Place(stack="encoder", layer=0, layers=1, sublayer="self")
     return Layer(StackBuilder(sizes, placement(option), norms("none")), place, cross=False)
 
 
 class Residuals(nn.Module):
-    """An encoder's opening, residuals around linear layers, and end."""
+    """An encoder with an opening, residuals around linear layers, and an end."""
 
     def __init__(self, option, *, norm, layers):
         super().__init__()
@@ -123,7 +123,7 @@ def _begin(module, step):
 
 
 def _penalty(module):
-    """Return what the norms add to the loss, or None."""
+    """Return the penalty that the norms add to the loss, or None."""
     return ModelNorms(module).penalty()
 
 

@@ -1,4 +1,4 @@
-"""A norm of `make_norm` takes the place of a layer norm in other people's models."""
+"""A norm from `make_norm` can replace layer norms in other people's models."""
 
 import copy
 
@@ -20,7 +20,7 @@ def seeded():
 
 
 def replaced(model, name):
-    """Return the model with `name` in place of its layer norms, and how many there were."""
+    """Return the model with its layer norms replaced by `name`, and how many there were."""
     norms = {path: m for path, m in model.named_modules() if isinstance(m, nn.LayerNorm)}
     for path, norm in norms.items():
         model.set_submodule(path, normlab.make_norm(name, norm.normalized_shape[0]))

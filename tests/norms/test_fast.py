@@ -1,4 +1,4 @@
-"""Kernels: each equals its norm's formula, else the formula runs; a subclass never meets one."""
+"""Kernels: each equals its norm's formula, or the formula runs; a subclass never uses one."""
 
 import copy
 import importlib.util
@@ -20,7 +20,7 @@ OPTIONS = {"bn": BatchNorm, "ln": type(make_norm("ln", 8)), "rms": type(make_nor
 
 
 def trained(norm, dtype=torch.float64):
-    """Return outputs, gradients and state of three steps, then the output in eval."""
+    """Return the outputs, gradients and state of three steps, then the output in eval."""
     found = []
     for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
@@ -55,7 +55,7 @@ EDITS = {
 
 
 def edited(option, change, tmp_path):
-    """Return the class in a copy of its file with one line changed."""
+    """Return the class from a copy of its file in which one line is changed."""
     path = Path(importlib.util.find_spec(OPTIONS[option].__module__).origin)
     text = path.read_text(encoding="utf-8")
     line = EDITS[option][0]

@@ -20,7 +20,7 @@ def tensors():
 
 
 def compare(ours, theirs, x, pull):
-    """Outputs at real tokens, and the gradients of a weighted sum of them, agree."""
+    """Assert that outputs at real tokens, and the gradients of a weighted sum of them, agree."""
     y, expected = ours(x, Tokens(VALID))[VALID], theirs(x)
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
     grads = [torch.autograd.grad((z * pull[VALID]).sum(), x)[0] for z in (y, expected)]
@@ -28,7 +28,7 @@ def compare(ours, theirs, x, pull):
 
 
 def of_sequences(norm):
-    """Apply instance norm of torch to each sequence; a single value has no spread."""
+    """Apply torch's instance norm to each sequence; a single value has no variance."""
 
     def apply(x):
         real = [row[:length] for row, length in zip(x, LENGTHS, strict=True)]

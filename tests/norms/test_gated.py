@@ -1,4 +1,4 @@
-"""SeeDNorm, GatedNorm and DyISRU: their equations, and what they are exactly at the start."""
+"""SeeDNorm, GatedNorm and DyISRU: their equations, and what they equal at initialization."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def root(x):
 
 
 def moved(norm, *names):
-    """Draw these parameters anew."""
+    """Redraw these parameters."""
     for number, name in enumerate(names):
         parameter = norm.get_parameter(name)
         drawn = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))

@@ -1,4 +1,4 @@
-"""Pools against plain formulas: groups, padding, kernels, and batches that lack tokens."""
+"""Pools compared with plain formulas: groups, padding, kernels, and batches without tokens."""
 
 from typing import get_args, get_type_hints
 
@@ -29,7 +29,7 @@ def _batch(seed=4):
 
 
 def _moments(values, real, padding, dims):
-    """Return mean and variance of `[n, D]` tokens, and the count that divided the variance."""
+    """Return the mean and variance of `[n, D]` tokens, and the divisor of the variance."""
     counted = values if padding == "include" else values[real]
     mean = counted.mean(dims, keepdim=True)
     count = (len(counted) if padding == "exclude" else len(values)) * (8 if 1 in dims else 1)
@@ -128,7 +128,7 @@ def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch)
 
 
 def _remembered(norm):
-    """Return copies of the tables; every batch enters the window of squares, so only its sign."""
+    """Return copies of the tables, and only the sign of the window, which every batch enters."""
     found = {name: table.clone() for name, table in norm.tables.items()}
     if "squares" in found:
         found["squares"] = (found["squares"] > 0).all()

@@ -1,4 +1,4 @@
-"""What norms remember: training, eval, warm-ups, saved state, recalibration, compilation."""
+"""The state of norms: training, eval, warm-ups, saving, recalibration, compilation."""
 
 import sys
 
@@ -70,7 +70,7 @@ def test_statistics_are_frozen_only_at_a_known_step():
 
 
 def _compiled_and_plain():
-    """Return what a compiled norm and a plain one make of a batch: output, gradient, state."""
+    """Return a batch's output, gradient and state with a compiled norm and with a plain one."""
     found = {}
     for option in ("rms", "bn", "pn", "rbn"):
         norms = [make_norm(option, 8).double() for _ in range(2)]
@@ -80,7 +80,7 @@ def _compiled_and_plain():
 
 
 def test_norms_compile_and_those_without_a_backward_pass_of_their_own_as_one_graph():
-    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    """It runs in a separate process, because the tests' shape checks cannot be compiled."""
     (found,) = on_ranks(1, _compiled_and_plain)
     for both in found.values():
         torch.testing.assert_close(*both)

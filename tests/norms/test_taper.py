@@ -26,7 +26,7 @@ def batch(seed):
 
 @torch.no_grad()
 def trained(last, **values):
-    """Return the norm after some steps, its gain moved after the first."""
+    """Return the norm after some steps; its gain is changed after the first step."""
     norm = make_norm("taper", DIM, **{**STEPS, **values}).double()
     for step in range(1, last + 1):
         norm.begin_step(Clock(step))

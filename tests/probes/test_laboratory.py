@@ -1,4 +1,4 @@
-"""The probes of the stability laboratory against cases worked out by hand or another formula."""
+"""The stability probes, compared with cases worked out by hand or with another formula."""
 
 import math
 import re
@@ -68,7 +68,7 @@ def view(step: int, model: nn.Module) -> StepView:
 
 
 def observed(probe: Probe, model: nn.Module, *, steps: int = 1, seed: int = 0) -> dict[str, float]:
-    """Take plain gradient steps with one probe; return the row of the last step."""
+    """Take plain gradient steps with one probe; return the last step's row."""
     group = ProbeGroup({"p": probe})
     group.attach(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -180,7 +180,7 @@ def test_drift_needs_two_looks():
 
 
 def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
-    """The norm of the cell is given one step at a time, and padding stays out."""
+    """The cell's norm gets one step at a time, and padding is left out."""
     arch = LstmArchitecture(
         dim=4,
         dropout=0.0,
@@ -312,7 +312,7 @@ def test_the_residual_stream_of_pre_norm_is_that_after_each_branch():
 
 
 def one_head(logit_rows: list[list[float]]) -> tuple[Tensor, Tensor]:
-    """Return query and key [1, 1, P, S] whose logits are the given rows."""
+    """Return queries and keys [1, 1, P, S] whose logits are the given rows."""
     scores = torch.tensor(logit_rows)
     size = scores.shape[1]
     key = torch.eye(size)[None, None]
@@ -355,7 +355,7 @@ def test_every_attention_of_a_translator_is_seen():
 
 
 def statistics(**changes: list[float] | float) -> Statistics:
-    """Two features: a batch of means 1, 2 and variances 4, 9 beside running 0, 0 and 1, 16."""
+    """Two features: batch means 1, 2 and variances 4, 9; running means 0, 0 and variances 1, 16."""
     values = {
         "pooled": [True, True],
         "mean": [1.0, 2.0],
@@ -389,7 +389,7 @@ def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
 
 
 def test_tokens_of_a_sample_are_told_from_independent_ones():
-    """Tokens that share half their variance have an icc of 1/2, and a mean of that much more."""
+    """Tokens that share half their variance have an icc of 1/2, independent ones an icc of 0."""
     generator = torch.Generator().manual_seed(1)
     own, shared = (torch.randn(200, n, 6, generator=generator) for n in (8, 1))
     for scale in (1.0, 40.0):  # of the features: each is measured in its own deviations
@@ -444,7 +444,7 @@ def test_fluctuation_by_hand():
 @pytest.mark.parametrize("option", ["bn", "global"])
 @pytest.mark.parametrize("padding", ["exclude", "include"])
 def test_the_gradient_through_statistics_is_that_of_autograd(option: str, padding: str):
-    """With mean and variance as leaves of the plain formula."""
+    """The mean and the variance are leaves of the plain formula."""
     norm = make_norm(option, 4, padding=padding).double()
     nn.init.uniform_(norm.weight, 0.5, 2.0)
     x = torch.randn(3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

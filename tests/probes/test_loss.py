@@ -1,4 +1,4 @@
-"""Loss spikes, the gradient norm and the change of length, worked out by hand."""
+"""Loss spikes, the gradient norm and a change of length, worked out by hand."""
 
 import math
 import statistics

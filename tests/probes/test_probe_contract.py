@@ -1,4 +1,4 @@
-"""What every probe of the config folder must keep to, and what base and group do."""
+"""The contract of every probe in the config folder, and what the base class and the group do."""
 
 import io
 from pathlib import Path
@@ -22,7 +22,7 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 
 
 def build(path: Path) -> Probe:
-    """Build a probe that looks at every second step at least, over windows that fill."""
+    """Build a probe that measures at least every second step, with windows that fill up."""
     node = yaml.safe_load(path.read_text())
     node |= {"every": 2} if "every" in node else {}
     node |= {"window": 4} if path.stem == "fluctuation" else {}
@@ -33,7 +33,7 @@ def build(path: Path) -> Probe:
 
 
 def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: Any = None):
-    """Train a small translator with dropout, running norms and Adam; return what could change."""
+    """Train a small translator with dropout, running norms and Adam; return all mutable state."""
     torch.manual_seed(0)
     model = seq2seq("bn", "pre", dropout=0.5, encoder_layers=1, decoder_layers=1).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

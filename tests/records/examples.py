@@ -68,6 +68,6 @@ def record(
 
 
 def changed(record: RunRecord, **changes: Any) -> RunRecord:
-    """Return a record with other values, and the fingerprint of its config."""
+    """Return a record with changed values and a matching fingerprint."""
     made = replace(record, **changes)
     return replace(made, fingerprint=fingerprint(made.config))

@@ -1,4 +1,4 @@
-"""A file is there whole or not at all, whatever goes wrong while it is written."""
+"""A file is complete or absent, whatever goes wrong while it is written."""
 
 import errno
 import os

@@ -72,7 +72,7 @@ def test_diff_names_dotted_keys_and_both_values():
 
 
 def by_hand(config):
-    """Hash in the obvious way: leave out, turn whole floats into integers, sort, hash."""
+    """Compute the hash naively: drop keys, turn whole floats into integers, sort, hash."""
 
     def normal(value):
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Files from anywhere: what is no file or nests without end is one line."""
+"""Untrusted files: one that is not a regular file, or nests endlessly, gives a one-line error."""
 
 import json
 import os

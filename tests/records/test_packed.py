@@ -1,4 +1,4 @@
-"""Packed runs read back as they were written, and each has an address."""
+"""Packed runs are read back as they were written, and each has an address."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""A record reads back as it was written, in fixed bytes, and says what is damaged."""
+"""Records are read back as written, have reproducible bytes, and errors name the damage."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Runs lie where their config says, and damage to one does not hide the others."""
+"""Runs are stored where their config says, and a damaged run does not hide the others."""
 
 import pytest
 

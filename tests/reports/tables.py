@@ -1,4 +1,4 @@
-"""Studies and their runs for tests of tables and pages, made by hand."""
+"""Handmade studies and runs for tests of tables and pages."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def run(record: RunRecord | None, row: str, seed: int = 1, point: str = "", **mo
 
 
 def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") -> list[Run]:
-    """Return runs by the values of their seeds, 1 and on; None for a seed that was not run."""
+    """Return runs given the values of seeds 1, 2, ...; None for a seed that was not run."""
     return [
         run(None if value is None else made(row, seed, {score: value}), row, seed)
         for row, values in figures.items()
@@ -75,7 +75,7 @@ def sized(**changes: Any) -> Study:
 
 
 def run_rows(level: float, last: int = 100) -> list[dict[str, Any]]:
-    """Return rows of a run whose loss falls to a level, with a validation every 50 steps."""
+    """Return the rows of a run whose loss falls to a level, with a validation every 50 steps."""
     rows: list[dict[str, Any]] = []
     for step in (step for step in STEPS if step <= last):
         loss = level + math.exp(-step / 20)
@@ -88,7 +88,7 @@ def run_rows(level: float, last: int = 100) -> list[dict[str, Any]]:
 
 
 def kept_run(folder: Path, rows: list[dict[str, Any]]) -> Path:
-    """Write rows as a run leaves them; return its folder."""
+    """Write rows as a run does; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(plain(row)) + "\n" for row in rows))
     return folder
@@ -108,7 +108,7 @@ def published(
 ) -> Path:
     """Publish a study whose rows reach these losses at each point; return its page.
 
-    `norms` are those of rows that are not layer norm. The last seed of `bn` at the first point
+    `norms` gives the norms of rows other than layer norm. The last seed of `bn` at the first point
     diverges at step 45.
     """
     points = [f"batch_size={size}" for size in of.grid.get("batch_size", ())] or [""]

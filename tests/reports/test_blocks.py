@@ -1,4 +1,4 @@
-"""Generated blocks are made of records, and say what is wrong with one that cannot be."""
+"""Generated blocks come from records; an error says why one cannot be generated."""
 
 import json
 import re

@@ -13,7 +13,7 @@ FOUND = Rules(unplanned=True)
 
 
 def cell(*bleus, first=1, **changes):
-    """Return a row with seeds from the first on."""
+    """Return a row with seeds 1, 2, ..."""
     return Experiment.of([record(seed=first + n, bleu=b, **changes) for n, b in enumerate(bleus)])
 
 

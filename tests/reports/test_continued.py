@@ -1,4 +1,4 @@
-"""More seeds of a published study are runs of the published experiments."""
+"""New seeds of a published study belong to the published experiments."""
 
 import json
 from pathlib import Path

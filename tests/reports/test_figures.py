@@ -1,4 +1,4 @@
-"""Charts drawn with matplotlib: every number from runs made by hand."""
+"""Charts drawn with matplotlib, with every number from handmade runs."""
 
 import math
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def loss_rows(losses: dict[int, float]) -> list[dict[str, Any]]:
 
 
 def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
-    """One figure of each layer, doubled from layer to layer, in an order that is not depth's."""
+    """One value per layer, doubling from layer to layer, not listed in order of depth."""
     places = [*ENCODER, *DECODER]
     values = {f"{name}/{place}": factor * 2.0**index for index, place in enumerate(places)}
     return dict(sorted(values.items()))

@@ -1,4 +1,4 @@
-"""The page of a study in a real browser: opened from disk, by keyboard, in the dark, on a phone."""
+"""The page of a study in a real browser: from disk, by keyboard, in dark mode, on a phone."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def drawn(page, figure=LOSS, lines=None):
 
 
 def strokes(figure):
-    """Return the colours of the lines in a chart, one a line and small multiple."""
+    """Return the colours of a chart's lines, one per line and facet."""
     paths = figure.locator("path.line").all()
     return [path.evaluate("path => getComputedStyle(path).stroke") for path in paths]
 

@@ -1,4 +1,4 @@
-"""The page of other people's numbers: is each inside our interval, or is the sign the same?"""
+"""The page of other people's numbers: is each inside our interval, or does its sign agree?"""
 
 import pytest
 
@@ -13,7 +13,7 @@ NANO, SIGN = "published_nanogpt", "norm_optimizer"
 
 
 def page(root, study, values):
-    """Return the page after runs of a study: values by row and point, one per seed."""
+    """Return the page for a study's runs, given values by row and point, one per seed."""
     folder = root / study / "small"
     folder.mkdir(parents=True)
     (folder / RECORDS).touch()

@@ -1,4 +1,4 @@
-"""The page of a study says what the table says, escapes what it says, and is always the same."""
+"""A study's page shows what its table shows, escapes text, and is reproducible."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What is published can be read again, makes the same tables, and holds no private folder."""
+"""Published runs can be read back, give the same tables, and contain no private paths."""
 
 import errno
 import itertools

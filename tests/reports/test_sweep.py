@@ -1,4 +1,4 @@
-"""A sweep's answer in a sentence, its charts, and how much text its rows saw."""
+"""A sweep's one-sentence answer, its charts, and how much text its rows saw."""
 
 from dataclasses import replace as changed
 
@@ -23,7 +23,7 @@ SPREAD = (0.0, 0.1, 0.2)
 
 
 def sweep(levels, axis="batch_size", *, seeds=3, score=BLEU, column=(BLEU,), floor=None):
-    """Return the table of a sweep: a mean by row and value; `floor` is the untrained baseline."""
+    """Return a sweep's table from a mean per row and value; `floor` is the untrained baseline."""
     rows = {row: (f"norm={row}",) for row, _ in levels}
     values = {value: (f"{axis}={value}",) for _, value in levels}
     floors = {} if floor is None else {score.split("/")[1]: floor}
@@ -45,7 +45,7 @@ SIZES = {
 
 
 def test_the_answer_says_where_a_row_is_below_the_baseline_and_over_how_many_seeds():
-    """Two sizes are named, more are a range."""
+    """Two batch sizes are listed; more become a range."""
     # Differences: the level's, plus 0, 0.1 and 0.2: mean + 0.1, half an interval 0.25.
     assert sweep(SIZES).answer == (
         "At batch size 8 and 32 bn is 1.4 to 1.9 BLEU below ln, at 128 not clearly different "

@@ -1,4 +1,4 @@
-"""The values of a table by hand and by Student's tables; what it marks, and what it refuses."""
+"""A table's values, checked by hand and with Student's tables; its marks, and its refusals."""
 
 import csv
 import dataclasses
@@ -90,7 +90,7 @@ NOISE = (0.0, 0.2, 0.1, 0.3, 0.15, 0.05, 0.25, 0.1)
 
 
 def noisy(*means, seeds=5):
-    """Return values of rows whose differences scatter: each row has the noise in another order."""
+    """Return values of rows whose differences vary: each row has the noise in its own order."""
     names = ("ln", "bn", "gn")
     return {
         name: [mean + NOISE[(n * 3 + seed) % len(NOISE)] for seed in range(seeds)]
@@ -319,7 +319,7 @@ def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_na
 
 @pytest.fixture
 def sweep():
-    """Return runs of three rows at two batch sizes as a table's."""
+    """Return the runs of three rows at two batch sizes, as for a table."""
     rows = {row: (f"norm={row[:2]}",) for row in ("ln", "bn, lr=1", "bn+ln pre")}
     found = [
         run(made("ln", 1, {BLEU: 30.0}), row, 1, f"batch_size={n}") for row in rows for n in (8, 32)

@@ -1,4 +1,4 @@
-"""Tables and pages follow from the evidence, and each change by hand is found and named."""
+"""Tables and pages follow from the evidence, and every change by hand is found and named."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ STUDY = "lm_norms/small"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A copy of a small study and of a table that a script made."""
+    """A copy of a small study, and of a table written by a script."""
     root = tmp_path_factory.mktemp("checkout")
     results = root / "results"
     for place in (STUDY, "depth_gradients"):
@@ -58,7 +58,7 @@ def add(results):
 
 
 def edit(place, old, new):
-    """Return a change of the first `old` of a file, `place` below the checkout."""
+    """Return a function that changes the first `old` in the file at `place` in the checkout."""
 
     def change(results):
         path = Path(place)

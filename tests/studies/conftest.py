@@ -1,4 +1,4 @@
-"""Two studies in a folder, whose runs take no time."""
+"""Two studies in a folder, with runs that take no time."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def composed():
 
 @pytest.fixture
 def place(tmp_path, monkeypatch, composed):
-    """Return the stand-in for runs, with two studies that share a row."""
+    """Return the stand-in for the interpreter, with two studies that share a row."""
     configs = tmp_path / "configs"
     (configs / "study").mkdir(parents=True)
     for name, rows in (("one", ("ln", "bn")), ("two", ("ln", "none"))):
@@ -45,7 +45,7 @@ def place(tmp_path, monkeypatch, composed):
 
 @pytest.fixture
 def tuned(place, monkeypatch):
-    """Return the stand-in for runs, with a tuning of the first study."""
+    """Return the stand-in for the interpreter, with a tuning in the first study."""
     folder = place.folder / "configs" / "study"
     path = folder / "one.yaml"
     path.write_text(path.read_text().replace("smoke: {overrides: [task=toy]", TUNING))

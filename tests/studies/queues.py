@@ -1,4 +1,4 @@
-"""Two small studies for tests of a queue, and what their runs come to."""
+"""Two small studies for tests of the queue, and the scores of their runs."""
 
 from normlab.commands import study as command
 from normlab.studies.load import load_study
@@ -34,7 +34,7 @@ def plan(place, of, seeds=range(1, 13)):
 
 
 def bleu(gap, noise=0.1):
-    """Return what runs come to: ln is better than the others by a gap, give or take the noise."""
+    """Return the scores of runs: ln is better than the others by a gap, plus noise."""
 
     def of(run):
         own = 0.0 if run.row == "ln" else gap + noise * (-1) ** run.seed

@@ -1,7 +1,7 @@
-"""A program that stands where the interpreter would: runs of studies that take no time.
+"""A program in place of the Python interpreter, so that the runs of studies take no time.
 
-`-P -m normlab train OVERRIDES` writes the record that a test has planned in the folder where the
-run belongs; told to stop, it ends as a run that has saved.
+`-P -m normlab train OVERRIDES` writes the record that a test has planned into the run's folder; if
+it is asked to stop, it ends like a run that has saved its state.
 """
 
 import json
@@ -42,20 +42,20 @@ print("done")
 
 @dataclass
 class StandIn:
-    """The folder of a test, and what its runs come to."""
+    """The folder of a test, and the outcomes of its runs."""
 
     folder: Path
     planned: dict = field(default_factory=dict)
 
     def install(self, monkeypatch):
-        """Let the program answer instead of the interpreter."""
+        """Run the program instead of the interpreter."""
         program = self.folder / "python"
         program.write_text(PROGRAM.format(python=sys.executable, folder=str(self.folder)))
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
 
     def plan(self, runs, of):
-        """Plan runs; `of` returns what one comes to, as keywords of `outcome`."""
+        """Plan runs; `of` returns a run's outcome, as keywords of `outcome`."""
         for run in studied.runs_of(runs):
             self.planned[" ".join(each_once(run.planned.overrides))] = outcome(
                 run, **of(run.planned)

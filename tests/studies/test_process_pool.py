@@ -1,4 +1,4 @@
-"""Runs side by side: how many at once, on which share of the machine, and how one fails."""
+"""Parallel runs: how many at once, on which share of the machine, and what happens if one fails."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from normlab.studies.show import run_all_shown
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """Return a function that lets a shell script stand where the interpreter would."""
+    """Return a function that runs a shell script in place of the interpreter."""
 
     def install(script):
         program = tmp_path / "python"

@@ -1,4 +1,4 @@
-"""A queue of studies: complete seeds, shared runs once, an end in time."""
+"""A queue of studies: complete seeds, shared runs only once, stopping in time."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys, monkeypat
         return {**bleu(3.0)(run), "seconds": 600.0 if (run.row, run.seed) in slow else 0.0}
 
     def clock():
-        """Return a time that is two hours later as soon as the slow run has begun."""
+        """Return a clock that jumps by two hours as soon as the slow run has begun."""
         return now() + 7200 * (place.lines("calls")[3:] == ["one bn seed=2"])
 
     plan(place, of)

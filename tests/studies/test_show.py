@@ -1,4 +1,4 @@
-"""What is seen of many runs: a live table that fits the terminal, and the time that is left."""
+"""The display of many runs: a live table that fits the terminal, and the time left."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Every study loads and composes at every scale, and a wrong one is named."""
+"""Every study loads and composes at every scale; errors name the faulty file and key."""
 
 import re
 from itertools import groupby
@@ -49,7 +49,7 @@ scales:
 
 @pytest.fixture
 def written(tmp_path):
-    """Return a function that writes a study, changed, and loads it."""
+    """Return a function that writes a changed study and loads it."""
 
     def load(change=lambda node: None):
         node = yaml.safe_load(GOOD)
@@ -81,10 +81,10 @@ def test_a_study_says_what_it_is_and_how_to_start_it(name):
 
 
 def chosen():
-    """Yield each study and scale with runs of it in which an override is new.
+    """Yield each study and scale with the runs in which some override occurs for the first time.
 
-    A number is new if no number of its key was seen. Where claims judge a few runs that nobody has
-    published yet, it is all of them.
+    A number counts as new if its key had no number before. If claims judge runs that are few and
+    not yet published, all of them are yielded.
     """
     seen = set()
     for name in STUDIES:

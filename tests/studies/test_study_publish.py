@@ -1,4 +1,4 @@
-"""Publishing a queue: other experiments stay as they are, and a problem does not end the runs."""
+"""Publishing a queue: other experiments are unchanged, and a problem does not stop the runs."""
 
 import pytest
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys):
 def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     place, folder, capsys, monkeypatch
 ):
-    """Seeds are whole with runs 2, 4 and 6; somebody merges meanwhile in the checkout."""
+    """Seeds are complete after runs 2, 4 and 6; meanwhile somebody merges in the checkout."""
     ended, listed = Queue.ended, folder.parents[1] / manifest.MANIFEST
 
     def merging(self, done):

@@ -24,7 +24,7 @@ def wide(place, monkeypatch):
 
 
 def printed(capsys, verb, *argv):
-    """Return the status, the lines, and what was complained about."""
+    """Return the exit status, the printed lines, and the complaints."""
     code = command.main([verb, "one", "--processes", "1", *argv])
     out, err = capsys.readouterr()
     return code, out.splitlines(), err
@@ -64,7 +64,7 @@ def test_other_code_is_asked_for_by_name(place, capsys):
 
 
 def cells(lines):
-    """Return the cells of the rows of a plan."""
+    """Return the cells of a plan's rows."""
     rule = next(n for n, line in enumerate(lines) if line.startswith("\u2500"))
     return [re.split(r" {2,}", line.strip()) for line in lines[rule + 1 : rule + 3]]
 

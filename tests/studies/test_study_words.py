@@ -1,4 +1,4 @@
-"""Rows and seeds are found as people write them, and what is none is named."""
+"""Rows and seeds are found in the forms that people type, and errors name unknown ones."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding fil
 
 
 def study(rows):
-    """Return a study of these rows at scale=small."""
+    """Return a study with these rows at scale=small."""
     scale = Scale((), (1,), 1.0, "none", tuple(rows), {})
     return Study("one", "", "article 1", "", {row: () for row in rows}, (), {"small": scale})
 

@@ -1,4 +1,4 @@
-"""Every row is tuned by the same values; the choice goes into the study's file and nothing else."""
+"""Every row is tuned over the same values; only the choice in the study's file changes."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def path_of(place):
 
 
 def edit(place, *changes):
-    """Replace texts of the file of the study."""
+    """Replace texts in the study's file."""
     for old, new in changes:
         assert old in path_of(place).read_text()
         path_of(place).write_text(path_of(place).read_text().replace(old, new))
@@ -183,7 +183,7 @@ def test_the_table_of_losses_by_rate_ends_with_the_sensitivity_to_the_rate():
 
 
 def test_published_choices_follow_from_their_trials():
-    """Every tuning.json in results/ chooses as the code of now does."""
+    """Every tuning.json in results/ makes the same choices as the current code."""
     checked = 0
     for path in sorted((CONFIG_DIR.parent / "results").glob("*/tuning.json")):
         for scale, found in read(path).items():

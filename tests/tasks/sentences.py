@@ -1,4 +1,4 @@
-"""Small texts in memory, and small models of them."""
+"""Small texts in memory, and small models for them."""
 
 import itertools
 import random

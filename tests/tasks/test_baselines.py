@@ -1,4 +1,4 @@
-"""The untrained baselines of scores, compared with models that always guess the same."""
+"""The untrained baselines of scores, compared with models that always make the same guess."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Images: sources, augmentation, norms as torch's, networks as published, and whole runs."""
+"""Images: sources, augmentation, norms equal to torch's, networks as published, and whole runs."""
 
 import io
 import tarfile

@@ -19,7 +19,7 @@ BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
 
 
 class FewWords(SmallDocuments):
-    """Two documents of 9 + 4 and of 3 characters, including the one after each sentence."""
+    """Two documents of 9 + 4 and of 3 characters, counting the one after each sentence."""
 
     name = "few"
 
@@ -128,7 +128,7 @@ def prompt_ids(task, prompt):
 
 
 def forced(task, model, prompt, count):
-    """Return the most likely tokens after a prompt, each by teacher forcing."""
+    """Return the most likely tokens after a prompt, each found by teacher forcing."""
     ids = prompt_ids(task, prompt)
     for _ in range(count):
         row = torch.tensor([ids])
@@ -174,7 +174,7 @@ class Fixed(CausalLM):
 
 
 def fixed(task, max_positions=20, **likely):
-    """Return a model with likely tokens: `word` is an ordinary one, `end` the end mark."""
+    """Return a model whose likely tokens are `word`, an ordinary token, and `end`, the end mark."""
     logits = torch.zeros(len(task.data.tokenizer))
     word = prompt_ids(task, "the")[1]
     for name, value in likely.items():

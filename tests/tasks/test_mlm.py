@@ -1,4 +1,4 @@
-"""Masked language modelling: batches, losses, scores, and batches that resume."""
+"""Masked language modelling: batches, losses, scores, and resuming batches."""
 
 import math
 from contextlib import nullcontext

@@ -156,7 +156,7 @@ def test_a_line_that_cannot_be_translated_is_named(task, line):
 
 
 class OneText(Corpus):
-    """A corpus whose splits are all the same lines."""
+    """A corpus whose splits all have the same lines."""
 
     name, label, licence = "one", "one", "free"
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of training: a corpus, and one run that was never interrupted."""
+"""Fixtures for the training tests: a corpus, and a run that was never interrupted."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Batches that a thread collates ahead: the same ones, and counted when they are taken."""
+"""Batches that a thread collates in advance: the same batches, counted when they are taken."""
 
 import threading
 from pathlib import Path
@@ -19,7 +19,7 @@ PER_EPOCH = 3
 
 
 class Counting(Batches):
-    """Batches of three per epoch, each its number; `fails_at` cannot be collated."""
+    """Three batches per epoch, each just its number; `fails_at` cannot be collated."""
 
     def __init__(self, fails_at=None):
         self.drawn, self.fails_at = 0, fails_at

@@ -47,7 +47,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("how", [*DAMAGE, "bomb", "code", "twice"])
 def test_a_damaged_checkpoint_is_one_line_that_says_what_to_do(checkpoints: Checkpoints, how):
-    """No code in it is run, and nothing is unpacked beyond its size."""
+    """No code in it is executed, and nothing larger than its stated size is unpacked."""
     checkpoints.save(path := checkpoints.last, STATE)
     whole = path.read_bytes()
     path.write_bytes(DAMAGE[how](whole) if how in DAMAGE else repacked(whole, how))
@@ -60,7 +60,7 @@ def test_a_damaged_checkpoint_is_one_line_that_says_what_to_do(checkpoints: Chec
 
 
 def repacked(whole: bytes, how: str) -> bytes:
-    """Return the archive of a checkpoint, repacked as an attacker would."""
+    """Return a checkpoint's archive, repacked as an attacker would do it."""
     source, made = zipfile.ZipFile(io.BytesIO(whole)), io.BytesIO()
     with zipfile.ZipFile(made, "w") as target:
         for entry in source.infolist():

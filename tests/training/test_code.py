@@ -1,4 +1,4 @@
-"""Which code a record names: every one that trained the run, and dirty once is dirty."""
+"""The code in a record: all versions that trained the run; dirty if any of them was dirty."""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +21,7 @@ DIRTY, CLEAN = ("aaaa", True), ("bbbb", False)
 
 @pytest.fixture
 def trained(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return a function that trains a short run with the code of a checkout in a given state."""
+    """Return a function that trains a short run with a checkout's code in a given state."""
 
     def train_with(state, *overrides, stops=False, numerics=1):
         with monkeypatch.context() as patch:

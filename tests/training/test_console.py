@@ -142,7 +142,7 @@ def test_the_time_left_is_that_of_the_test_once_all_steps_are_taken(monkeypatch,
 
 
 def test_the_time_left_follows_the_recent_steps_and_counts_pauses_by_their_mean(monkeypatch):
-    """A machine that was busy for the first third of a run says nothing of the rest."""
+    """A machine that was busy for the first third of a run says nothing about the rest."""
     now = [0.0]
     monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: now[0]))
     pace = files.Pace()

@@ -1,4 +1,4 @@
-"""A run is its data's checksums: every use of a run compares them, and says what has changed."""
+"""A run belongs to its data: every use compares the checksums, and reports what has changed."""
 
 import json
 import os
@@ -26,7 +26,7 @@ OTHER = r"was trained on other data: (train\.de, )?.*differ"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a text in `text` and a run trained on it in `runs`."""
+    """Return a folder with a text in `text`, and a run trained on it in `runs`."""
     folder = tmp_path_factory.mktemp("trained")
     write_corpus(folder / "text")
     train(compose(overrides(folder)))

@@ -1,4 +1,4 @@
-"""A run that diverges has a record with step, reason and first bad layer."""
+"""A run that diverges has a record with the step, the reason and the first bad layer."""
 
 import math
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ LAYER = "layers.0.feed_forward.fc1.weight"
 
 @dataclass(frozen=True)
 class Poison:
-    """Makes a parameter NaN before a step.
+    """Sets a parameter to NaN before a step.
 
-    With `rank`, the process becomes one of two, and only the second is poisoned.
+    With `rank`, the process becomes one of two ranks, and only the second gets the NaN.
     """
 
     step: int
@@ -49,7 +49,7 @@ class Poison:
 
 @pytest.fixture(scope="module")
 def poisoned(corpus: Path, tmp_path_factory):
-    """Return the folder, the command and the process of a run whose sixth step is NaN."""
+    """Return the folder, the command and the process of a run whose sixth step has a NaN."""
     folder = tmp_path_factory.mktemp("poisoned")
     argv = ["train", *tiny(corpus, folder / "runs", "norm=bn")]
     return folder, argv, run(argv, folder / "log", Poison(6, f"decoder.{LAYER}").install)
@@ -127,7 +127,7 @@ def test_a_window_is_judged_by_its_mean_whether_or_not_the_run_was_interrupted_i
 
 
 def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
-    """Synced statistics: every rank must look for the layer, or one waits forever."""
+    """With synced statistics, every rank must look for the layer, or one would wait forever."""
     argv = ["train", *tiny(corpus, tmp_path / "runs", "norm=bn", "batch_size=4")]
     port = free_port()
     poisons = [Poison(2, f"encoder.{LAYER}", rank=rank, port=port) for rank in (0, 1)]

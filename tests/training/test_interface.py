@@ -1,4 +1,4 @@
-"""The Python interface: everything on the command line can be imported."""
+"""The Python interface: everything the command line can do can be imported."""
 
 import json
 import re

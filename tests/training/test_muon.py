@@ -88,7 +88,7 @@ def test_a_convolutional_network_has_an_output_layer_and_no_matrix_for_muon():
 
 
 def test_weight_decay_of_gains_by_site(corpus: Path, tmp_path: Path):
-    """The last path that matches decides, before what is set for all norms."""
+    """The last matching path decides, and takes precedence over the settings for all norms."""
     own = "+optim.groups={*.final:{weight_decay:0.3},norm:{weight_decay:0,rate:0.5}}"
     model = build_trainer(corpus, tmp_path, *VALUES, own)
     decays = {

@@ -1,4 +1,4 @@
-"""The loop and norms with state: steps, penalties, checkpoints."""
+"""The training loop and norms with state: steps, penalties, checkpoints."""
 
 from contextlib import nullcontext
 
@@ -87,7 +87,7 @@ def test_a_record_names_the_norms_that_leak_later_tokens(corpus, tmp_path):
 
 
 def test_a_run_with_every_stateful_norm_resumes_bitwise(corpus, tmp_path):
-    """All of them are in one model, each at its own place."""
+    """All of them are in one model, each at a different place."""
     sites = ",".join(f"{place}:{norm}" for place, norm in zip(PLACES, STATEFUL, strict=False))
     changes = ("model.encoder_layers=6", "model.decoder_layers=3", f"sites={{{sites}}}")
     changes = (*changes, "budget.steps=8")
@@ -129,7 +129,7 @@ def test_the_penalty_is_in_the_gradient_and_logged_separately(corpus, tmp_path):
 
 @pytest.fixture
 def device_waits(monkeypatch):
-    """Lists the reads from the device `meta`, which has no values; only `tolist` returns some."""
+    """Lists the reads from the device `meta`, which has no values; only `tolist` makes some up."""
     asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
 
     def answered(tensor):
@@ -146,7 +146,7 @@ def device_waits(monkeypatch):
 
 
 def test_a_step_waits_for_the_device_only_when_a_row_is_logged(device_waits, monkeypatch):
-    """For all norms: they are in one model, each at its own place."""
+    """This holds for all norms: they are in one model, each at a different place."""
     monkeypatch.setattr(probe_values, "_PACK_EVERY", 2)  # values are packed between rows
     sites = ",".join(map("{}:{}".format, PLACES, option_names("norm")))
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))

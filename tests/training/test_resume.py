@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, refused or started twice end like an uninterrupted run."""
+"""Runs that are killed, stopped, refused or started twice end up like an uninterrupted run."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def assert_same(folder: Path, undisturbed: Path) -> None:
-    """Compare everything of two run folders that does not measure time or memory."""
+    """Assert that two run folders agree in everything except time and memory."""
     ours = load_checkpoint(folder / "checkpoints" / "last.pt")
     theirs = load_checkpoint(undisturbed / "checkpoints" / "last.pt")
     for name, value in theirs["model"].items():
@@ -115,7 +115,7 @@ def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
-    """The signal arrives in the middle of step 7, after which no checkpoint is due."""
+    """The signal arrives in the middle of step 7; no checkpoint is due after it."""
     moment = Kill("normlab.training.trainer.Trainer._loss", 7, "after", number)
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output
@@ -157,7 +157,7 @@ UNSYNCED = ("batch_size=4", "norm.sync=false", "validate.average=0")
 
 
 def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:
-    """Start a run in two ranks, one of which may be killed, and wait for both."""
+    """Start a run on two ranks, one of which may be killed, and wait for both."""
     port = free_port()
     argv = place.argv(*UNSYNCED)
     logs = [place.log.with_name(f"rank{rank}") for rank in (0, 1)]

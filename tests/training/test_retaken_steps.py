@@ -1,4 +1,4 @@
-"""Steps are read where a row is logged; those of a run that diverged are taken again."""
+"""Steps are read when a row is logged; if the run has diverged, they are repeated."""
 
 import math
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.training.trainers import build_trainer, compose, largest_difference, 
 
 
 def with_probes(corpus: Path, folder: Path, *overrides: str) -> Trainer:
-    """Return a trainer with the default probes, each at every step."""
+    """Return a trainer with the default probes, all measuring every step."""
     trainer = build_trainer(corpus, folder, *overrides)
     nodes = to_dict(compose(tiny(corpus, folder, *overrides)))["observe"]["probe"]
     often = {
@@ -29,7 +29,7 @@ def with_probes(corpus: Path, folder: Path, *overrides: str) -> Trainer:
 
 
 def poisoned(trainer: Trainer, at: int, steps: int) -> tuple[Diverged, dict[str, Any]]:
-    """Take steps of which one has a NaN in its weights; return how the run ended, and its state."""
+    """Take steps, one with a NaN in the weights; return how the run ended, and its state."""
     name, original = (
         next(n for n, _ in trainer.model.named_parameters() if "fc1.weight" in n),
         (trainer.step),

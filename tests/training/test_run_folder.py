@@ -1,4 +1,4 @@
-"""Which results in its folder a run may reuse: code, arithmetic, data, number of processes."""
+"""Which results in its folder a run may reuse, by code, arithmetic, data, number of processes."""
 
 import errno
 import os

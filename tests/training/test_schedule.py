@@ -1,4 +1,4 @@
-"""Learning rates against their formulas and torch's own schedules."""
+"""Learning rates, compared with their formulas and torch's own schedules."""
 
 import math
 

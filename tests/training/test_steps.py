@@ -51,7 +51,7 @@ def state_after_a_step(config: Mapping[str, Any], folder: Path) -> dict[str, Any
 
 
 def test_two_ranks_are_one_process(corpus: Path, tmp_path: Path):
-    """Also Admin's calibration, which sums over ranks."""
+    """This includes Admin's calibration, which sums over ranks."""
 
     def config(batch_size: int) -> dict[str, Any]:
         # Adam would magnify rounding errors
@@ -125,7 +125,7 @@ def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[st
 
 
 def full_set() -> list[str]:
-    """Return the overrides with which every probe measures every step."""
+    """Return the overrides that make every probe measure every step."""
     nodes = ((CONFIG_DIR / "probe" / f"{name}.yaml").read_text() for name in option_names("probe"))
     named = zip(option_names("probe"), nodes, strict=True)
     often = [f"observe.probe.{name}.every=1" for name, node in named if "\nevery:" in node]
@@ -163,7 +163,7 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
 
 
 def ended_on_a_rank(corpus: Path, folder: Path):
-    """Train with a budget of one minute, by a clock that is far ahead on the second rank."""
+    """Train with a budget of one minute and a clock that is far ahead on the second rank."""
     trainer = build_trainer(
         corpus, folder, "norm=ln", "batch_size=4", "budget.steps=4", "budget.minutes=1"
     )
@@ -179,7 +179,7 @@ def test_the_first_ranks_clock_decides_when_the_minutes_are_over(corpus: Path, t
 
 
 def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):
-    """Weights, statistics, batch order and dropout stay as they are, also with recalibration."""
+    """Weights, statistics, batch order and dropout are unchanged, also with recalibration."""
     values = ("norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=2")
     values = (*values, "budget.steps=3")
     often = parameters_after_a_run(corpus, tmp_path / "often", *values, "validate.every=1")

@@ -10,7 +10,7 @@ from normlab.training.stopping import Budget, Interrupts, Validation, Validation
 
 
 def seen(values, *, name="loss", higher=False) -> Validations:
-    """Return validations with these values, one every 10 steps of 100 tokens."""
+    """Return validations with these values, one per 10 steps of 100 tokens."""
     found = Validations()
     for number, value in enumerate(values, 1):
         scores = {f"valid/{name}": Score(value, higher, 7), "valid/other": Score(1.0, True, 7)}

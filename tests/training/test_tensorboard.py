@@ -1,4 +1,4 @@
-"""What TensorBoard itself reads from the files: curves without doubles, the config."""
+"""What TensorBoard itself reads from the files: curves without duplicates, and the config."""
 
 import pytest
 

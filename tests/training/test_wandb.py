@@ -1,4 +1,4 @@
-"""What W&B is sent, on a server of the test's own and offline, and what it costs a run: nothing."""
+"""What is sent to W&B (a test server, or offline files), and that it never disturbs a run."""
 
 import socket
 import time
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 
 def train(folder, mode, steps, *, resumed=0, ends=False):
-    """Train to the last of the steps, a validation at every 20th; `ends` with a record."""
+    """Train to the last of the steps with a validation at every 20th; `ends` writes a record."""
     jsonl, wandb = Jsonl(), sink(mode, seconds=20.0)
     jsonl.open(info(folder, resumed_step=resumed))
     line = wandb.open(info(folder, resumed_step=resumed))
@@ -50,7 +50,7 @@ def curve(rows):
 
 @pytest.fixture
 def resumed(tmp_path, wandb_server: Server):
-    """Return what the server has of a run that was resumed at step 20 and ended at step 60."""
+    """Return the server's data on a run that was resumed at step 20 and ended at step 60."""
     train(tmp_path, "online", [10, 20, 30, 40])
     train(tmp_path, "online", [30, 40, 50, 60], resumed=20, ends=True)
     (run,) = wandb_server.runs.values()
@@ -90,7 +90,7 @@ def test_online_after_offline_the_server_gets_all(tmp_path, wandb_server: Server
 
 
 def test_a_run_resumed_offline_is_one_file_and_one_begun_anew_another(tmp_path, capfd):
-    """Nothing is printed, numpy's random state stays, and only the run's folder is written to."""
+    """Nothing is printed, numpy's random state is unchanged, only the run's folder is written."""
     state = numpy.random.get_state()[1].tolist()
     line = train(tmp_path, "auto", [10, 20, 30])
     assert line is not None and line.startswith("W&B: kept offline (no login, see `wandb login`)")

@@ -1,4 +1,4 @@
-"""Trainers without a run, in this process or in several ranks."""
+"""Trainers outside a run, in this process or on several ranks."""
 
 import io
 import os
@@ -29,7 +29,7 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
 
 
 def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
-    """Return such a trainer for a plain config; its checkpoints are in `folder`."""
+    """Return a trainer for a plain config, with its checkpoints in `folder`."""
     runtime = Runtime.start(device="cpu", precision=config["precision"], threads=1)
     torch.manual_seed(config["seed"] + runtime.world.rank)
     task = build_task(config)

@@ -1,4 +1,4 @@
-"""What tests of W&B share: nobody logged in, a server of their own, a sink. A plugin of pytest."""
+"""Fixtures for W&B tests, as a pytest plugin: no login, a local server, a sink."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.training.wandb_server import KEY, Server, serving
 
 @pytest.fixture
 def nobody_is_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the logins, wishes and proxies of whoever runs the tests."""
+    """Hide the logins, settings and proxies of the user who runs the tests."""
     # Where a process of W&B listens. Not put back: by then that process may have been ended.
     os.environ.pop("WANDB_SERVICE", None)
     for name in list(os.environ):
@@ -37,7 +37,7 @@ def wandb_server(nobody_is_logged_in: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def sink(mode: str = "auto", *, seconds: float = 2.0, layers: bool = False) -> Wandb:
-    """Return a sink that waits so long for the server."""
+    """Return a sink that waits this long for the server."""
     return Wandb(
         project="normlab",
         entity=None,
@@ -54,7 +54,7 @@ def sink(mode: str = "auto", *, seconds: float = 2.0, layers: bool = False) -> W
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files of the runs of a folder that are kept offline, in the order of time."""
+    """Return the offline files of the runs in a folder, oldest first."""
     return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
 
 

@@ -1,8 +1,8 @@
-"""A W&B server on this machine, for the real client to talk to; keeps in memory what it is sent.
+"""A local W&B server for the real client to talk to; it keeps what it receives in memory.
 
-It answers the few GraphQL operations and the file stream that a run, `wandb sync` and the saving of
-a view need, and applies the offsets of the stream: a line sent for an offset that is taken replaces
-the line that was there.
+It supports the few GraphQL operations and the file stream that a run, `wandb sync` and saving a
+view need, and applies the stream's offsets: a line sent for an existing offset replaces the line
+there.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class Server:
     views: list[dict[str, Any]] = field(default_factory=list)
 
     def graphql(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """Answer an operation; what is not known gets an answer without data."""
+        """Answer an operation; an unknown one gets an answer without data."""
         match operation:
             case "RunResumeStatus":
                 return {"model": _PROJECT | {"bucket": self._bucket(variables["name"])}}
@@ -132,7 +132,7 @@ _PROJECT = {"id": "p", "name": "normlab", "entity": {"id": "e", "name": "tester"
 
 @contextlib.contextmanager
 def serving() -> Iterator[Server]:
-    """Serve on a free port until the end of the block."""
+    """Serve on a free port within the block."""
     state = Server()
 
     class Handler(BaseHTTPRequestHandler):
