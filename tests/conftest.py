@@ -16,14 +16,14 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 shape_checks.install()
 
-# An example may take as long as it does: the machine has other work too.
+# No deadline per example, because the machine may be busy.
 hypothesis.settings.register_profile("normlab", deadline=None)
 hypothesis.settings.load_profile("normlab")
 
 pytest_plugins = ["tests.training.wandb_client"]  # fixtures
 
 
-# Tests send SIGHUP, which a run ignores where it was ignored from the start, as below `nohup`.
+# Tests send SIGHUP; a run ignores it if it was ignored from the start, as under `nohup`.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 

@@ -20,7 +20,7 @@ _with_shapes = jaxtyping.jaxtyped
 
 def install() -> None:
     """Check the functions of `normlab`, which must not have been imported yet."""
-    jaxtyping.jaxtyped = _decorator  # the hook decorates by this name
+    jaxtyping.jaxtyped = _decorator  # the hook uses this name for its decorator
     jaxtyping.install_import_hook("normlab", "beartype.beartype")
 
 
@@ -38,12 +38,12 @@ def _checked(typechecker, function):
     hints = {name: _hint(function, name) for name in getattr(function, "__annotations__", {})}
     if not hints or hasattr(function, "__wrapped__"):
         return function
-    # Beartype reads `list` in the function's module: a package may have a module of that name.
+    # Beartype looks up `list` in the function's module, which may have a submodule of that name.
     package = "__path__" in function.__globals__
     if package or any(map(_names_shapes, hints.values())):
         return _with_shapes(function, typechecker=typechecker)
     if inspect.isgeneratorfunction(function):
-        hints.pop("return", None)  # else each value that it yields is checked
+        hints.pop("return", None)  # otherwise every yielded value is checked
     twin = types.FunctionType(
         function.__code__,
         function.__globals__,

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "normlab"
 
-# Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
-# folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
+# Packages of each layer may import only packages of lower layers, so there are no cycles. A file at
+# the root counts as a package, and "" is `normlab/__init__.py`.
 FLOORS = (
     ("errors", "formats", "openmp", "templates"),
     ("config", "progress", "dropout", "findings"),
@@ -44,14 +44,14 @@ TORCHLESS = (
     *("articles", "errors", "formats", "notebook", "training.run_folder", "progress"),
     *("demo", "terminal"),
 )
-# Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
+# Files that may `raise ValueError`: a caller turns it into a `UserError`, or it means a bug.
 CHECKED = ("metrics.significance", "records.packed", "studies.trials")
 CONFIGURED = (
     *("config", "training.execution", "training.run_folder", "studies.sweep", "commands"),
 )
 """Where hydra and omegaconf may appear."""
-# Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
-# whole, a log that is appended to, and how far a run is.
+# Files that may write without `atomic_write`: that module itself, a folder that is renamed as a
+# whole, logs that are appended to, and a run's progress.
 WRITERS = (
     *("data.cache", "data.cifar10", "data.encoded", "data.prepare", "data.vocabulary"),
     *("data.prepare_documents", "data.prepare_pairs"),

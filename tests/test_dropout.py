@@ -7,7 +7,7 @@ import torch
 
 from normlab.dropout import Dropout
 
-N = 400_003  # no multiple of the four units that one random word serves
+N = 400_003  # not a multiple of 4: one random word serves four units
 
 
 def dropped(p, seed=0, n=N):
@@ -30,7 +30,7 @@ def test_kept_units_are_scaled_so_that_the_expectation_stays(p):
     torch.manual_seed(0)
     out = Dropout(p).train()(torch.full((N,), 2.0))
     (kept,) = out[out != 0].unique()
-    # the rate is rounded to a 65536th, and the scale is that of the rounded rate: no bias is left
+    # the rate is rounded to 1/65536, and the scale uses the rounded rate, so there is no bias
     rounded = round(p * 65536) / 65536
     assert kept.item() == pytest.approx(2 / (1 - rounded), rel=1e-7)
 

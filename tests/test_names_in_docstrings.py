@@ -8,7 +8,7 @@ import pytest
 
 from tests.test_architecture import MODULES, ROOT, below, inner, room_of, tree
 
-NAME = re.compile(r"`([a-z]\w+)(?:\(\))?`")  # a letter alone stands in a formula
+NAME = re.compile(r"`([a-z]\w+)(?:\(\))?`")  # a single letter is part of a formula
 OF_SELF = re.compile(r"`self\.([a-z_]\w*)")
 OUTSIDE = {
     *("kill", "nohup", "sha256sum", "torchrun", "fnmatch", "tokenizers", "addcmul", "weight_norm"),
@@ -92,7 +92,7 @@ def keys():
 def unknown_names(name):
     """Yield line and name of everything a module puts in backticks that exists in no code."""
     near = [name, *inner(name)]
-    if MODULES[name].name == "__init__.py":  # it speaks for its folder
+    if MODULES[name].name == "__init__.py":  # it describes its folder
         near += [module for module in MODULES if below(module, name)]
     known = keys().union(OUTSIDE, MADE, *map(offered, near))
     documented = [node for node in nodes_of(name) if isinstance(node, DOCUMENTED)]

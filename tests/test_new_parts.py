@@ -283,6 +283,6 @@ def test_no_process_of_a_command_imports_from_the_current_folder(tmp_path, monke
     for command in (typed, [*program(), "list", "keys"]):
         assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
     assert main(["list", "keys"]) == 0
-    # What a launcher or a library starts is nobody's to prepare.
+    # Processes that a launcher or a library starts cannot be prepared by the test.
     subprocess.run([sys.executable, "-c", "import queue"], check=True)
     assert not (tmp_path / "imported").exists()

@@ -53,7 +53,7 @@ def test_an_edited_file_counts_for_the_norms_that_need_it(monkeypatch):
         ((1, {}), (1, {}), True),
         ((1, {}), (2, {}), False),
         (("early-01", {}), (1, {}), False),
-        ((1, {"mine": "a"}), (1, {}), True),  # paired with a baseline
+        ((1, {"mine": "a"}), (1, {}), True),  # paired with a baseline run
         ((1, {"mine": "a"}), (1, {"mine": "b"}), False),
     ],
 )

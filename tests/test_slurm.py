@@ -21,7 +21,7 @@ from tests.tiny_runs import tiny, write_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "slurm_local.sh"
-PATIENCE = 480  # seconds until a hang is a hang: a minute is usual, several on a busy machine
+PATIENCE = 480  # seconds: the test usually takes a minute, several on a busy machine
 NORMS = ("ln", "bn")
 SEEDS = (1, 2)
 
@@ -53,7 +53,7 @@ class Cluster:
         }
 
     def script(self, *arguments: str) -> None:
-        # Daemons inherit the output, so it is a file: the end of a pipe would never come.
+        # The output is a file, because daemons inherit it and a pipe would never be closed.
         with tempfile.TemporaryFile() as said:
             command = ["bash", str(SCRIPT), *arguments]
             done = subprocess.run(command, env=self.environment, stdout=said, stderr=said)
@@ -70,7 +70,7 @@ class Cluster:
     def time_out(self, job: str) -> None:
         """Send the signal that Slurm sends to a submitit job shortly before its time limit."""
         command = ["scancel", "--signal=USR2", job]
-        # It asks again and again, although the first time reaches the job, and would meet it twice.
+        # It asks repeatedly, although the first signal reaches the job; the second would, too.
         asking = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)
         try:
             requeued = f"Requeuing JobId={job}("
@@ -86,7 +86,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    # Of a short name, since the paths of sockets are limited; the script makes and removes it.
+    # It has a short name, because paths of sockets are limited; the script creates and removes it.
     found = Cluster(Path(tempfile.gettempdir()) / f"slurm-{uuid.uuid4().hex[:8]}")
     try:
         found.script("start", "2")

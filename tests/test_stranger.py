@@ -47,7 +47,7 @@ def test_a_node_takes_no_plain_value_and_no_unknown_option(place, config):
     for value in ({"a": 1}, {"": {}}, {"option": None}, {"option": {}}, 5, "x", [1]):
         with pytest.raises(ValueError, match=key):
             check_nodes(changed(config, place, value))
-    if place != "task.test_search":  # of one kind only, it names no option
+    if place != "task.test_search":  # of one kind only, so it names no option
         with pytest.raises(ValueError, match=rf"{key}\.option='os\.system' does not exist here"):
             check_nodes(changed(config, place, {"option": "os.system"}))
 

@@ -15,7 +15,7 @@ import normlab.norms.layer
 import normlab.tasks.translation
 import normlab.training.execution
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no pool of threads that a fork would lose
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no thread pool, which a fork would lose
 torch.set_num_threads(1)
 
 PRELOADED = (hydra.main, sacrebleu, sacremoses, torch._dynamo, normlab)

@@ -315,7 +315,7 @@ def test_sentences_open_by_keyboard_and_lines_differ_by_verdict(page, data):
     page.keyboard.press("Escape")
     assert page.locator("#content .answer:visible").count() == 1
     page.keyboard.press("ArrowUp")
-    page.keyboard.press("ArrowRight")  # an open answer comes along
+    page.keyboard.press("ArrowRight")  # also copies an open answer
     shown = page.locator("#content .answer:visible")
     assert shown.count() == 1 and shown.get_attribute("id") != answer.get_attribute("id")
     page.locator('[data-name="contradicted"]').press("Enter")

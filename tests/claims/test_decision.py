@@ -32,18 +32,18 @@ HALF = 0.5 - t_interval(around(0.5)).low
     ("values", "difference", "equality"),
     [
         (around(0.0), "no difference", "supported"),
-        # Wholly below 0 and within the margin: the first line that holds decides.
+        # Entirely below 0 and within the margin: the first line that applies decides.
         (around(-0.25), "no difference", "supported"),
         # Around 0.33 the I90 ends at 0.481 and the I95 at 0.526.
         (around(0.33), "no difference", "supported"),
         (around(0.36), "undecided", "undecided"),
         (around(1.0), "supported", "contradicted"),
         (around(-1.0), "contradicted", "contradicted"),
-        # I90 reaches over -m, I95 lies below 0 and not below -m.
+        # I90 extends below -m; I95 is below 0 but not below -m.
         (around(-0.45), "contradicted", "undecided"),
         (around(0.45), "undecided", "undecided"),
         (around(0.0, 10), "undecided", "undecided"),
-        # A bound that is crossed by a hair changes the verdict.
+        # Crossing a bound by a hair changes the verdict.
         (around(0.5 + HALF + 1e-9), "supported", "contradicted"),
         (around(0.5 + HALF - 1e-9), "undecided", "undecided"),
     ],
@@ -58,7 +58,7 @@ def test_seeds_that_do_not_differ_decide_nothing(equality):
     for values in ([0.0] * 5, [2.0 + 1e-15, *[2.0] * 4], [-2.0] * 12):
         found = decide(values, margin=0.5, equality=equality)
         assert (found.verdict, found.reason, found.estimate) == ("undecided", CONSTANT, None)
-    # Rounding of float32 is a spread: it says that two ways to compute give the same.
+    # float32 rounding counts as spread: two ways to compute the same thing then agree.
     rounded = [1e-8, 0.0, 0.0, 0.0, -1e-8]
     assert decide(rounded, margin=0.5, equality=False).verdict == "no difference"
     with pytest.raises(ValueError, match="at least two"):
@@ -121,19 +121,19 @@ def test_looks_do_not_err_more_often_than_they_may():
 @pytest.mark.parametrize(
     ("side", "reference", "fails", "error", "verdict"),
     [
-        # Of five, all against none is shown.
+        # With five seeds, all against none is significant.
         ((0, 5), (5, 5), True, 0.01, "supported"),
         ((0, 5), (5, 5), False, 0.01, "contradicted"),
         ((1, 5), (5, 5), True, 0.01, "undecided"),
-        # Who trains every time does not fail once there are eight.
+        # A side that always trains does not fail, once there are eight seeds.
         ((5, 5), (5, 5), True, 0.01, "undecided"),
         ((8, 8), (8, 8), True, 0.015, "contradicted"),
         ((8, 8), (8, 8), False, 0.015, "supported"),
         ((7, 8), (8, 8), False, 0.015, "undecided"),
-        # Without a reference counts are held against a half.
+        # Without a reference, counts are compared with one half.
         ((5, 5), None, False, 0.05, "undecided"),
         ((0, 8), None, False, 0.015, "contradicted"),
-        # What says of every seed that it trains is not supported by most, nor contradicted.
+        # A part that says every seed trains is neither supported nor contradicted if most do.
         ((11, 12), None, False, 0.025, "undecided"),
         ((1, 12), None, False, 0.025, "contradicted"),
         ((11, 12), None, True, 0.025, "contradicted"),

@@ -112,7 +112,7 @@ def test_a_spread_is_decided_by_the_jackknife_of_the_ratio_of_deviations(
     endpoint = {**PLACE, "wider": WORSE, "narrower": BETTER, "margin": 1.5}
     found = primary(tmp_path, records, part({"spread": endpoint}, says))
     assert found.verdict == verdict
-    n = found.basis.n  # the look that decides judges the first n seeds alone
+    n = found.basis.n  # the deciding analysis uses only the first n seeds
     ratio = wide[:n].std(ddof=1) / narrow[:n].std(ddof=1)
     others = [
         np.delete(wide[:n], k).std(ddof=1) / np.delete(narrow[:n], k).std(ddof=1) for k in range(n)
@@ -187,7 +187,7 @@ def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "other", "norm", "rows"),
     [
-        ("optim.lr=5e-4", "optim.lr=5e-4, clip_grad=1", "bn", {"bn"}),  # no norm of a site
+        ("optim.lr=5e-4", "optim.lr=5e-4, clip_grad=1", "bn", {"bn"}),  # no norm for a single place
         ("[norm=bn]", "[norm@encoder_norm=bn]", "bn+ln", {"bn"}),  # the decoder's is the default
     ],
 )
@@ -207,7 +207,7 @@ def test_fewer_than_five_seeds_decide_nothing(tmp_path):
         len(found.basis.records),
         found.decision.p,
     ) == (3, 6, None)
-    # Seed 4 has a part of its runs, so new seeds are made.
+    # Seed 4 has only some of its runs, so new seeds are proposed.
     more = found.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=5,6"
     assert more.cost.startswith("6 runs, about 36 min")
@@ -299,12 +299,12 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
 
 
 def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
-    # By the mean both sides are clear of the floor, which is 3, and a seed of one is not.
+    # On average both sides clearly beat the baseline of 3, but one seed of one side does not.
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
     assert str(low.reason).startswith("not all seeds train") and low.decision.stuck
     assert low.decision.value == "train: 5/5 with layer norm (at least 47 %), 4/5 with batch norm"
-    near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear by the mean alone
+    near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear only on average
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
     assert none.verdict == "undecided" and none.decision.value.endswith("0/5 with batch norm")
 
@@ -315,7 +315,7 @@ def trains(says="fails", reference=BETTER, **changes):
 
 
 def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
-    # At the floor is not trained; of the sides only the reference has to be clear of it.
+    # At the baseline means not trained; only the reference has to be clearly better than it.
     records = side("ln", 30.0) + side("bn", 3.0)
     assert primary(tmp_path, records, trains()).verdict == "supported"
     assert primary(tmp_path, records, trains("trains")).verdict == "contradicted"
@@ -400,7 +400,7 @@ def reported(value, data):
 def test_a_reported_value_is_held_by_the_interval_or_not(tmp_path):
     held, missed = (reported(value, {"task": "toy"}) for value in (30.1, 35.2))
     assert primary(tmp_path, side("bn", 30.0), missed).verdict == "contradicted"
-    # To hold it says the more the more seeds there are, so the last look alone may.
+    # Containing the value means more with more seeds, so only the last analysis may say so.
     assert primary(tmp_path, side("bn", 30.0), held).verdict == "undecided"
     assert primary(tmp_path, side("bn", 30.0, 12), held).verdict == "supported"
     other = primary(tmp_path, side("bn", 30.0), reported(35.2, {"task": "iwslt"}))

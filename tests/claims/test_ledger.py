@@ -67,7 +67,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     assert alone.p_holm == pytest.approx(alone.decision.p.at_look)
     assert among.p_holm == pytest.approx(min(1.0, 10 * alone.decision.p.at_look))
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
-    # What the correction leaves open has a command, and what it leaves decided has none.
+    # A part that is open after correction has a command; a decided one has none.
     more = among.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=6,7,8"
     assert more.cost.startswith("9 runs, about 54 min") and alone.judgement.to_measure is None
@@ -183,7 +183,7 @@ def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys)
     assert code == 0 and max(map(len, out.splitlines()[:12])) <= 80
     assert out.startswith("Claim 3: It is so.\n  answer      True.\n")
     assert "\n1. It is so.\n" in out and "results/made/small:ln\n" in out and "so_1" not in out
-    # It is corrected for the others, whichever is shown.
+    # It is corrected for the others, whichever one is shown.
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
     with pytest.raises(ValueError, match="no claim 99; claims are numbered 1 to 3"):
         call(capsys, results, "99")

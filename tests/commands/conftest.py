@@ -13,7 +13,7 @@ from normlab.training import train
 from normlab.training.run_folder import NUMERICS
 from tests.tiny_runs import tiny, write_corpus
 
-# The longest sentence of a batch limits the length of all; 50 more tokens exceed what is decoded.
+# The longest sentence of a batch limits the output length of all; 50 tokens more exceed it.
 FINISHED = ("norm=bn", "norm.momentum=0.01", "task.test_search.length_offset=50")
 
 

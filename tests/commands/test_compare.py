@@ -84,7 +84,7 @@ def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys)
     titles = [line for line in out.splitlines() if line.startswith("**Runs")]
     assert {title.rpartition(", ")[2] for title in titles} == {"model tiny**", "model small**"}
     assert "gn, 4,096 tokens per batch" in compare(capsys)[3]
-    # Of settings that differ together, the fewest that tell rows apart are in their names.
+    # If settings differ together, row names have the fewest that distinguish the rows.
     keep(runs, record(norm="ln", optim={"lr": 2e-3, "name": "third"}, schedule={"warmup": 9}))
     assert "ln, learning rate 0.002" in compare(capsys, "--where", "norm=ln")[3]
 
@@ -112,7 +112,7 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
         *(record(seed=s, norm="rms", bleu=32.0 + s, optim={"lr": 2e-3}) for s in (1, 2)),
     )
     _, out, _, rows = compare(capsys)
-    # Gaps 3 and 2, as `test_comparison` has them by hand.
+    # Gaps of 3 and 2, worked out by hand in `test_comparison`.
     at = "learning rate 0.0005"
     named = ("rms, learning rate 0.002", f"ln, {at}", f"bn+ln, {at}")
     assert {*named} < {*rows} and "NOT ALIKE" not in out

@@ -53,7 +53,7 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
     lines = [line.split() for line in second.splitlines()]
     assert first.endswith(second.partition("before.\n")[2]) and "before." in second
     (bn,) = (line for line in lines if line[:2] == ["batch", "norm"])
-    assert float(bn[-4]) > 0 and bn[-2:] == ["0", "%"]  # a share in training, none in evaluation
+    assert float(bn[-4]) > 0 and bn[-2:] == ["0", "%"]  # changes in training, none in evaluation
     page = Text((tmp_path / "demo.html").read_text())
     names = [row[0] for row in page.rows("results")]
     assert names == ["norm", "layer norm", "batch norm", "copy the source"]

@@ -11,7 +11,7 @@ from normlab.norms.running import running_norms
 from normlab.records.store import read_record
 from normlab.training.loaded import load_run
 
-ROUNDING = 1e-4  # what folding may change of a score, relative to it
+ROUNDING = 1e-4  # relative change of a score that folding may cause
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_only_at_the_root_of_a_checkout_normlab_itself_gets_the_norm(places, cap
 
 def test_the_commands_that_new_prints_name_the_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(folders.PATH, "my own")  # named before it exists
+    monkeypatch.setenv(folders.PATH, "my own")  # in NORMLAB_PATH before it exists
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mine").mkdir()  # such as of `study run --publish mine`; it is no module
     assert main(["norm", "new", "mine", "--in", "my own"]) == 0

@@ -144,7 +144,7 @@ def test_the_last_line_says_outcome_and_scores(copied: Path, corpus: Path, tmp_p
 def test_a_terminal_shows_the_scores_of_a_run_once(corpus, tmp_path, monkeypatch):
     argv = ["train", *tiny(corpus, tmp_path / "runs", *QUICK, "budget.steps=1", "sink=[console]")]
     shown: list[str] = []
-    for place in ("first", "again", "log"):  # a run that had ended has only the last line
+    for place in ("first", "again", "log"):  # an ended run prints only this
         with open(tmp_path / place, "w+") as both:
             both.isatty = lambda place=place: place != "log"
             monkeypatch.setattr(sys, "stdout", both)

@@ -38,7 +38,7 @@ from tests.training.sink_runs import record
     ],
 )
 def test_a_wrong_override_gets_a_suggestion(override, said):
-    with pytest.raises(Exception) as raised:  # Hydra's and OmegaConf's are of many kinds
+    with pytest.raises(Exception) as raised:  # Hydra and OmegaConf raise many kinds
         compose([override])
     assert said in error_line(raised.value)
 

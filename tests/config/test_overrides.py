@@ -14,7 +14,7 @@ from normlab.errors import UserError
 from normlab.records.record import fingerprint
 from normlab.studies.load import load_study
 
-# Experiments that are a run of a study: its scale, row and point.
+# Experiments that equal a run of a study: its scale, row and point.
 OF_STUDIES = {
     "bert_bn": ("bert_norms", "long", "bn", "placement=post"),
     "gpt_bn": ("lm_norms", "small", "bn", "placement=pre"),

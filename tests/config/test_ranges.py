@@ -113,7 +113,7 @@ def test_changes_of_a_record_obey_the_table(config):
         with pytest.raises(ValueError, match=rf"^{key}={value} must be"):
             from_dict(config, [change])
     there = {**config, "observe": {**config["observe"], "threads": MOST_THREADS + 1}}
-    assert from_dict(there).observe.threads is None  # of a larger machine
+    assert from_dict(there).observe.threads is None  # made on a larger machine
 
 
 @pytest.mark.parametrize("part", ["task", "model", "norm", "optim", "observe", "validate", "seed"])

@@ -57,7 +57,7 @@ PUBLISHED = {
     "validate.every": 10_000,
     "validate.patience": None,
 }
-# Xiong et al. 2020: what each placement trains with.
+# Xiong et al. 2020: the training settings of each placement.
 RATES = {"pre": (3e-4, 0), "post": (1e-4, 10_000)}
 
 
@@ -113,7 +113,7 @@ def test_a_short_run_of_the_recipe_trains(text, monkeypatch):
     words = [*SMALL, "placement=post", "schedule.warmup=10"]
     record = train(compose([*words, f"data_dir={text}/text.txt", f"runs_dir={text}/runs"]))
     assert record.outcome.status == "finished"
-    # 60 pieces at most: chance is 4.1 nats and, for the pairs, 0.7.
+    # At most 60 pieces: chance is 4.1 nats, and 0.7 for the pairs.
     assert record.scores["valid/mlm_loss"].value < 3
     assert record.scores["valid/loss"].value < math.log(60)
     assert {"valid/steps_to_converge", "valid/tokens_to_converge"} < set(record.scores)

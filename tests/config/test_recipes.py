@@ -16,7 +16,7 @@ from normlab.training.schedule import Schedule
 SOURCE_50 = {"length_factor": 1.0, "length_offset": 50}
 TOKENS_200 = {"length_factor": 0.0, "length_offset": 200}  # fairseq's own limit
 BEAM_5 = {"beam": 5, "length_penalty": 1.0}
-# What all of them have: transformer_iwslt_de_en, label smoothing, tokens, no clipping.
+# Common to all: transformer_iwslt_de_en, label smoothing, tokens per batch, no clipping.
 COMMON = {
     "model.encoder_layers": 6,
     "model.decoder_layers": 6,
@@ -37,7 +37,7 @@ COMMON = {
     "schedule.option": "inverse_sqrt",
     "validate.every": "epoch",
 }
-ADAM = {"optim.option": "adam"}  # decays weights apart from the moments, as fairseq
+ADAM = {"optim.option": "adam"}  # decoupled weight decay, as in fairseq
 ONE_DICTIONARY = {"model.share_embeddings": "all", "task.joint_vocabulary": True}
 INNER_DROPOUT = {"model.attention_dropout": 0.1, "model.activation_dropout": 0.1}
 RBN = {
@@ -184,7 +184,7 @@ def test_the_recipe_stands_beside_the_task_so_that_flags_stay_where_they_are():
 
 
 def test_a_run_that_missed_its_recipe_is_refused(monkeypatch):
-    # What another launcher composes of one cell of `task=iwslt,toy`.
+    # The config of one run of `task=iwslt,toy` with another launcher.
     monkeypatch.setattr("normlab.config.compose.with_recipe", list)
     with pytest.raises(ValueError, match=r"task=iwslt has recipe=rbn by default.* give recipe=rbn"):
         compose(["task=iwslt"])

@@ -82,7 +82,7 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
         ({"eps": True}, r"norm\.eps=True: Expected"),
         ({"affine": 1}, r"norm\.affine=1 must be true, false, scale"),
         ({"padding": "exlude"}, r"norm\.padding='exlude' .*must be exclude, include, fill"),
-        ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is no value of the config
+        ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is not a config value
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):

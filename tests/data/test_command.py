@@ -26,7 +26,7 @@ def test_prints_the_description_as_yaml_or_json(tmp_path, capsys, options, read)
     description = read(capsys.readouterr().out)
     assert description["sizes"] == {"train": 2, "valid": 1, "test": 1}
     assert len(description["checksums"]["test"]["de"]) == 64
-    # The two training pairs differ by one letter: one batch of two, padded on both sides.
+    # The two training pairs differ in length by one letter: one batch, padded on both sides.
     lengths = description["tokens"]["train"]
     real = lengths["de"] + lengths["en"] + 4
     longest = sum(description["lengths"]["train"][lang]["max"] + 1 for lang in ("de", "en"))

@@ -53,7 +53,7 @@ def test_text_never_becomes_special_ids_except_unknown(kind, text):
     assert begins[:1] in ([], [True])
 
 
-# Characters that are assigned: Unicode versions disagree on how others compose.
+# Only assigned characters: Unicode versions disagree on how others compose.
 assigned = st.text(st.characters(exclude_categories=("Cs", "Cn")))
 
 

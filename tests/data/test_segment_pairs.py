@@ -142,7 +142,7 @@ def test_lengths_hardly_give_the_label_away(lone, max_length):
     for name, parts in zip(("whole", "A", "B"), zip(*lengths, strict=True), strict=True):
         values = np.concatenate(parts)
         assert values[true].mean() == pytest.approx(values[~true].mean(), rel=0.12), name
-        assert distance(values[true], values[~true]) < 0.1, name  # a guess is right in under 55 %
+        assert distance(values[true], values[~true]) < 0.1, name  # guesses are right in under 55 %
 
 
 def pairs_by_hand(nsp=True):

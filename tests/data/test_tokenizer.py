@@ -49,7 +49,7 @@ def test_unknown_characters_are_unknown(raw):
 def test_pieces_are_the_training_pieces():
     lines = ["die pyra@@ mide .", "die &apos;s <unk> pyra@@ mi@@ de"]
     tokenizer = Tokenizer.train(lines, form="bpe", vocab_size=5)
-    # die and pyra@@ occur twice, the rest follows by name; `<unk>` gets no entry.
+    # die and pyra@@ occur twice, the rest follow in order of names; `<unk>` gets no entry.
     assert len(tokenizer) == 4 + 7
     ids, unknown = tokenizer.encode_batch([lines[1], "der pyra@@ <unk>"])
     assert ids == [4, 6, 3, 5, 9, 8]

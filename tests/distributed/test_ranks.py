@@ -39,7 +39,7 @@ STEPS = 6  # past the end of each warm-up
 def _forward_backward(option, sync, rows):
     """Run a training pass on some sentences; return outputs, gradients and running statistics."""
     data, pull, valid = (tensor[rows] for tensor in _data())
-    others = (torch.arange(6) >= 2)[rows, None]  # in one step the first rank has padding alone
+    others = (torch.arange(6) >= 2)[rows, None]  # in one step the first rank has only padding
     norm = make_norm(option, 4, sync=sync, momentum=0.5).double()
     assert isinstance(norm, RunningNorm)
     norms = ModelNorms(torch.nn.Sequential(norm))
@@ -103,9 +103,9 @@ def test_synced_ranks_equal_one_process():
     both = on_ranks(2, _synced)
     for option, whole in _synced(slice(0, 6)).items():
         parts = [rank[option] for rank in both]
-        for i in (0, 1):  # outputs and input gradients: each rank has its sentences
+        for i in (0, 1):  # outputs and input gradients: each rank has its own sentences
             torch.testing.assert_close(torch.cat([p[i] for p in parts]), whole[i])
-        for i in range(2, len(whole)):  # summed gradients and statistics: all ranks have all
+        for i in range(2, len(whole)):  # summed gradients and statistics: equal on all ranks
             for part in parts:
                 torch.testing.assert_close(part[i], whole[i])
 
@@ -134,7 +134,7 @@ def _gradients_of_two_ranks():
 
     def loss(row):
         x = layers[1](layers[0](row).double()).float()
-        return layers[2](layers[2](x)).sum()  # the last layer twice
+        return layers[2](layers[2](x)).sum()  # the last layer is used twice
 
     rows = torch.arange(6.0).view(2, 3)
     loss(rows[process_group.world().rank]).backward()
@@ -219,7 +219,7 @@ def test_collectives(several):
         torch.testing.assert_close(variance, values[valid].var(correction=0))
         assert sums == [3.0, 1.0]
         assert gathered == [{"rank": 0}, {"rank": 1}]
-        assert gradient.item() == 3  # each rank's loss pulls once and twice
+        assert gradient.item() == 3  # the ranks' losses count once and twice
 
 
 def test_ranks_that_see_different_files_are_all_told(several):

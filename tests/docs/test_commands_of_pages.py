@@ -41,9 +41,9 @@ PROGRAMS = (
     *("normlab", "pip", "python", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
     *("nvidia-cuda-mps-control", "wandb"),
 )
-# Launchers that run elsewhere: Ray has an environment of its own, and Slurm a cluster.
+# Launchers that run elsewhere: Ray in its own environment, Slurm on a cluster.
 ELSEWHERE = ("hydra/launcher=", "hydra.launcher.", "+hydra.launcher.")
-CHECKED = set()  # commands that another page has, too
+CHECKED = set()  # commands that another page also has
 
 
 def called(page, folder):
@@ -110,7 +110,7 @@ def begun(monkeypatch):
         runs.extend(str(cell.folder) for cell in cells)
         return 0
 
-    def trial(plan, _):  # a search asks for one run after the other
+    def trial(plan, _):  # a search starts one run after the other
         grid(None, plan)
         return [EndedRun(plan[0], 0, "", 0.0)]
 
@@ -218,6 +218,6 @@ def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, begun
         monkeypatch.setenv("NORMLAB_PATH", str(tmp_path / "own"))
     calls = called(page, tmp_path)
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
-    monkeypatch.chdir(tmp_path)  # where the page's commands have written files of settings
+    monkeypatch.chdir(tmp_path)  # where the page's commands have written settings files
     for words in calls:
         check(words, begun)

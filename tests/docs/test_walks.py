@@ -24,7 +24,7 @@ WALKS = {
     part.partition("\n")[0]: re.findall(r"^\d+\. `([\w/]+)\.py`", part, re.MULTILINE)
     for part in PAGE.split("\n## ")[1:4]
 }
-MOST = 79  # files that a walk enters, those included that its page leaves out
+MOST = 79  # files that a walk enters, including those that its page leaves out
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def entered(files):
 
     def look(frame, event, argument):
         code = frame.f_code
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # no module, no class
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # neither module nor class
             name = code.co_filename.removeprefix(PACKAGE).removesuffix(".py")
             if code.co_filename.startswith(PACKAGE) and name not in files:
                 files.append(name)
@@ -49,7 +49,7 @@ def entered(files):
 def walked(tmp_path_factory):
     """Return the files that the code of each walk enters."""
     place = tmp_path_factory.mktemp("walk")
-    corpus = write_corpus(place / "text", seed=77)  # no other test has it in the cache
+    corpus = write_corpus(place / "text", seed=77)  # no other test has it in its cache
     words = tiny(corpus, place / "runs", *QUICK, "norm=bn", "budget.steps=1", "validate.every=1")
     words = [*words, "probe=[]"]
     found = {walk: [] for walk in WALKS}

@@ -26,7 +26,7 @@ def test_the_losses_and_test_scores_are_the_golden_ones(norm, place, runs_dir):
     if (norm, place) not in TABLE:
         pytest.skip("has no golden losses yet: python scripts/golden.py writes them")
     found, golden = run(norm, place, runs_dir), TABLE[norm, place]
-    # With and without instructions for bf16, processors round differently.
+    # Processors with and without bf16 instructions round differently.
     rel = ROUNDING if place == "precision=bf16" else TOLERANCE
     why = (
         "the mathematics, the data or the order of random draws has changed; where that is meant, "
@@ -39,7 +39,7 @@ def test_the_losses_and_test_scores_are_the_golden_ones(norm, place, runs_dir):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_gpu_loses_the_same(norm, tmp_path):
-    no_draws = "model.dropout=0.0"  # those of a GPU are others
+    no_draws = "model.dropout=0.0"  # a GPU's differ
     cpu, gpu = (
         run(norm, "pre", tmp_path / device, no_draws, f"device={device}").losses
         for device in ("cpu", "cuda")
@@ -51,13 +51,13 @@ def test_every_entry_is_of_an_option_and_falls():
     for (norm, place), (losses, scores) in TABLE.items():
         assert norm in NORMS and place in (*PLACEMENTS, *SETTINGS)
         assert len(losses) == 20 + 1 and bool(scores) is (place != "precision=bf16")
-        if norm != "prepbn":  # it becomes another function within these few steps
+        if norm != "prepbn":  # it turns into another function within these few steps
             assert sum(losses[15:20]) < sum(losses[:5])
 
 
 def test_no_two_runs_lose_the_same_but_where_training_is_the_same():
     losses = {run: tuple(golden.losses) for run, golden in TABLE.items()}
-    for norm in ("bn", "pn"):  # what is tested changes no training
+    for norm in ("bn", "pn"):  # test settings do not change training
         of_test = losses.pop((norm, "task.test_eval_stats=[batch,recalibrated]"))
         assert of_test == losses.get((norm, "model=bert_tiny"), of_test)
     assert losses["none", "pre"] == losses.pop(("none", "post"))

@@ -169,7 +169,7 @@ def test_the_batch_of_three_cell_by_cell():
 def test_padding_at_position_3_touches_no_real_token():
     x, real = (each.numpy() for each in padding.padded_batch(3, 2))
     assert not real[:, 3].any() and real[:, 2].tolist() == [True, False]
-    # C alone at its position is 0; beside a zero it is 1 or -1 in each feature.
+    # C alone at its position becomes 0; next to a zero it becomes 1 or -1 in each feature.
     column = batch_norm(x[:, 2])
     assert np.median(np.abs(column)) == pytest.approx(1, abs=0.01)
     found, holds = numbers("padding.position_3")
@@ -210,7 +210,7 @@ def test_pairs_in_order_are_kendalls():
 
 def test_a_scale_and_shift_undo_batch_norm_and_not_layer_norm():
     x = draw_tokens(32, 16).numpy().reshape(512, -1)
-    # The best line through one feature leaves the share of variance that it does not explain.
+    # The best linear fit to one feature leaves the share of variance that it does not explain.
     correlation = [np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, layer_norm(x).T, strict=True)]
     left = np.sum(x.var(0) * (1 - np.square(correlation))) / x.var(0).sum()
     found = compute("affine.identity")

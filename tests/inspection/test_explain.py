@@ -153,7 +153,7 @@ def test_two_placements_are_drawn_and_compared(capsys):
 def test_the_marks_of_a_class_are_z_scores(capsys):
     out = printed(capsys, "bn", "ln", "--table", "marks")
     rows = [line.split() for line in out.splitlines() if line.startswith("Ming")]
-    # Maths of the class: 95 75 55; the subjects of Ming: 95 60 85.
+    # The class's marks in maths: 95 75 55; Ming's marks: 95 60 85.
     assert rows[0][4] == f"{20 / (800 / 3) ** 0.5:+.2f}"
     assert rows[1][4] == f"{15 / (650 / 3) ** 0.5:+.2f}"
     with pytest.raises(ValueError, match="show norms"):

@@ -49,7 +49,7 @@ def test_a_sink_is_a_head_that_looks_at_the_first_key():
         assert float(found["sink"]) == share and "sink_unmasked" not in found
     # The first key gets 0.31 from the uniform attention of 9 tokens, which are too few.
     assert "sink" not in sinks(uniform(9), lengths=(9,))
-    # A quarter of the queries is all on the first key: 0.25 + 0.0 of 64, but 1 of the first 16.
+    # A quarter of the queries attends only to the first key: 0.25 of all 64, but 1 of the first 16.
     some = torch.eye(64)
     some[:16] = first[:16]
     for lengths, share in (((64,), 0), ((16, 64), 0.5), ((9, 64), 0)):
@@ -84,7 +84,7 @@ def test_ranks_count_the_directions_of_centered_states():
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(4096, 64, generator=draw)
     massive = x.clone()
-    massive[:, 7] += 1000.0  # the same in every token
+    massive[:, 7] += 1000.0  # the same for every token
     for states in (x, massive):
         found = ranks(states)
         assert float(found["participation"]) == pytest.approx(63.0, abs=0.1)
@@ -140,7 +140,7 @@ def test_one_outlier_rounds_almost_all_other_values_to_zero():
         error = (quantized(values, values.abs().amax(), 8) - values)[: len(x)]
         return float(10 * (x.square().sum() / error.square().sum()).log10())
 
-    # Rounding errors are uniform in a step: 39.6 dB if the largest of the values is 4.6.
+    # Rounding errors are uniform within a step: 39.6 dB if the largest value is 4.6.
     expected = 10 * math.log10(12 * 127**2 / float(x.abs().amax()) ** 2)
     assert decibels(x) == pytest.approx(expected, abs=0.1) and 38.5 < expected < 41
     assert 0 <= decibels(torch.cat([x, x.new_tensor([1000.0])])) < 0.01
@@ -243,7 +243,7 @@ def test_a_language_model_answers_by_a_batch_that_no_seed_changes(tmp_path, monk
 
 
 def test_what_does_not_apply_says_why(tmp_path):
-    about = subject(tmp_path, "norm=ln")  # 7 sentences, of fewer tokens than 10 per feature
+    about = subject(tmp_path, "norm=ln")  # 7 sentences, with fewer than 10 tokens per feature
     found = [getattr(held_out_probes, name)(about).why_not for name in ("rank", "saturation")]
     assert "held-out tokens are too few" in found[0] and "such as dyt" in found[1]
     digits = subject_of_config(["task=digits", "model=resnet8", "model.width=4"])

@@ -67,7 +67,8 @@ def test_weights_are_those_that_the_core_mixes_by(tmp_path):
 def test_total_variation_by_hand():
     one = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
     two = torch.tensor([[[0.0, 1.0], [0.5, 0.5]]])
-    # The mean of the first row is (1/2, 1/2), from which each is 1/2 away; the second row is still.
+    # The first row's mean is (1/2, 1/2), at a distance of 1/2 from each; the second row is
+    # constant.
     assert total_variation([one, two]) == pytest.approx(0.25)
     wider = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
     assert total_variation([one, wider]) == pytest.approx(0.25)

@@ -56,7 +56,7 @@ class Answered:
         return self.norm in OVER_TIME and not self.over_batch
 
 
-# A norm of each way to see other tokens, with rows per position and without, in both placements.
+# One norm per way to see other tokens, with and without statistics per position, both placements.
 @pytest.fixture(
     scope="module", params=[("in", "pre"), ("bn_position", "pre"), ("bn", "post")], ids="-".join
 )
@@ -136,7 +136,7 @@ def test_an_outlier_moves_others_by_statistics_of_the_batch_alone(answered):
         for stack, by in each["outlier_in"].items():
             assert by["moved"][stack]["own"] > 0
             assert (by["moved"][stack]["others"] > 0) == (statistics == "of the batch")
-        # The encoder does not see the decoder; the decoder sees what the encoder made of it.
+        # The encoder does not see the decoder; the decoder sees the encoder's output.
         assert each["outlier_in"]["decoder"]["moved"]["encoder"] == {"own": 0, "others": 0}
         assert each["outlier_in"]["encoder"]["moved"]["decoder"]["own"] > 0
     assert ("of the batch" in outlier) == answered.over_batch

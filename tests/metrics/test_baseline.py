@@ -21,7 +21,7 @@ from tests.training.sink_runs import record
         ("accuracy", 0.5, [0.53], 100_000, True),  # at 0.527
         ("bleu", 0.5, [0.9], None, False),
         ("bleu", 0.5, [1.1], None, True),
-        ("bleu", 0.5, [1.1, 8.0], None, False),  # the interval over seeds holds the baseline
+        ("bleu", 0.5, [1.1, 8.0], None, False),  # the interval over seeds contains the baseline
     ],
 )
 def test_how_much_better_a_score_must_be(name, baseline, values, n, clear):

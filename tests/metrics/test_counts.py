@@ -23,5 +23,5 @@ def test_nothing_has_no_mean():
 def test_items_under_their_own_frequencies_cost_their_entropy():
     assert unigram_nll([4, 4, 0, 4, 4]) == pytest.approx(16 * math.log(4))
     assert unigram_nll([7, 0]) == 0
-    # No other frequencies cost less: here those of a fair coin.
+    # No other frequencies give a lower loss; here, those of a fair coin.
     assert unigram_nll([1, 3]) < 4 * math.log(2)

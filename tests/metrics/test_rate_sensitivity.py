@@ -14,7 +14,7 @@ from normlab.metrics.rate_sensitivity import rate_sensitivity
         ([3.0, 4.0], None, 0.5),
         ([3.0, None], None, None),
         ([None, None], 8.0, None),
-        ([5.0, 6.0], 4.0, 0.0),  # no rate is better than none of the updates
+        ([5.0, 6.0], 4.0, 0.0),  # no rate is better than no update at all
     ],
 )
 def test_the_sensitivity_to_the_rate_by_hand(losses, first, expected):

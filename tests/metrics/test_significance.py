@@ -65,7 +65,7 @@ def test_equivalence_agrees_with_the_interval_of_twice_the_error():
 
 
 def test_holms_correction_by_hand():
-    # In order: 0.01 x 4, 0.03 x 3, then no smaller than those before; in the order given.
+    # Sorted: 0.01 x 4, 0.03 x 3, then never below earlier ones; returned in the given order.
     assert holm([0.04, 0.01, 1.0, 0.03]) == pytest.approx([0.09, 0.04, 1.0, 0.09])
     assert holm([]) == []
 

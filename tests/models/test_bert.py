@@ -39,7 +39,7 @@ def twin(model):
             layer_norm_eps=1e-5,
         )
     ).eval()
-    for parameter in theirs.parameters():  # zeros and ones would hide what stands in a wrong place
+    for parameter in theirs.parameters():  # zeros and ones would hide a value in the wrong place
         parameter.uniform_(-0.5, 0.5)
     weights = {name: value.clone() for name, value in theirs.state_dict().items()}
 

@@ -270,7 +270,7 @@ def test_no_product_of_a_block_has_a_bias_and_folding_creates_it():
     assert all(m.bias is None for m in model.modules() if isinstance(m, Linear))
     ids, _ = sentences([9, 9])
     expected = whole(model, ids)
-    assert len(fold(model)) == 2 * 3 + 1  # also the final norm, into an output of its own
+    assert len(fold(model)) == 2 * 3 + 1  # also the final norm, into an untied output layer
     assert_close(whole(model, ids), expected)
 
 
@@ -393,7 +393,7 @@ def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():
     keys = ("norm", "placement", "optim", "schedule")
     assert [others[key] for key in keys] == [plain[key] for key in keys]
     assert others["model"] == own["model"] and others["clip_grad"] == 1
-    assert config("norm=ada")["norm"]["scale"] == 1  # a value, though there is a norm=scale
+    assert config("norm=ada")["norm"]["scale"] == 1  # a value, although there is a norm=scale
 
 
 def test_a_key_that_a_model_does_not_have_is_refused():

@@ -173,7 +173,7 @@ ONE = torch.tensor([[A, EOS]])
 
 
 def test_a_beam_finds_what_greedy_search_misses():
-    # greedy takes a (0.6), then at best 0.3 for the end; b (0.4) ends surely
+    # greedy takes a (0.6), then the end has 0.3 at best; after b (0.4) the end is certain
     def probabilities(past):
         if not past:
             return {A: 0.6, B: 0.4}
@@ -204,7 +204,7 @@ def test_a_hypothesis_that_would_not_end_has_the_tokens_of_the_limit(
     assert len(found.tokens) == tokens
 
 
-SEED = {"ln": 4, "bn": 4, "in": 1}  # of models whose hypotheses differ in length
+SEED = {"ln": 4, "bn": 4, "in": 1}  # models whose hypotheses differ in length
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -58,7 +58,7 @@ THEIRS = {
 def theirs(name):
     torch.manual_seed(0)
     model = THEIRS[name]().double().eval()
-    for parameter in model.parameters():  # zeros and ones would hide what stands in a wrong place
+    for parameter in model.parameters():  # zeros and ones would hide a value in the wrong place
         parameter.data.add_(0.3 * torch.randn_like(parameter))
     return model
 
@@ -123,7 +123,7 @@ def copy(name, model, twin):
         own.copy_(joined(name, parts, own, model))
     for number, layer in enumerate(model.decoder.layers):
         attention = layer.self_attention
-        if name == "gemma3":  # its gain of queries and keys is 1 + w as well
+        if name == "gemma3":  # the gain of its query and key norms is 1 + w, too
             attention.q_norm.norm.weight.add_(1)
             attention.k_norm.norm.weight.add_(1)
         if attention.rotary is not None:

@@ -80,7 +80,7 @@ def test_without_norms_it_is_torchs_forward_and_backward_padding_and_all(name):
     found = ours(x, tokens)
     theirs, _ = pad_packed_sequence(twin(packed)[0], batch_first=True)
     assert_close(found[tokens.valid], theirs[tokens.valid])
-    assert_close(found[1, 2:], found[1, 1].expand(4, DIM))  # what padding leaves as it was
+    assert_close(found[1, 2:], found[1, 1].expand(4, DIM))  # padding leaves these unchanged
     (found * tokens.valid[..., None]).square().sum().backward()
     theirs.square().sum().backward()
     first = ours.layers[0]
@@ -129,7 +129,7 @@ def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them()
     cell(x, tokens)
     product = x @ cell.layers[0].input_weight.T
     mean, var = norm.running_moments()
-    for t in range(5):  # at the last position is one value, which has no spread
+    for t in range(5):  # the last position has one value, and so no variance
         there = product[tokens.valid[:, t], t]
         assert_close(mean[t], there.mean(0))
         assert_close(var[t], there.var(0, correction=0))

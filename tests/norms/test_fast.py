@@ -46,7 +46,7 @@ def test_no_other_class_has_a_kernel():
     assert set(FAST) == set(OPTIONS.values())
 
 
-# The line of each formula that an edit changes, into what
+# The line of each formula that is edited, and the new line
 EDITS = {
     "bn": ("return (x - mean) * (var + self.eps).rsqrt()", "return 2 * (x - mean)"),
     "ln": ("return (x - mean) * inverse", "return 2 * (x - mean)"),
@@ -86,7 +86,7 @@ def test_an_edited_file_is_what_trains_and_evaluates(option, tmp_path, monkeypat
             "rms": (torch.full_like(x, 2.0),) * 2,
         }
         torch.testing.assert_close(in_both_modes(norm, x), expected[option])
-    norm.eps *= 2  # with other settings they are compared again, but not named again
+    norm.eps *= 2  # with other settings they are compared again, but not reported again
     in_both_modes(norm, x)
     said = [line for line in capsys.readouterr().err.splitlines() if "kernel" in line]
     assert said == [f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"]
@@ -220,7 +220,7 @@ def test_an_edited_formula_reaches_every_norm_that_builds_on_it(case, monkeypatc
     changed = [
         (a - b).abs().max() > 0.1 for a, b in zip(plain, in_both_modes(edited, x), strict=True)
     ]
-    assert changed == [True, option != "prepbn"]  # PRepBN uses layer norm in training alone
+    assert changed == [True, option != "prepbn"]  # PRepBN uses layer norm only in training
 
 
 def test_a_norm_that_builds_on_another_is_computed_by_its_kernel(monkeypatch):

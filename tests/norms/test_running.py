@@ -139,7 +139,7 @@ def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
             if order == "apart":
                 kept = {name: table.clone() for name, table in norm.tables.items()}
                 sums[-1].backward()
-                for name, table in norm.tables.items():  # of the gradient nothing is known yet
+                for name, table in norm.tables.items():  # no gradient moment is known yet
                     table.copy_(kept[name])
         if order == "together":
             (sums[0] + sums[1]).backward()
@@ -243,7 +243,7 @@ def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training()
     x, tokens = _batch()
     norm(x.requires_grad_(), tokens)
     penalty = norms.penalty()
-    # The batch has entered: of a distance of mu to a running mean of 0, three quarters are left.
+    # The batch has entered: three quarters of mu's distance from a running mean of 0 are left.
     torch.testing.assert_close(penalty, 0.5 * (0.75 * x[VALID].mean(0)).square().sum())
     (grad,) = torch.autograd.grad(penalty, x)
     assert grad[VALID].abs().min() > 0 and not grad[~VALID].any()

@@ -88,7 +88,7 @@ def test_a_model_whose_norms_have_tapered_loses_the_same_once_folded():
         loss().backward()
         optimizer.step()
         if step == 4:
-            assert fold(model.eval()) == []  # half-way its norms are no fixed maps
+            assert fold(model.eval()) == []  # half-way through, its norms are not fixed maps
             model.train()
     with torch.no_grad():
         model.eval()

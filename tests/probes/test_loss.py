@@ -54,7 +54,7 @@ def test_recovery_is_the_steps_until_the_loss_is_back_where_the_spike_began():
     ("losses", "count"),
     [
         ([*NOISE, 1000.0, 1.0, 1000.0], 2),  # a spike does not hide the next
-        ([*NOISE, *[8.0] * 50], 1),  # a loss that stays high is one, and ends
+        ([*NOISE, *[8.0] * 50], 1),  # a loss that stays high is one spike, which ends
         ([10.0 / step for step in range(1, 100)], 0),
         ([1.0, 1.0, 50.0], 0),  # too short a history
     ],

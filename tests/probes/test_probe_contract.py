@@ -128,7 +128,7 @@ def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
     recent = group.recent()
     assert recent["step"] == recent["train/loss"] == [float(step) for step in range(11, 61)]
     assert recent["stability/r/loss"][:3] == [None, 12.0, None]
-    assert "stability/r/asked" not in recent  # what is asked later would be of a later step
+    assert "stability/r/asked" not in recent  # a later call would describe a later step
     resumed = ProbeGroup({"r": Recorder(every=2)})
     resumed.load_state_dict({**group.state_dict(), "probes": {"gone": {"count": 1}}})
     assert resumed.recent() == recent and resumed.metrics() == group.metrics() != {}

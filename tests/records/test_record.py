@@ -22,7 +22,7 @@ values = st.recursive(
 
 @settings(max_examples=40)
 @given(
-    # `choices` is a node, which a reader insists on
+    # `choices` must be a node
     config=st.dictionaries(names.filter(lambda name: name != "choices"), values, max_size=4),
     value=st.floats(allow_nan=False),
     stability=st.dictionaries(names, st.floats(allow_nan=False), max_size=3),

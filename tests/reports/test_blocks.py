@@ -116,7 +116,7 @@ def test_measured_values_of_the_readme_and_the_log_are_in_blocks_that_are_up_to_
     for page in pages_with_blocks(ROOT / "results"):
         text = page.read_text("utf-8")
         assert regenerated(page, ROOT / "results") == text, page
-        # Markdown takes a line that begins with a comment out of its paragraph.
+        # In Markdown, a line that begins with a comment ends the paragraph.
         assert re.findall(r"(?m)^[ *-]*<!-- normlab: (?!table|inspected).*", text) == [], page
     log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
     assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []

@@ -141,7 +141,7 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
             for row, _, seed in [each.key]
         ]
         assert not is_bold(changed)
-    for name in ("ln", "bn", "gn"):  # a row without any score counts, too
+    for name in ("ln", "bn", "gn"):  # a row without a score also counts
         lost = run(made(name, 6, {BLEU: 1.0}, status="diverged"), name, 6)
         assert not is_bold([*every, lost])
 
@@ -185,7 +185,7 @@ def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_base
     assert found.notes[0].endswith("1,000 to 4,000 updates")
     assert "tested: the weights of the best valid/loss, not the last" in found.notes
     assert "untrained baseline: valid/loss 6.670" in found.notes
-    note = note_of(found, NOT_CLEAR)  # 6.2 is better, and not by a nat
+    note = note_of(found, NOT_CLEAR)  # 6.2 is better, but not by a nat
     assert note.startswith(f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing")
     assert note.endswith("says nothing: valid/loss (all rows)")
 

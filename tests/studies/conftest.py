@@ -16,7 +16,7 @@ def composed():
 
     def once(run):
         own = (o for o in run.overrides if not o.startswith("seed="))
-        key = *own, machine.processor_features()  # which decide what precision=auto is
+        key = *own, machine.processor_features()  # which determine precision=auto
         if key not in known:
             known[key] = compose(run)
         return {**known[key], "seed": run.seed}

@@ -114,7 +114,7 @@ def test_runs_compose_and_are_found_by_their_claims(name, scale, runs, unmade):
             corpus = (config["task"].get("corpus") or {}).get("option")
             own = corpus or config["choices"]["task"]
             assert own in ("toy", "digits", "pydoc", "wine"), "a check takes no data"
-        if scale.startswith("paper"):  # what `auto` is there depends on the GPU
+        if scale.startswith("paper"):  # the value of `auto` depends on the GPU
             assert config["precision"] != "auto"
         if name == "batch_size":  # at equal tokens
             assert config["budget"]["steps"] is None and config["max_tokens"] is None

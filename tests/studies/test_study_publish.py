@@ -57,7 +57,7 @@ def test_a_second_publication_of_a_seed_from_another_runs_dir_is_refused_before_
     again = ["seeds=1", "runs_dir=again"]
     study = load_study("one", place.folder / "configs")
     place.plan(study.planned("smoke", seeds=[1], extra=["runs_dir=again"]), bleu(9.0))
-    if verb == "publish":  # a run of before, in another folder
+    if verb == "publish":  # an earlier run, in another folder
         night(capsys, "one", *again, "--publish", "elsewhere")
     calls = len(place.lines("calls"))
     target = "--publish" if verb == "run" else "--results"

@@ -206,7 +206,7 @@ def test_batches_resume_from_its_state(changes, count):
     other.load_state_dict(batches.state_dict())
     assert other.epochs == batches.epochs
     epoch = mlm(max_length=20).train_batches(ALONE, 1).indices
-    assert 20 < len(epoch) < 140  # the counts lie within an epoch and beyond it
+    assert 20 < len(epoch) < 140  # the counts are within an epoch and beyond it
     assert drawn(other, 20) == drawn(batches, 20)
 
 

@@ -57,7 +57,7 @@ def test_a_batch_counts_when_it_is_taken(ahead):
     batches.load_state_dict({"drawn": 1})
     assert batches.epochs == 1 / PER_EPOCH and next(batches) == 2
     batches.close()
-    assert not threads() and next(batches) == 3  # and goes on where it was
+    assert not threads() and next(batches) == 3  # and continues where it was
     batches.close()
 
 

@@ -122,7 +122,7 @@ def test_a_study_makes_a_run_again_whose_text_has_changed(copied: Path):
     write_corpus(copied / "text", seed=2)
     assert not run.has_ended(record)
     shutil.rmtree(copied / "text")
-    assert run.has_ended(record)  # nothing here says otherwise
+    assert run.has_ended(record)  # no file here contradicts that
 
 
 def test_a_finished_run_answers_without_torch(copied: Path):

@@ -51,7 +51,7 @@ def test_rows_and_their_file_reach_the_disk_before_a_checkpoint(tmp_path, monkey
     monkeypatch.setattr("normlab.training.sinks.os.fsync", forced.append)
     sink = Jsonl()
     sink.open(info(tmp_path))
-    assert len(forced) == 1  # the folder, or a power failure takes the file's name
+    assert len(forced) == 1  # the folder, or the file's name may be lost in a power failure
     sink.log({"step": 1})
     sink.sync()
     assert len(forced) == 2

@@ -216,7 +216,7 @@ def test_different_data_with_the_same_config_are_refused(
     other = tmp_path / "elsewhere" / corpus.name
     shutil.copytree(corpus, other)
     same = place.start(f"data_dir={other}")
-    assert same.status == 0, same.output  # the same text in another place is the same experiment
+    assert same.status == 0, same.output  # the same text in another folder is the same experiment
     for language in ("de", "en"):
         path = other / f"train.{language}"
         path.write_text(path.read_text(encoding="utf-8").replace("Hund", "Wolf"), encoding="utf-8")

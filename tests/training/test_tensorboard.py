@@ -37,7 +37,7 @@ def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
     for step in (4, 5, 6):
         resumed.log({"step": step, "train/loss": step + 0.5})
     resumed.close(record())
-    for reader in (read(tmp_path), found.Reload()):  # anew, and by one that was looking on
+    for reader in (read(tmp_path), found.Reload()):  # by a new reader, and by an open one
         expected = [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.5), (5, 5.5), (6, 6.5)]
         assert curve(reader, "train/loss") == expected
         assert curve(reader, "valid/bleu") == [(1, 1.0), (2, 2.0), (3, 3.0)]

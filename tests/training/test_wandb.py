@@ -142,7 +142,7 @@ def test_a_login_is_found_where_wandb_keeps_it(tmp_path, monkeypatch):
     (home / ".config" / "wandb").mkdir(parents=True)
     default = find_login().host
     assert find_login() == Login(default, None)
-    for host in (CLOUD, default):  # W&B's cloud has moved; logins of before still serve
+    for host in (CLOUD, default):  # W&B's cloud has moved; earlier logins still work
         name = host.removeprefix("https://")
         (home / ".netrc").write_text(f"machine {name}\n  login user\n  password {KEY}\n")
         assert find_login() == Login(default, "netrc")

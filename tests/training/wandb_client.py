@@ -15,7 +15,8 @@ from tests.training.wandb_server import KEY, Server, serving
 @pytest.fixture
 def nobody_is_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the logins, settings and proxies of the user who runs the tests."""
-    # Where a process of W&B listens. Not put back: by then that process may have been ended.
+    # The address at which a W&B process listens. It is not restored, because that process may have
+    # ended by then.
     os.environ.pop("WANDB_SERVICE", None)
     for name in list(os.environ):
         if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":

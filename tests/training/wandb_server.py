@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-KEY = "a" * 40  # the length W&B asks of a key
+KEY = "a" * 40  # the length that W&B requires of a key
 
 
 @dataclass

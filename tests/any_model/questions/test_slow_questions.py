@@ -44,7 +44,7 @@ def ask(model, name):
 
 def test_precision_names_the_module_that_loses_most():
     model = Net(1, 1)
-    model.layers[1].linear.weight.data[:, 0] = 1000.0  # int8 keeps nothing else of each row,
+    model.layers[1].linear.weight.data[:, 0] = 1000.0  # int8 rounds all else in each row to 0,
     model.layers[1].norm.weight.data[0] = 0  # and this feature is 0
     found = ask(model, "precision")
     worst = max(found.table.rows, key=lambda row: row[2])

@@ -130,7 +130,7 @@ def test_training_lowers_the_loss():
     adapt(model, language.model, batches, Adaptation(steps=20, lr=1e-2, everything=True))
     assert language.loss(model, held) < 0.9 * before
     with pytest.raises(ValueError, match="no token to predict"):
-        language.loss(model, language.batches(["", ""], 0))  # rows of <s> alone
+        language.loss(model, language.batches(["", ""], 0))  # rows with only <s>
 
 
 def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
@@ -169,7 +169,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
 )
 def test_what_cannot_be_done_is_refused_in_one_line(arguments, said, capsys):
     saved(arguments[2] if "--hf" in arguments else "gpt2")
-    capsys.readouterr()  # how far transformers was with saving
+    capsys.readouterr()  # how far transformers got with saving
     Path("bare/tokenizer.json").unlink(missing_ok=True)
     Path("few").write_text("a b\n" * 3)
     before = sorted(Path().iterdir())

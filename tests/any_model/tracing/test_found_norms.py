@@ -246,7 +246,7 @@ def test_a_change_that_leaves_one_normalized_value_as_it_was_hides_no_feature():
     width = 256
     x = 3 + torch.randn(ROWS, TOKENS, width, dtype=torch.float64)
     low, high = 1.0, 5.0
-    for _ in range(60):  # find a value of feature 5 that the change of feature 0 does not move
+    for _ in range(60):  # a value of feature 5 that stays the same if feature 0 changes
         x[0, 0, 5] = (low + high) / 2
         size = x.square().mean().sqrt()
         before = x + 0.1 * size * torch.where(x < 0, -1, 1)
