@@ -25,7 +25,7 @@ _PACKAGE = Path(__file__).resolve().parent
 _PROSE = 50  # cells with more characters are prose
 _LEAST = 36  # the fewest columns for prose
 _GAP = 2
-_JOINT = "\N{NO-BREAK SPACE}"  # a space at which a label is not folded
+_JOINT = "\N{NO-BREAK SPACE}"  # labels do not fold at this space
 _FEWEST = 8  # columns that a cut text keeps
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 

@@ -54,7 +54,7 @@ class _Report:
             self._findings = {}
             model, batches, options = loaded(self.place)
             if "checks" in options:
-                raise UserError(f"{self.place}: leave out checks: pytest has a test per question")
+                raise UserError(f"{self.place}: leave out checks: there is one test per question")
             self._findings = inspect(model, batches, **options).findings
         if not self._findings:
             pytest.skip(f"{self.place} could not be examined")

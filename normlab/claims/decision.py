@@ -186,7 +186,8 @@ def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
     interval = t_interval(values, confidence=1 - look.share)
-    # An interval with the value in it is no reason to stop early: only the last look supports it.
+    # An interval that contains the value is no reason to stop early: only the last look supports
+    # it.
     verdict = "supported" if look == LOOKS[-1] else "undecided"
     if not interval.low <= value <= interval.high:
         verdict = "contradicted"

@@ -182,7 +182,7 @@ def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -
     if not any(of_tables):
         path = f"{first}/hypotheses.txt"
         cure = f"normlab eval {first} --outputs {path}"
-        raise UserError(f"{path}: no such file, nor for any other run; to write it: {cure}")
+        raise UserError(f"{path}: no such file, and no run here has one; to write it: {cure}")
 
 
 def show_sentences(samples: SideBySide) -> None:

@@ -52,7 +52,9 @@ def main(argv: list[str]) -> int:
     parser = command_parser("list", _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
-    parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
+    parser.add_argument(
+        "--runs-dir", type=as_path, default=Path("runs"), help="folder of runs; default: runs"
+    )
     arguments = parser.parse_args(argv)
     listing = _listing(arguments.kind, arguments.runs_dir)
     if arguments.json:

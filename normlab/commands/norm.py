@@ -100,7 +100,9 @@ def new(argv: list[str]) -> int:
     """Write the files of a new norm, and print what to do next."""
     parser = command_parser("norm new", None, _ACTIONS["new"])
     parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
-    parser.add_argument("--in", dest="folder", type=as_path, help="a folder; default: this one")
+    parser.add_argument(
+        "--in", dest="folder", type=as_path, help="folder to write to; default: this one"
+    )
     arguments = parser.parse_args(argv)
     name = arguments.name
     folder = arguments.folder or (None if _at_checkout() else Path())

@@ -82,7 +82,13 @@ def _parser() -> Parser:
     parser = command_parser("report", _EXAMPLES)
     add_compared(parser)
     add = parser.add_argument
-    add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
+    add(
+        "--out",
+        type=as_path,
+        default=Path("report"),
+        metavar="FOLDER",
+        help="output folder; default: report",
+    )
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
     add("--figures", choices=("svg", "pdf", "png"), help="also draw figures, next to the page")
     return parser

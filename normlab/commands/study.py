@@ -245,7 +245,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
         place = COLUMNS.index("length")
         columns = [*COLUMNS]
-        if len({row[place] for row in rows}) == 1 < len(rows):  # said once, it leaves room
+        if len({row[place] for row in rows}) == 1 < len(rows):  # printed once, to save a column
             print_prose(f"each run trains for {rows[0][place]}")
             columns, *rows = ([*row[:place], *row[place + 1 :]] for row in (columns, *rows))
         print_table(columns, rows, numeric=(columns[0], *columns[3:]), labels=2)

@@ -122,7 +122,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     recipe = default_recipe(options["task"], options.get("scale"))
     if recipe is None or options.get("recipe") is not None:
         return [*overrides]
-    # Insert it just before what asks for it, so as not to part a Hydra flag from its value.
+    # Insert it right before the override that needs it, so that Hydra's flags keep their values.
     place = next(n for n, text in enumerate(overrides) if text.startswith(_ASK_FOR_RECIPES))
     return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]
 

@@ -254,7 +254,7 @@ def meant(key: str) -> str:
         words.setdefault(name.rpartition(".")[2], []).append(name)
     near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
     keys = dict.fromkeys(name for word in near for name in words[word])
-    # Of a short key and the key it stands for, suggest one.
+    # Suggest a short key or the key it stands for, not both.
     long = {SHORT[name] for name in keys if name in SHORT}
     return suggestion([name for name in keys if name not in (SHORT if last else long)][:_MOST])
 
@@ -282,7 +282,7 @@ def error_line(error: Exception, arguments: Sequence[str] = ()) -> str:
     if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
         group, _, option = missing.removesuffix(".yaml").rpartition("/")
         return no_option(group, option)
-    causes = (error, error.__cause__, error.__context__)  # Hydra puts OmegaConf's in its own
+    causes = (error, error.__cause__, error.__context__)  # Hydra wraps OmegaConf's
     cause = next((e for e in causes if isinstance(e, errors.OmegaConfBaseException)), None)
     if cause is None or not (key := cause.full_key):
         return "; ".join(filter(None, map(str.strip, str(error).splitlines())))

@@ -72,8 +72,8 @@ def _rendezvous(process: Launch, minutes: float) -> Any:
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". This")[0]
         raise UserError(
-            f"{variables}, but the {process.size} processes do not meet ({reason:.200}): start all "
-            "of them with torchrun, or unset RANK and WORLD_SIZE to train in one process"
+            f"{variables}, but the {process.size} processes cannot connect ({reason:.200}): start "
+            "all of them with torchrun, or unset RANK and WORLD_SIZE to train in one process"
         ) from error
     finally:
         notice.cancel()

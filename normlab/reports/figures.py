@@ -224,7 +224,7 @@ _RC: dict[Any, Any] = {
     "grid.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 7.5,
-    "legend.handlelength": 3.0,  # a dash can be told from a line
+    "legend.handlelength": 3.0,  # long enough to tell dashes from solid lines
     "lines.linewidth": 1.3,
     "lines.markersize": 3.0,
     "xtick.labelsize": 7.0,

@@ -177,8 +177,8 @@ def publish(
             known.curves | {key: each.curve for key, each in added.items()},
             known.hypotheses | {key: each.hypotheses for key, each in added.items()},
         )
-        # Accepted before anything is generated from them: were the disk full now, the next call
-        # could still go on, and `verify` would name the pages that are missing.
+        # Accepted before anything is generated from them: if the disk is full now, the next call
+        # can still continue, and `verify` names the missing pages.
         accept(root, [folder / name for name in PACK], required=False)
         write_files(rendered(study, folder))
         if study.literature and (root / LITERATURE).is_file():

@@ -207,7 +207,7 @@ def truncate_to(path: Path, step: int) -> int:
     return len(remaining)
 
 
-_MARKS = 50  # a run's time is divided among at least as many marks
+_MARKS = 50  # a run's time has at least this many marks
 
 
 class Pace:

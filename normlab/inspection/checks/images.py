@@ -67,7 +67,7 @@ def convolved(x: Float[Tensor, "N P D"]) -> Float[Tensor, "N P D"]:
     return functional.conv2d(wrapped, draw(CHANNELS, CHANNELS, 3, 3)).flatten(2).transpose(1, 2)
 
 
-FAR = 4  # of the 8 pixels of a side
+FAR = 4  # distance in pixels, in images of 8 x 8
 
 
 @check("images.local", "neighbours")
