@@ -155,7 +155,7 @@ def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
         if row.name in wanted and at in (None, row.point)
     )
     notes = [n for n in table.notes if n.about in (About.DATA, About.TESTED, About.SEEDS)]
-    note = "; ".join([*notes, f"all of it: results/{place}/table.md"])
+    note = "; ".join([*notes, f"full table: results/{place}/table.md"])
     return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(Note(note),)))}\n"
 
 
