@@ -23,10 +23,10 @@ from normlab.records.labels import one_line, printable
 
 _PACKAGE = Path(__file__).resolve().parent
 _PROSE = 50  # cells with more characters are prose
-_LEAST = 36  # the fewest columns for prose
+_LEAST = 36  # minimum columns for prose
 _GAP = 2
 _JOINT = "\N{NO-BREAK SPACE}"  # labels do not fold at this space
-_FEWEST = 8  # columns that a cut text keeps
+_FEWEST = 8  # text is never cut to fewer columns
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 

@@ -7,7 +7,7 @@ generated text, `<!-- /normlab -->`. Arguments are words, in quotes if they cont
     table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT]
     mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
     difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
-                                                        format=.1f its size alone: 1.7
+                                                        format=.1f only its size: 1.7
     value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
     part CLAIM.NAME [format=.2f]                        what was found on a part of a claim
     inspected FILE [columns=A,B] [rows=A;B]             table of `normlab inspect RUN RUN`

@@ -47,7 +47,7 @@ class Subject:
     their value to ours, by name, for constants that are known to differ. The input of the step
     `outlier` is ten times as large. `around` says what our norm is part of: a linear layer with
     centered rows (its parts are `linear` and `norm`), a self-attention of two heads with the
-    settings `values`, these heads alone with `option` as `qk_norm`, an encoder layer with `option`
+    settings `values`, only these heads, with `option` as `qk_norm`, an encoder layer with `option`
     as its placement, or a placement's residuals around linear layers, with the norm and the number
     of layers in `values`. `absent` lists modules that their file imports but does not use here.
     """

@@ -158,7 +158,7 @@ def inspect(
 
 
 def check_arguments(model: object, batches: Any, max_rows: int, max_positions: int) -> None:
-    """Raise UserError for a subject that is no module, missing inputs, or sizes below 1."""
+    """Raise UserError for a subject that is not a module, missing inputs, or sizes below 1."""
     if not hasattr(model, "named_modules"):
         raise UserError(
             f"normlab.inspect examines torch modules, not a {type(model).__name__}: for a run "

@@ -186,8 +186,8 @@ def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
     interval = t_interval(values, confidence=1 - look.share)
-    # An interval that contains the value is no reason to stop early: only the last look supports
-    # it.
+    # An interval that contains the value is no reason to stop early: only the last analysis
+    # supports it.
     verdict = "supported" if look == LOOKS[-1] else "undecided"
     if not interval.low <= value <= interval.high:
         verdict = "contradicted"
@@ -228,9 +228,9 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
 def sequential(
     seeds: Sequence[int], decide_at: Callable[[Sequence[int], Analysis], Decision]
 ) -> tuple[Analysis, Decision]:
-    """Decide at each look that the seeds reach; return the look that counts and its decision.
+    """Decide at each analysis that the seeds reach; return the one that counts and its decision.
 
-    `seeds` must be enough for the first look.
+    `seeds` must be enough for the first analysis.
     """
     ordered = sorted(seeds)
     looks = [look for look in LOOKS if look.seeds <= len(ordered)]

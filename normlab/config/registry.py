@@ -49,7 +49,7 @@ class Option:
     def title(self) -> str:
         """Return the name that the description begins with, such as `Layer norm`.
 
-        It ends before a bracket or colon; a longer phrase is no name, and `name` is returned.
+        It ends before a bracket or colon; for a longer phrase, `name` is returned instead.
         """
         words = re.split(r" \(|:", self.description)[0].split()
         return " ".join(words) if 0 < len(words) <= _TITLE else self.name

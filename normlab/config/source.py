@@ -1,6 +1,6 @@
 """Hydra's view of the folders with options: a source that caches each file until it is edited.
 
-Hydra parses every file anew for each composition, in Python, which takes most of the time. Nothing
+Hydra parses every file again for each composition, in Python, which takes most of the time. Nothing
 here imports torch.
 """
 

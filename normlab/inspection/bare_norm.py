@@ -20,7 +20,7 @@ from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
 
 STEPS = 12  # steps of a run: enough for all phases to end
-# `explain` shows norms that do not pool at first at this step of a long run
+# `explain` shows a norm that does not pool at first at this step of a long run
 HALF_WAY, LONG_RUN = 500, 1000
 WIDTH = 4  # width of the articles' example tensor
 _CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input

@@ -8,10 +8,10 @@ from torch import Tensor
 class Tokens:
     """The real tokens of a padded `[B, P]` batch.
 
-    `valid` is their mask; None if all tokens are real. `rows` are their flat indices among all
-    `B P`. A collated batch contains them, so that packing never waits for a GPU; otherwise they are
-    computed from the mask. `start` is the position of the first column, above 0 only
-    in incremental decoding.
+    `valid` is their mask; None if all tokens are real. `rows` are their flat indices among all `B
+    P` positions. A collated batch contains them, so that packing never waits for a GPU; otherwise
+    they are computed from the mask. `start` is the position of the first column, above 0 only in
+    incremental decoding.
     """
 
     def __init__(

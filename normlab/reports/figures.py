@@ -98,7 +98,7 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
             if name not in (TRAIN, VALID, _UNSHOWN)
         )
         curves = (_curves(runs, name) for name in dict.fromkeys([*first, *rest]))
-        # A single point is no curve.
+        # A single point is not a curve.
         return [p for p in curves if any(len(line.x) > 1 or line.lost for line in p.series)]
 
     columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]

@@ -270,7 +270,7 @@ def _text_seen(rows: Sequence[ScoreRow]) -> Iterator[Note]:
     tokens = {label: fmean(r.budget.tokens for r in finished) for label, finished in ended.items()}
     steps = {label: fmean(r.budget.steps for r in finished) for label, finished in ended.items()}
     units = {record.unit for finished in ended.values() for record in finished}
-    if len(units) > 1:  # tokens and pictures cannot be compared
+    if len(units) > 1:  # tokens and images cannot be compared
         return
     (unit,) = units
     least, most = min(tokens, key=lambda k: tokens[k]), max(tokens, key=lambda k: tokens[k])

@@ -91,7 +91,7 @@ class Job:
 
 
 def jobs_of(words: Sequence[str]) -> list[Job]:
-    """Return a job for each named study; an override that begins with `STUDY:` is for it alone."""
+    """Return a job for each named study; `STUDY:key=value` is only for that study."""
     studies = [word for word in words if "=" not in word]
     words_of: dict[str, list[str]] = {name: [] for name in studies}
     if not studies or len(words_of) < len(studies):

@@ -1,11 +1,11 @@
 """Weights & Biases: sends a copy of a run, or keeps it offline without a login or a network.
 
 The group names norm, placement, batch and the other axes of a sweep (`bn-pre-b8`), so that W&B
-averages over seeds alone. The job type is the study, `sweep` or `train`; the tags are norm,
+averages only over seeds. The job type is the study, `sweep` or `train`; the tags are norm,
 placement, task, corpus, batch and scale. Rows are reduced to losses, headline scores and one number
-per probe, unless the config asks for `layers`. The chosen
-options (`norm`, `placement`, ...) are top-level config keys next to `batch` and `corpus`, so that
-W&B can group by norm; the node that an option's name replaces is under `nodes`.
+per probe, unless the config asks for `layers`. The chosen options (`norm`, `placement`, ...) are
+top-level config keys next to `batch` and `corpus`, so that W&B can group by norm; the node that an
+option's name replaces is under `nodes`.
 
 W&B must not disturb a run: it writes only in the run folder, prints nothing, and waits for the
 server only as long as the config allows. W&B's step is the training step. The id is stored in the
@@ -33,7 +33,7 @@ from normlab.records.store import METRICS_FILE, read_rows, series
 from normlab.training.sinks import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 
 Mode = Literal["auto", "online", "offline", "disabled"]
-CLOUD = "https://api.wandb.ai"  # where netrc kept logins before W&B's cloud moved
+CLOUD = "https://api.wandb.ai"  # netrc may still have logins from before W&B's cloud moved
 
 _IN_GROUP = ("seed", "norm", "placement", "batch_size", "max_tokens", "accumulate")
 _TAG, _NAME = 64, 128  # W&B's limits, in characters

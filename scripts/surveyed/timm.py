@@ -58,7 +58,7 @@ class Patches(nn.Module):
 
 
 def flexible() -> Subject:
-    """Return a NaFlexVit on different numbers of patches, with the mask of real ones."""
+    """Return a NaFlexVit with rows of different numbers of patches, and the mask of real ones."""
     model = timm.create_model(
         "naflexvit_base_patch16_gap", embed_dim=48, depth=2, num_heads=4, num_classes=10
     )

@@ -170,7 +170,7 @@ NOT_GIVEN = {
 
 
 def subject(name: str) -> Subject:
-    """Return a module on four graphs."""
+    """Return a module with four graphs as input."""
     cls = next(getattr(home, name) for home in HOMES if hasattr(home, name))
     torch.manual_seed(0)
     known, chosen = INNER.get(name, dict)(), {}

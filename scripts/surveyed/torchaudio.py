@@ -47,18 +47,18 @@ def samples() -> dict[str, Tensor]:
 
 
 def conformer(**options: Any) -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a Conformer on frames."""
+    """Return a Conformer with frames as input."""
     return models.Conformer(WIDTH, 2, 32, 2, 7, **options), frames()
 
 
 def wav2vec2(mode: str, norm_first: bool) -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a wav2vec 2.0 model on audio."""
+    """Return a wav2vec 2.0 model with audio as input."""
     own = {"encoder_layer_norm_first": norm_first, "aux_num_out": 8}
     return models.wav2vec2_model(mode, **ENCODER, **own), samples()
 
 
 def wavlm(mode: str) -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a WavLM on sound."""
+    """Return a WavLM with audio as input."""
     own = {"encoder_layer_norm_first": False, "aux_num_out": 8}
     buckets = {"encoder_num_buckets": 16, "encoder_max_distance": 32}
     batch = {"waveforms": samples()["waveforms"]}  # its attention does not accept a mask
@@ -66,7 +66,7 @@ def wavlm(mode: str) -> tuple[nn.Module, Mapping[str, Tensor]]:
 
 
 def transducer() -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return an Emformer transducer on frames and tokens."""
+    """Return an Emformer transducer with frames and tokens as input."""
     model = models.emformer_rnnt_model(
         **{"input_dim": WIDTH, "encoding_dim": 16, "num_symbols": 20, "segment_length": 8},
         **{
@@ -109,14 +109,14 @@ def tacotron(masked: bool) -> tuple[nn.Module, Mapping[str, Tensor]]:
 
 
 def separator() -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a Conv-TasNet on sound."""
+    """Return a Conv-TasNet with audio as input."""
     small = {"enc_num_feats": 16, "msk_num_feats": 8, "msk_num_hidden_feats": 16}
     model = models.ConvTasNet(msk_num_layers=2, msk_num_stacks=2, **small)
     return model, {"input": torch.randn(4, 1, 800)}
 
 
 def recurrent() -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a WaveRNN on audio and its spectrogram."""
+    """Return a WaveRNN with audio and its spectrogram as input."""
     small = {"n_rnn": 16, "n_fc": 16, "n_freq": 8, "n_hidden": 16, "n_output": 16}
     model = models.WaveRNN([2, 2, 2], 16, 8, n_res_block=2, **small)
     return model, {"waveform": torch.randn(4, 1, 64), "specgram": torch.randn(4, 1, 8, 12)}

@@ -140,7 +140,7 @@ class Frozen(nn.BatchNorm1d):
 
 
 def short_rows(faulty: bool) -> Case:
-    """Lasr: a row that is too short for a convolution is no evidence on statistics."""
+    """Lasr: a row that is too short for a convolution shows nothing about statistics."""
 
     class Short(nn.Module):
         def __init__(self):

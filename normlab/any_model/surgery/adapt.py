@@ -180,7 +180,9 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
         loaded, *_ = load_model(str(folder), trust=language.trust)
         for path, new in model.named_modules():
             if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
-                raise UserError(f"--out: {path} of {language.kind} reads no eps from config.json")
+                raise UserError(
+                    f"--out: {path} of {language.kind} does not read its eps from config.json"
+                )
         inputs, real = (
             {k: x for k, x in batch.items() if k != "labels"},
             batch["attention_mask"] > 0,

@@ -21,7 +21,7 @@ def signal() -> list[CheckFinding]:
         with torch.no_grad():
             return relative_change(kind(new_norm(name), 0.0)(x, Tokens(), torch.zeros_like), x)
 
-    changes, leaves = (f"{what} the signal that passes by" for what in ("changes", "leaves"))
+    changes, leaves = (f"{what} the signal on the skip path" for what in ("changes", "leaves"))
     after = {name: moved(PostResidual, name) for name in ("bn", "ln")}
     before = moved(PreResidual, "bn")
     return [

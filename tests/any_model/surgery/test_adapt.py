@@ -162,7 +162,10 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
             ["norm=none", "--hf", "bare"],
             "the tokenizer of bare cannot be loaded; are all of its",
         ),
-        (["norm=none", "--hf", "opt", "--out", "x"], "of OPTForCausalLM reads no eps from config"),
+        (
+            ["norm=none", "--hf", "opt", "--out", "x"],
+            "of OPTForCausalLM does not read its eps from",
+        ),
         (["norm=dyt", "--text", "few"], "--text few has 3 lines: at least 20 are needed"),
         (["norm=dyt", "--text", "no"], "--text no: no such file"),
     ],
