@@ -18,7 +18,7 @@ from normlab.reports.arrangement import arranged, main_tests
 from normlab.reports.chart_data import LIGHT
 from normlab.reports.figures import KINDS, LACK, draw, row_styles, write
 from normlab.reports.runs import found_run, rows_of_run
-from normlab.reports.study_table import build
+from normlab.reports.score_table import score_table
 from normlab.reports.table import markdown
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Records(list[RunRecord]):
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        return markdown(build(*arranged([found_run(None, run) for run in self]), unplanned=True))
+        return markdown(score_table(arranged([found_run(None, run) for run in self])))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:

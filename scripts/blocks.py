@@ -32,8 +32,9 @@ from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
 from normlab.reports.notes import About, Note
 from normlab.reports.published import read
-from normlab.reports.study_table import build
+from normlab.reports.score_table import score_table
 from normlab.reports.table import ScoreTable, averaged, markdown
+from normlab.reports.table_runs import TableRuns
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
@@ -141,7 +142,7 @@ def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
         study = replace(study, columns=(*study.columns, also))
-    return build(study, folder.name, runs)
+    return score_table(TableRuns.of_study(study, folder.name, runs))
 
 
 def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:

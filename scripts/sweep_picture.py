@@ -5,13 +5,13 @@ It writes `docs/images/batch_size.svg` from the records of the study `batch_size
 
 from pathlib import Path
 
-from normlab.reports.arrangement import Arrangement
 from normlab.reports.chart_data import LIGHT
 from normlab.reports.figures import draw, row_styles, write
 from normlab.reports.names import renamed
 from normlab.reports.published import read
-from normlab.reports.study_table import build
+from normlab.reports.score_table import score_table
 from normlab.reports.sweep import by_axis
+from normlab.reports.table_runs import TableRuns
 from normlab.studies.load import load_study
 
 ROOT = Path(__file__).parents[1]
@@ -21,8 +21,8 @@ PATH = ROOT / "docs" / "images" / "batch_size.svg"
 def picture(path: Path = PATH) -> Path:
     """Plot the study's first score over its batch sizes; return the file."""
     runs = read(ROOT / "results" / "batch_size" / "small")
-    table = renamed(Arrangement(load_study("batch_size"), "small", runs), {}, full=True)
-    panels = next(iter(by_axis(build(*table)).values()))
+    table = renamed(TableRuns.of_study(load_study("batch_size"), "small", runs), {}, full=True)
+    panels = next(iter(by_axis(score_table(table)).values()))
     write(draw(panels[:1], row_styles(table.runs), LIGHT), path, title="BLEU by batch size")
     return path
 

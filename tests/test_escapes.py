@@ -11,23 +11,22 @@ from normlab.records.record import Outcome
 from normlab.records.store import RunStore
 from normlab.reports.latex import latex
 from normlab.reports.notes import Note, print_legend
-from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, markdown
 from normlab.terminal import print_error, print_table
 from tests.records.examples import changed, record
-from tests.reports.tables import runs, study
+from tests.reports.tables import build, runs, study
 
 EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e\u200f"
 
 
 def evil_table():
-    table = build(study(), "smoke", runs({"ln": [30.0, 30.1], "bn": [20.0, 20.1]}))
+    table = build(study(), runs({"ln": [30.0, 30.1], "bn": [20.0, 20.1]}))
     row = replace(table.rows[0], name=f"={EVIL}", point=f"+{EVIL}", stability=EVIL, article=EVIL)
     return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(Note(EVIL),))
 
 
 def test_a_value_adds_no_row_and_no_tag_to_a_table_in_markdown():
-    text, plain = markdown(evil_table()), markdown(build(study(), "smoke", runs({"ln": [30.0]})))
+    text, plain = markdown(evil_table()), markdown(build(study(), runs({"ln": [30.0]})))
     bars = {line.replace(r"\|", "").count("|") for line in text.splitlines() if line[:1] == "|"}
     assert bars == {plain.splitlines()[2].count("|")}
     assert not any(mark in text for mark in ("<script", "\x1b", "\u202e"))

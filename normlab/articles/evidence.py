@@ -17,9 +17,8 @@ from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.metrics.significance import Interval
-from normlab.records.pairs import Experiment, Summary
-from normlab.reports.comparison import Comparison, Rules
-from normlab.reports.study_table import data_name
+from normlab.records.pairs import PLANNED, Experiment, Summary
+from normlab.reports.comparison import Comparison
 from normlab.studies.load import load_study
 
 _STANDING = {"supports": "supported", "contradicts": "contradicted"}
@@ -72,7 +71,8 @@ class RowItem(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def origin(self, experiment: Experiment, n: int, language: Locale) -> str:
         """Return the number of seeds and, unless `data` is false, the data, in brackets."""
         study, _, scale = self.of.partition("/")
-        data = language.data_name(data_name(load_study(study), scale, experiment.records))
+        tasks = {str(record.choice("task")) for record in experiment.records}
+        data = language.data_name(load_study(study).scale(scale).data_name_of(tasks))
         parts = [*([data] if self.data else []), language.seeds.format(n=n)]
         return language.comma.join(parts).join(language.ends)
 
@@ -133,7 +133,7 @@ class GapItem(RowItem, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def interval(self, results: Results) -> Interval:
         """Return the mean difference with its interval; UserError if the rows form no pairs."""
         base = results.experiment(self.of, self.to, self.at)
-        interval = Comparison.of(self.seeds_of(results), base, Rules()).interval(self.gap)
+        interval = Comparison.of(self.seeds_of(results), base, PLANNED).interval(self.gap)
         if interval is None:
             raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
         return interval

@@ -19,14 +19,15 @@ from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
-from normlab.reports.arrangement import Arrangement, arranged, by_recipe
+from normlab.reports.arrangement import arranged, by_recipe
 from normlab.reports.latex import latex
 from normlab.reports.names import Names, chosen_names, renamed
 from normlab.reports.notes import About, Note, print_legend
 from normlab.reports.runs import Run, by_setting, read_runs
-from normlab.reports.study_table import build, ended_in_brief
+from normlab.reports.score_table import ended_in_brief, score_table
 from normlab.reports.sweep import values_at
 from normlab.reports.table import ScoreTable, markdown
+from normlab.reports.table_runs import TableRuns
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 from normlab.terminal import folded, print_error, print_prose, print_table
 
@@ -109,20 +110,20 @@ def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
 
 
 def _show_tables(
-    tables: Sequence[Arrangement], names: Names, arguments: argparse.Namespace
+    tables: Sequence[TableRuns], names: Names, arguments: argparse.Namespace
 ) -> list[str]:
     """Print the tables in the requested format; return a line for each refused row."""
-    built = [build(*runs, unplanned=True, names=names) for runs in tables]
+    built = [score_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True), 1):
         if number > 1:
             print()
         if arguments.latex:
-            options = {"baseline": runs.study.baseline, "uncertainty": arguments.uncertainty}
+            options = {"baseline": runs.baseline, "uncertainty": arguments.uncertainty}
             print(latex(table, **options, number=number), end="")
         elif arguments.markdown:
             print(markdown(table), end="")
         else:
-            show_table(table, runs.study.baseline)
+            show_table(table, runs.baseline)
     if not arguments.latex and not arguments.markdown:
         print_legend([note for table in built for note in table.notes], whole=arguments.notes)
     return [f"{row.label}: {row.problem}" for table in built for row in table.rows if row.problem]
@@ -167,7 +168,7 @@ def show_table(table: ScoreTable, baseline: str) -> None:
 # Translations -------------------------------------------------------------------------------------
 
 
-def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -> None:
+def show_samples(tables: Sequence[TableRuns], arguments: argparse.Namespace) -> None:
     """Print sentences, their references, and the translations of each row's first seed.
 
     Raises `UserError` if no run has kept translations, or the test text cannot be read.
@@ -176,8 +177,8 @@ def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -
     of_tables = [side_by_side(each.runs, arguments.data_dir, count=count) for each in tables]
     for each, samples in zip(tables, of_tables, strict=True):
         if samples is not None:
-            if len(tables) > 1 and each.study.description:
-                print_prose(f"{each.study.description}:")
+            if len(tables) > 1 and each.recipe:
+                print_prose(f"{each.recipe}:")
             show_sentences(samples)
     if not any(of_tables):
         path = f"{first}/hypotheses.txt"
@@ -207,7 +208,7 @@ def show_sentences(samples: SideBySide) -> None:
         print_prose(f"left out: {reason}")
 
 
-def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
+def show_bootstrap(runs: TableRuns, arguments: argparse.Namespace) -> None:
     """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
     A difference is the other row minus the baseline. Raises UserError unless there are exactly two
@@ -227,7 +228,7 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
         for seed, t in tests.items()
     ]
-    notes = _bootstrap_notes(tests, names, build(*runs, unplanned=True).notes)
+    notes = _bootstrap_notes(tests, names, score_table(runs).notes)
     if arguments.markdown:
         print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
     else:

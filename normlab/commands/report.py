@@ -21,10 +21,10 @@ from normlab.errors import UserError
 from normlab.terminal import at_work, print_error
 
 if TYPE_CHECKING:
-    from normlab.reports.arrangement import Arrangement
     from normlab.reports.latex import Uncertainty
     from normlab.reports.page import TableSection
     from normlab.reports.runs import Run
+    from normlab.reports.table_runs import TableRuns
     from normlab.reports.translations import SideBySide
 
 _EXAMPLES = """examples:
@@ -148,13 +148,11 @@ class _Page:
 
 def _for_paper(section: "TableSection") -> "TableSection":
     """Return a table and its runs with full names of norms."""
-    from normlab.reports.arrangement import Arrangement
     from normlab.reports.names import renamed
-    from normlab.reports.study_table import build
+    from normlab.reports.score_table import score_table
 
-    paper = renamed(Arrangement(section.study, section.scale, [*section.runs]), {}, full=True)
-    table = build(*paper, unplanned=True, names=section.table.names)
-    return replace(section, study=paper.study, table=table, runs=paper.runs)
+    source = renamed(section.source, {}, full=True)
+    return replace(section, source=source, table=score_table(source, section.table.names))
 
 
 def _write_latex(
@@ -165,7 +163,7 @@ def _write_latex(
     from normlab.reports.latex import latex
 
     texts = [
-        latex(each.table, baseline=each.study.baseline, uncertainty=uncertainty, number=n)
+        latex(each.table, baseline=each.source.baseline, uncertainty=uncertainty, number=n)
         for n, each in enumerate(sections, 1)
     ]
     with atomic_write(file) as opened:
@@ -174,17 +172,16 @@ def _write_latex(
 
 
 def _sections(
-    tables: "Sequence[Arrangement]", names: Mapping[str, str], data_dir: Path | None
+    tables: "Sequence[TableRuns]", names: Mapping[str, str], data_dir: Path | None
 ) -> "list[TableSection]":
     """Return a page's sections, one per table; if several, each gets a name and a number."""
     from normlab.reports.page import TableSection
-    from normlab.reports.study_table import build
+    from normlab.reports.score_table import score_table
 
     sections = [
         TableSection(
-            *(each.study, each.scale),
-            build(*each, unplanned=True, names=names),
-            each.runs,
+            each,
+            score_table(each, names),
             number=f"-{n}" if n > 1 else "",
             samples=_samples(each.runs, data_dir),
         )
@@ -195,7 +192,7 @@ def _sections(
     several = len({section.data_name for section in sections if section.records}) > 1
     named_sections: list[TableSection] = []
     for each in sections:
-        recipe = each.study.description
+        recipe = each.source.recipe
         data = each.data_name if several or not recipe else ""
         named_sections.append(replace(each, name=", ".join(filter(None, [data, recipe]))))
     return named_sections

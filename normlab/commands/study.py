@@ -313,13 +313,13 @@ def _publisher(
 def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
     from normlab.commands.compare import show_table
-    from normlab.records.packed import Key
     from normlab.reports.runs import Run
-    from normlab.reports.study_table import build
+    from normlab.reports.score_table import score_table
+    from normlab.reports.table_runs import TableRuns
 
     for job in jobs:
-        runs = [Run(Key(*run.planned[:3]), run.record()) for run in job.runs]
+        runs = [Run(run.planned.key, run.record()) for run in job.runs]
         print()
-        table = build(job.study, job.scale, runs).filled
+        table = score_table(TableRuns.of_study(job.study, job.scale, runs)).filled
         show_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)

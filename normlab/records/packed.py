@@ -43,6 +43,11 @@ class Key(NamedTuple):
     seed: int
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The row and the point, which all seeds of an experiment share."""
+        return self.row, self.point
+
+    @property
     def name(self) -> str:
         return f"{self.row} {self.point}".rstrip()
 

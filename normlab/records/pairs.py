@@ -29,12 +29,20 @@ class PairRules(NamedTuple):
     """What two runs of a seed must share in addition to data, processes, device, instruction set.
 
     `may_differ` lists the dotted config keys that may differ (None: all); if it includes `task`,
-    the data may differ too.
+    the data may differ too. With `training`, runs whose norm, placement or batch differs must be
+    trained for the same length and tested in the same way.
     """
 
     precision: bool = True
     code: bool = True
     may_differ: tuple[str, ...] | None = None
+    training: bool = False
+
+
+PLANNED = PairRules(code=False)
+"""For the runs of a study: its plan says what they share, and its table whether code differs."""
+UNPLANNED = PairRules(training=True)
+"""For runs that no study planned."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ def _scored_apart(a: RunRecord, b: RunRecord, scores: Sequence[str]) -> str | No
 
 def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
     """Return why two runs of one seed may not be compared; None if they may."""
-    precision, code, may_differ = rules
+    precision, code, may_differ, training = rules
     if "task" not in (may_differ or ()):
         for key in _DATA:
             if a.data.get(key) != b.data.get(key):
@@ -117,6 +125,8 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
             return f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
     if may_differ is not None and (keys := settings(a.parts, b.parts, may_differ)):
         return f"different settings ({', '.join(keys)})"
+    if training and (unequal := unequal_training(a.parts, b.parts)):
+        return f"different lengths of training or tests ({', '.join(unequal)})"
     return None
 
 
@@ -129,6 +139,31 @@ def spelled(key: str) -> tuple[str, ...]:
         return (*NORM_KEYS, "sites")  # the label `norm` covers all norms of a model
     dotted = key.rpartition("@")[2].replace("/", ".")
     return dotted, f"task.{dotted}"
+
+
+ROW_KEYS = tuple(
+    f"{name}." for key in ("norm", "placement", "batch_size", "max_tokens") for name in spelled(key)
+)
+"""The config keys that name a row."""
+_TRAINING = (
+    "budget.",
+    "task.test_search.",
+    "validate.test.",
+    "validate.average.",
+    "validate.limit.",
+)
+"""The config keys that set how long a run trains and how it is tested."""
+
+
+def unequal_training(a: Parts, b: Parts) -> dict[str, list[Any]]:
+    """Return the keys of training length and tests in which two rows differ, with both values.
+
+    Experiments of one row, with the same norm, placement and batch, may differ in these keys.
+    """
+    differing = varying([a, b])
+    if not any(f"{key}.".startswith(ROW_KEYS) for key in differing):
+        return {}
+    return {key: both for key, both in differing.items() if f"{key}.".startswith(_TRAINING)}
 
 
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:

@@ -27,7 +27,7 @@ from normlab.reports.recipes import (
     values_of,
 )
 from normlab.reports.runs import Run
-from normlab.studies.study import Study
+from normlab.reports.table_runs import TableRuns
 
 USUAL = "ln"
 """The baseline norm, unless the user names another row."""
@@ -46,24 +46,16 @@ class GridRow(NamedTuple):
         return self.runs[0].settings
 
 
-class Arrangement(NamedTuple):
-    """Runs arranged as the runs of a study; `scale` is "" if no run chose one."""
-
-    study: Study
-    scale: str
-    runs: list[Run]
-
-
 def by_recipe(
     runs: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
-) -> list[Arrangement]:
+) -> list[TableRuns]:
     """Arrange runs as tables, one for each recipe; `arranged` lists the errors.
 
     `baseline` may be a row of only some tables.
     """
     experiments = _experiments(runs)
     _columns(runs, scores)  # refuses a score that no run of any table has
-    tables: list[Arrangement] = []
+    tables: list[TableRuns] = []
     refused: list[UserError] = []
     for recipe, indices in recipes([seeds[0].settings for seeds in experiments]):
         members = [run for n in indices for run in experiments[n]]
@@ -84,7 +76,7 @@ def arranged(
     *,
     baseline: str | None = None,
     scores: Sequence[str] = (),
-) -> Arrangement:
+) -> TableRuns:
     """Arrange runs as rows: the baseline first, then the others by the first score, best first.
 
     `baseline` names the row that the others are compared with, `scores` the columns. Raises
@@ -100,7 +92,7 @@ def _experiments(runs: Sequence[Run]) -> list[list[Run]]:
 
 def _arranged(
     runs: Sequence[Run], columns: Sequence[str], baseline: str | None, recipe: str
-) -> Arrangement:
+) -> TableRuns:
     """Arrange runs; no run needs to have all the columns."""
     settings = _settings(_experiments(runs), baseline)
     merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(settings)}
@@ -108,19 +100,26 @@ def _arranged(
     unsorted = dict.fromkeys(each.row for each in settings)
     rows = sorted(unsorted, key=lambda row: (row != first, -merits[row]))
     settings.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
-    grid: dict[str, dict[str, tuple[str, ...]]] = {}
-    ordered: list[Run] = []
-    for row, at, seeds in settings:
-        words = {axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in at.items()}
-        for axis, value in words.items():
-            grid.setdefault(axis, {})[value] = ()
-        point = " ".join(map("=".join, words.items()))
-        by_seed = sorted(seeds, key=lambda run: run.key.seed)
-        ordered += [replace(run, key=Key(row.text, point, run.key.seed)) for run in by_seed]
-    keys = {row.text: row.keys for row in rows}
-    study = Study("runs", recipe, "", "Runs", rows=keys, columns=tuple(columns), grid=grid)
+    axes = dict.fromkeys(axis for each in settings for axis in each.at)
     scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
-    return Arrangement(study, ", ".join(sorted(scales)), ordered)
+    return TableRuns(
+        rows={row.text: row.keys for row in rows},
+        columns=tuple(columns),
+        axes=tuple(axes),
+        runs=[run for each in settings for run in _at_place(each)],
+        scale=", ".join(sorted(scales)),
+        recipe=recipe,
+    )
+
+
+def _at_place(setting: GridRow) -> list[Run]:
+    """Return the runs of an experiment by seed, with their row and point."""
+    values = {
+        axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in setting.at.items()
+    }
+    point = " ".join(f"{axis}={value}" for axis, value in values.items())
+    by_seed = sorted(setting.runs, key=lambda run: run.key.seed)
+    return [replace(run, key=Key(setting.row.text, point, run.key.seed)) for run in by_seed]
 
 
 def _baseline(settings: Sequence[GridRow], requested: str | None) -> Name | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from normlab.config.schema import REPEATS
 from normlab.metrics.baseline import (
@@ -23,31 +23,20 @@ from normlab.metrics.baseline import (
 from normlab.metrics.glossary import has_direction
 from normlab.metrics.significance import Interval, holm, p_value, t_interval
 from normlab.records.code import same_code
-from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
+from normlab.records.pairs import (
+    ROW_KEYS,
+    Experiment,
+    Pairing,
+    PairRules,
+    unequal_training,
+    varying,
+)
 from normlab.records.record import RunRecord, is_probe_metric, parts
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 SEEDS_TO_DECIDE = 5
-NAMED = tuple(
-    f"{name}." for key in ("norm", "placement", "batch_size", "max_tokens") for name in spelled(key)
-)
-"""The config keys that name a row."""
-# Config keys that set how long a run trains and how it is tested.
-_FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.", "validate.limit.")
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that are part of a row's name
-
-
-class Rules(NamedTuple):
-    """What two paired runs must share in addition to data, processes, device and instruction set.
-
-    With `precision`, they must share the precision. With `unplanned` (runs that are not from a
-    study's plan), they must share their code and, if a key of `NAMED` differs, the length of
-    training and the settings of the test.
-    """
-
-    precision: bool = True
-    unplanned: bool = False
 
 
 def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
@@ -69,11 +58,9 @@ class Comparison:
     obstacle: str
 
     @classmethod
-    def of(cls, row: Experiment, baseline: Experiment, rules: Rules) -> "Comparison":
+    def of(cls, row: Experiment, baseline: Experiment, rules: PairRules) -> "Comparison":
         runs, others = ([run for run in each.records if run.finished] for each in (row, baseline))
-        pairing = Pairing.of(
-            runs, others, PairRules(precision=rules.precision, code=rules.unplanned)
-        )
+        pairing = Pairing.of(runs, others, rules)
         return cls(pairing, _obstacle(row, baseline, pairing, rules))
 
     @property
@@ -101,18 +88,17 @@ class Comparison:
         return t_interval([*by_seed.values()]) if len(by_seed) > 1 else None
 
 
-def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Rules) -> str:
+def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: PairRules) -> str:
     """Return why two rows are not compared; "" if they are."""
-    differing = varying([row.parts, baseline.parts]) if rules.unplanned else {}
-    fixed = {key: values for key, values in differing.items() if f"{key}.".startswith(_FIXED)}
+    unequal = unequal_training(row.parts, baseline.parts) if rules.training else {}
     diverged = [
         f"{count} of {len(each.records)} of the {name}"
         for each, name in ((row, "row"), (baseline, "baseline"))
         if (count := count_diverged(each.records))
     ]
     why: list[str] = []
-    if fixed and any(f"{key}.".startswith(NAMED) for key in differing):
-        why = [f"{key} {a}, the baseline's {b}" for key, (a, b) in fixed.items()]
+    if unequal:
+        why = [f"{key} {a}, the baseline's {b}" for key, (a, b) in unequal.items()]
     elif pairing.reasons and not pairing.pairs:
         by_reason = grouped((reason, seed) for seed, reason in pairing.reasons.items())
         why = [f"{reason} (seeds {' '.join(map(str, n))})" for reason, n in by_reason.items()]
@@ -125,7 +111,7 @@ def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Ru
     return "; ".join(why)
 
 
-def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | None:
+def best(rows: Sequence[Experiment], score: str, rules: PairRules) -> Experiment | None:
     """Return the row that is significantly better than every other row; None if there is none.
 
     No row is best if a run of any row diverged. Rows without the score are ignored. The others must
@@ -224,7 +210,7 @@ def not_alike(
     `row_keys` has the keys that are part of each row's name.
     """
     differing = differing_settings([row.records[0].config for row in rows.values()])
-    below = (*NAMED, *(f"{axis}." for axis in axes))
+    below = (*ROW_KEYS, *(f"{axis}." for axis in axes))
     notes: dict[str, str] = {}
     for key, values in differing.items():
         if f"{key}.".startswith(below) or all(key in (row_keys or {}).get(row, ()) for row in rows):

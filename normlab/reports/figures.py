@@ -34,7 +34,6 @@ from normlab.reports.headings import heading, point_name
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.sweep import by_axis
 from normlab.reports.table import ScoreTable
-from normlab.studies.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,10 +80,10 @@ def row_styles(runs: Sequence[Run], rows: Iterable[str] = ()) -> dict[str, LineS
     return styles_of({row: norms.get(row, row) for row in names})
 
 
-def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
+def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list[Panel]]:
     """Return curves of losses and scores (`learning`), and of gradients and probes (`stability`).
 
-    Charts of the study's own scores and the most informative probes come first.
+    Charts of the table's own columns and the most informative probes come first.
     """
     logged = sorted({name for run in runs for row in run.rows for name in row})
 
@@ -101,9 +100,9 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
         # A single point is not a curve.
         return [p for p in curves if any(len(line.x) > 1 or line.lost for line in p.series)]
 
-    columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]
+    validated = [f"valid/{column.partition('/')[2]}" for column in columns]
     return {
-        "learning": charts([TRAIN, VALID, *columns], ("valid/", 1)),
+        "learning": charts([TRAIN, VALID, *validated], ("valid/", 1)),
         "stability": charts(_OVER_TRAINING, ("stability/", 2), ("train/", 1)),
     }
 

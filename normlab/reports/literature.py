@@ -8,7 +8,7 @@ from normlab.config.registry import option_names
 from normlab.metrics.significance import Interval, t_interval
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS
-from normlab.records.pairs import Pairing, PairRules
+from normlab.records.pairs import PLANNED, Pairing
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import grouped
 from normlab.reports.runs import Run
@@ -56,7 +56,7 @@ def _ours_by_seed(each: LiteratureNumber, records: RecordsByPoint) -> dict[int, 
     runs = records.get((each.row, each.at), ())
     if each.minus:
         others = records.get((each.minus, each.at), ())
-        return Pairing.of(runs, others, PairRules(code=False)).differences(each.column)
+        return Pairing.of(runs, others, PLANNED).differences(each.column)
     scores = ((run.seed, run.figure(each.column)) for run in runs)
     return {seed: score.value for seed, score in sorted(scores) if score is not None}
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 
 from normlab.config.registry import option_title
 from normlab.errors import UserError
-from normlab.reports.arrangement import Arrangement
+from normlab.reports.table_runs import TableRuns
 
 Names = Mapping[str, str]
 """The user's names, by a row or its norm, a score, or the config key of an axis."""
 
 
-def chosen_names(words: Iterable[str], tables: Sequence[Arrangement]) -> dict[str, str]:
+def chosen_names(words: Iterable[str], tables: Sequence[TableRuns]) -> dict[str, str]:
     """Return the names in `--names NAME=TEXT ...`; UserError if no table has such a NAME."""
-    rows = [row for table in tables for row in table.study.rows]
+    rows = [row for table in tables for row in table.rows]
     norms = [norm for row in rows for norm in _norms(row)[0]]
-    others = [name for each in tables for name in (*each.study.columns, *each.study.grid)]
+    others = [name for each in tables for name in (*each.columns, *each.axes)]
     known = dict.fromkeys([*norms, *rows, *others])
     names: dict[str, str] = {}
     for word in words:
@@ -36,24 +36,22 @@ def chosen_names(words: Iterable[str], tables: Sequence[Arrangement]) -> dict[st
     return names
 
 
-def renamed(table: Arrangement, names: Names, *, full: bool = False) -> Arrangement:
+def renamed(table: TableRuns, names: Names, *, full: bool = False) -> TableRuns:
     """Return the runs of a table with the user's names of rows.
 
     With `full`, a norm without such a name has its full name. Raises UserError if two rows would
     have the same name.
     """
-    study, scale, runs = table
-    rows = {row: _row_name(row, names, full=full) for row in study.rows}
+    rows = {row: _row_name(row, names, full=full) for row in table.rows}
     for row, name in rows.items():
         if same := [other for other in rows if rows[other] == name and other != row]:
             raise UserError(f"--names: the rows {row} and {same[0]} would both be called {name}")
-    study = replace(
-        study,
-        rows={rows[row]: settings for row, settings in study.rows.items()},
-        figures={rows.get(row, row): values for row, values in study.figures.items()},
+    return replace(
+        table,
+        rows={rows[row]: keys for row, keys in table.rows.items()},
+        article={rows.get(row, row): values for row, values in table.article.items()},
+        runs=[replace(run, key=run.key._replace(row=rows[run.key.row])) for run in table.runs],
     )
-    of_rows = [replace(run, key=run.key._replace(row=rows[run.key.row])) for run in runs]
-    return Arrangement(study, scale, of_rows)
 
 
 def _row_name(row: str, names: Names, *, full: bool) -> str:

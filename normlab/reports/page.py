@@ -26,10 +26,9 @@ from normlab.reports.chart_data import DARK, LIGHT, Panel, Theme, data
 from normlab.reports.comparison import grouped
 from normlab.reports.figures import over_training, row_styles
 from normlab.reports.runs import Run
-from normlab.reports.study_table import data_name
 from normlab.reports.sweep import by_axis
 from normlab.reports.table import ScoreTable
-from normlab.studies.study import Study
+from normlab.reports.table_runs import TableRuns
 from normlab.templates import environment
 
 if TYPE_CHECKING:
@@ -119,27 +118,29 @@ def _environment() -> "Environment":
 
 @dataclass(frozen=True)
 class TableSection:
-    """A table on a page, with its charts: the runs of one recipe.
+    """A table on a page, made from the runs of one recipe, with its charts.
 
     `name` is the name of the recipe, or "" on a page with one table. `number` makes the ids of the
     sections on a page distinct, and is "" for the first section.
     """
 
-    study: Study
-    scale: str
+    source: TableRuns
     table: ScoreTable
-    runs: Sequence[Run]
     name: str = ""
     number: str = ""
     samples: "SideBySide | str | None" = None
 
     @property
+    def runs(self) -> Sequence[Run]:
+        return self.source.runs
+
+    @property
     def records(self) -> list[RunRecord]:
-        return [run.record for run in self.runs if run.record is not None]
+        return self.source.records
 
     @property
     def data_name(self) -> str:
-        return data_name(self.study, self.scale, self.records)
+        return self.source.data_name
 
     @property
     def directions(self) -> dict[str, str]:
@@ -178,7 +179,7 @@ class TableSection:
     @cached_property
     def groups(self) -> dict[str, list[Panel]]:
         """Return the charts over training."""
-        charts = over_training(self.study, self.runs)
+        charts = over_training(self.source.columns, self.runs)
         return {name: [*map(self._numbered, panels)] for name, panels in charts.items()}
 
     @property
@@ -206,10 +207,10 @@ class TableSection:
         return replace(panel, number=self.number)
 
 
-def study_page(study: Study, scale: str, table: ScoreTable, runs: Sequence[Run], home: Path) -> str:
+def study_page(source: TableRuns, table: ScoreTable, home: Path) -> str:
     """Return the page of a study, made only from its evidence; `home` is the study's folder."""
-    section = TableSection(study, scale, table, runs)
-    return _page_of_runs("study.html", [section], home, study=study, scale=scale)
+    values = {"study": source.study, "scale": source.scale}
+    return _page_of_runs("study.html", [TableSection(source, table)], home, **values)
 
 
 def runs_page(
@@ -225,7 +226,9 @@ def runs_page(
     `problems` are messages about unreadable files; the page reloads itself every `reload` seconds,
     unless `reload` is 0.
     """
-    scale = ", ".join(dict.fromkeys(section.scale for section in sections if section.scale))
+    scale = ", ".join(
+        dict.fromkeys(section.source.scale for section in sections if section.source.scale)
+    )
     values = {"scale": scale, "heading": heading, "problems": problems, "reload": reload}
     return _page_of_runs("runs.html", sections, home, **values)
 

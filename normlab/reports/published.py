@@ -18,15 +18,15 @@ from normlab.records.manifest import MANIFEST, PAGE_FILE, accept, stale, write_f
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.record import Row, RunRecord, fingerprint, plain, portable
 from normlab.records.store import read_hypotheses
-from normlab.reports.arrangement import Arrangement
 from normlab.reports.cards import BOARD, FOLDER, card_pages
 from normlab.reports.latex import latex
 from normlab.reports.literature import LITERATURE, literature_page
 from normlab.reports.names import renamed
 from normlab.reports.page import study_page
 from normlab.reports.runs import Run, rows_of_run, run_of_study, thinned
-from normlab.reports.study_table import build
+from normlab.reports.score_table import score_table
 from normlab.reports.table import comma_separated, markdown
+from normlab.reports.table_runs import TableRuns
 from normlab.studies.job import Job
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
@@ -196,7 +196,7 @@ def check_jobs(root: Path, jobs: Iterable[Job], *, replacing: bool, making: bool
     to be made.
     """
     for job in jobs:
-        experiments = {Key(*run.planned[:3]): run.folder.parent.name for run in job.runs}
+        experiments = {run.planned.key: run.folder.parent.name for run in job.runs}
         runs = check(root, job.study.name, job.scale, experiments)
         if not replacing:
             check_unchanged(runs, map(run_of_study, job.runs), making=making)
@@ -233,14 +233,15 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
             f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; put it back, "
             f"or remove {folder} and publish again"
         )
-    table = build(study, scale, runs)
-    paper = renamed(Arrangement(study, scale, runs), {}, full=True)
-    in_latex = latex(build(*paper), baseline=paper.study.baseline, uncertainty="stars")
+    source = TableRuns.of_study(study, scale, runs)
+    table = score_table(source)
+    paper = renamed(source, {}, full=True)
+    in_latex = latex(score_table(paper), baseline=paper.baseline, uncertainty="stars")
     return {
         folder / "table.md": markdown(table),
         folder / "table.tex": in_latex,
         folder / "table.csv": comma_separated(table),
-        folder / PAGE_FILE: study_page(study, scale, table, runs, folder),
+        folder / PAGE_FILE: study_page(source, table, folder),
     }
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from normlab.records.labels import corpus_label, norm_label, placement_label
-from normlab.records.pairs import ABSENT
-from normlab.reports.comparison import NAMED, differing_settings, grouped
+from normlab.records.pairs import ABSENT, ROW_KEYS
+from normlab.reports.comparison import differing_settings, grouped
 from normlab.reports.headings import phrase
 
 Config = Mapping[str, Any]
@@ -67,7 +67,7 @@ def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[Name]:
             words[n] += _phrases({key: values[place] for key, values in differing.items()}, keys)
 
     differing = differing_settings(configs)
-    keys = [key for key in differing if key not in axes and not f"{key}.".startswith(NAMED)]
+    keys = [key for key in differing if key not in axes and not f"{key}.".startswith(ROW_KEYS)]
     if len(keys) == 1:
         add(range(len(configs)), differing, keys)
     below = tuple(f"{axis}." for axis in axes)

@@ -67,7 +67,7 @@ def found_run(folder: Path | None, record: RunRecord, rows: Sequence[dict[str, A
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
     """Group runs by row and point, in their given order."""
-    return grouped((run.key[:2], run) for run in runs)
+    return grouped((run.key.place, run) for run in runs)
 
 
 def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:
@@ -165,4 +165,4 @@ def run_of_study(run: StudyRun) -> Run:
     """Return a study's run in the form that tables and pages read; no record until it has ended."""
     record = run.record()
     ended = record if run.has_ended(record) else None
-    return Run(Key(*run.planned[:3]), ended, folder=run.folder)
+    return Run(run.planned.key, ended, folder=run.folder)

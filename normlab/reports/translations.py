@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from normlab.errors import UserError
 from normlab.records.packed import Key
-from normlab.records.pairs import Experiment
+from normlab.records.pairs import UNPLANNED, Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
-from normlab.reports.comparison import Comparison, Rules
+from normlab.reports.comparison import Comparison
 from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
 
@@ -118,7 +118,7 @@ def bootstrap(
         Experiment.of(run.record for run in runs_of_row if run.record)
         for runs_of_row in (baseline, other)
     ]
-    compared = Comparison.of(sides[1], sides[0], Rules(unplanned=True))
+    compared = Comparison.of(sides[1], sides[0], UNPLANNED)
     seeds, reason = compared.seeds, compared.obstacle
     ways = {str(side.signature(SCORE)) for side in sides if side.scores(SCORE)}
     if len(ways) > 1:

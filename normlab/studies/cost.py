@@ -86,7 +86,7 @@ def cost_table(
     published = _published(job, results)
     groups: dict[tuple[str, str], list[StudyRun]] = {}
     for run in job.runs:
-        groups.setdefault(run.planned[:2], []).append(run)
+        groups.setdefault(run.planned.place, []).append(run)
     lines: list[list[str]] = []
     costs: list[tuple[TimedRuns, int]] = []
     for (row, point), runs in groups.items():

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 
 from normlab.errors import UserError
 from normlab.formats import counted
+from normlab.records.packed import Key
 
 STABILITY = "stability"
 """The key of `figures` for an article's statement on training stability."""
@@ -114,6 +115,14 @@ class Planned(NamedTuple):
     seed: int
     overrides: tuple[str, ...]
     tuned: str = ""
+
+    @property
+    def key(self) -> Key:
+        return Key(self.row, self.point, self.seed)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.key.place
 
     @property
     def name(self) -> str:

@@ -127,7 +127,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
         rows = read_rows(settings["rows"], study, scale) if "rows" in settings else None
         runs: dict[tuple[str, str], dict[str, list[StudyRun]]] = {}
         for run in runs_of(study.trials(scale, tuning, extra, rows=rows)):
-            of_cell = runs.setdefault(run.planned[:2], {})
+            of_cell = runs.setdefault(run.planned.place, {})
             of_cell.setdefault(run.planned.tuned, []).append(run)
         cells = {cell: TuningCell(tuning, by_value) for cell, by_value in runs.items()}
         jobs.append(TuningJob(study, scale, tuning, cells, folder))

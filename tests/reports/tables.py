@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
 from normlab.reports.published import publish
 from normlab.reports.runs import Run
+from normlab.reports.score_table import score_table
+from normlab.reports.table import ScoreTable
+from normlab.reports.table_runs import TableRuns
 from normlab.studies.study import Scale, Study
 from tests.records.examples import SIGNATURE, record
 
@@ -61,6 +64,11 @@ def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") ->
         for row, values in figures.items()
         for seed, value in enumerate(values, 1)
     ]
+
+
+def build(of: Study, table_runs: Sequence[Run]) -> ScoreTable:
+    """Return the table of a study's runs at its smallest scale."""
+    return score_table(TableRuns.of_study(of, "smoke", table_runs))
 
 
 # Published studies, whose runs have rows --------------------------------------------------------

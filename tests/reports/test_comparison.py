@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from normlab.records.pairs import Experiment
-from normlab.reports.comparison import Comparison, Rules, not_alike
+from normlab.records.pairs import UNPLANNED, Experiment
+from normlab.reports.comparison import Comparison, not_alike
 from tests.records.examples import record
-
-FOUND = Rules(unplanned=True)
 
 
 def cell(*bleus, first=1, **changes):
@@ -18,7 +16,7 @@ def cell(*bleus, first=1, **changes):
 
 
 def compare(row, baseline):
-    return Comparison.of(row, baseline, FOUND).interval("test/bleu")
+    return Comparison.of(row, baseline, UNPLANNED).interval("test/bleu")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,7 @@ def test_rows_that_do_not_compare_have_no_difference_and_the_reason_is_said(chan
     others = {name: value for name, value in changes.items() if name != "bleus"}
     row, base = cell(*bleus, norm="bn", **{**usual, **others}), cell(30.0, 32.0, **usual)
     assert compare(row, base) is None
-    said = Comparison.of(row, base, FOUND).obstacle
+    said = Comparison.of(row, base, UNPLANNED).obstacle
     assert said.startswith(reason) if reason else said == ""
 
 
@@ -55,7 +53,7 @@ def test_seeds_of_other_code_or_arithmetic_are_left_out_and_the_others_pair():
         for seed, (bleu, changes) in enumerate(scores, 1)
     )
     base = cell(30.0, 31.0, 32.0, 33.0, 34.0)
-    compared = Comparison.of(row, base, FOUND)
+    compared = Comparison.of(row, base, UNPLANNED)
     assert (compared.seeds, compared.obstacle) == ([1, 3], "")
     found = compare(row, base)
     assert found is not None and (found.mean, found.n) == (-5.5, 2)

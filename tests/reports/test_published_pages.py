@@ -14,16 +14,16 @@ from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
 from normlab.reports import published
-from normlab.reports.arrangement import Arrangement
 from normlab.reports.latex import latex
 from normlab.reports.names import renamed
 from normlab.reports.published import publish, read, rendered
 from normlab.reports.runs import rows_of_run, thinned
-from normlab.reports.study_table import build
+from normlab.reports.score_table import score_table
 from normlab.reports.table import comma_separated, markdown
+from normlab.reports.table_runs import TableRuns
 from normlab.training.loaded import rescored
 from tests.records.examples import changed
-from tests.reports.tables import diverged, kept_run, made, run, run_rows, runs, study
+from tests.reports.tables import build, diverged, kept_run, made, run, run_rows, runs, study
 from tests.tasks.sentences import translation
 from tests.test_architecture import ROOT
 
@@ -48,10 +48,10 @@ def test_what_is_published_is_read_again_and_makes_the_same_tables(folder, tmp_p
         assert (now and (now.scores, now.run_id)) == (
             was.record and (was.record.scores, was.record.run_id)
         )
-    table = build(study(), "smoke", runs(VALUES))
+    table = build(study(), runs(VALUES))
     assert (folder / "table.md").read_text() == markdown(table)
-    in_full = renamed(Arrangement(study(), "smoke", runs(VALUES)), {}, full=True)
-    paper = latex(build(*in_full), baseline=in_full.study.baseline, uncertainty="stars")
+    in_full = renamed(TableRuns.of_study(study(), "smoke", runs(VALUES)), {}, full=True)
+    paper = latex(score_table(in_full), baseline=in_full.baseline, uncertainty="stars")
     assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)
     assert stale(rendered(study(), folder)) == []

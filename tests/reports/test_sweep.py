@@ -13,10 +13,9 @@ from normlab.reports.figures import draw, figures_of, row_styles, write
 from normlab.reports.headings import heading
 from normlab.reports.recipes import names, recipes
 from normlab.reports.runs import found_run
-from normlab.reports.study_table import build
 from normlab.reports.sweep import by_axis
 from tests.records.examples import config
-from tests.reports.tables import diverged, made, run, study
+from tests.reports.tables import build, diverged, made, run, study
 
 BLEU = "test/bleu"
 SPREAD = (0.0, 0.1, 0.2)
@@ -35,7 +34,7 @@ def sweep(levels, axis="batch_size", *, seeds=3, score=BLEU, column=(BLEU,), flo
         for (row, value), level in levels.items()
         for n in range(seeds)
     ]
-    return build(study(rows=rows, grid={axis: values}, columns=column), "smoke", found)
+    return build(study(rows=rows, grid={axis: values}, columns=column), found)
 
 
 SIZES = {
@@ -96,7 +95,7 @@ def test_several_rows_name_their_baseline_once_and_two_axes_give_counts():
         rows = {row: (f"norm={row}",) for row, _ in levels}
         grid = {key: {} for key in ("batch_size", "optim.lr") if key in points[0]}
         of = study(rows=rows, grid=grid, columns=(BLEU,))
-        return answer(build(of, "smoke", found), "ln, padding excluded")
+        return answer(build(of, found), "ln, padding excluded")
 
     rows = [("ln, padding excluded", 30.0), ("bn", 29.0), ("gn, ghost batch 8", 30.5)]
     assert said(rows, [""] * 3) == (
@@ -162,7 +161,7 @@ def test_a_row_at_a_single_size_has_a_marker_and_two_axes_are_a_grid_of_plots():
         for size in (8, 32)
         for rate in (0.1, 0.2)
     ]
-    table = build(study(grid=grid, columns=(BLEU,)), "smoke", found)
+    table = build(study(grid=grid, columns=(BLEU,)), found)
     panel = by_axis(table)[next(iter(by_axis(table)))][0]
     assert panel.facets == ("learning rate 0.1", "learning rate 0.2")
 
@@ -192,7 +191,7 @@ def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_a
             for size, seen, updates in zip((8, 128), tokens, steps, strict=True)
         ]
         grid = {"batch_size": {"8": (), "128": ()}}
-        return "\n".join(build(study(grid=grid), "smoke", found).notes)
+        return "\n".join(build(study(grid=grid), found).notes)
 
     unequal = notes((1000, 16000), (40, 40))
     assert "UNEQUAL tokens: in equal updates, ln at batch size 8 was trained on 1,000" in unequal
@@ -212,15 +211,15 @@ def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_n
         for norm in ("ln", "bn")
         for place in ("pre", "post")
     ]
-    assert [*arranged(placed).study.grid] == ["placement"]
-    assert [*arranged(placed).study.rows] == ["ln", "bn"]
+    assert [*arranged(placed).axes] == ["placement"]
+    assert [*arranged(placed).rows] == ["ln", "bn"]
     tuned = [
         found_run(None, made(norm, 1, {BLEU: 30.0}, batch_size=size, optim={"lr": rate}))
         for norm in ("ln", "bn")
         for size, rate in ((8, 1e-3), (128, 4e-3))
     ]
-    assert [*arranged(tuned).study.grid] == ["batch_size"]
-    assert [*arranged(tuned).study.rows] == ["ln", "bn"]
+    assert [*arranged(tuned).axes] == ["batch_size"]
+    assert [*arranged(tuned).rows] == ["ln", "bn"]
 
 
 def test_the_figure_of_the_how_to_is_drawn_from_the_committed_records(tmp_path):

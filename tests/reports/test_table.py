@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
-from normlab.reports.arrangement import Arrangement
 from normlab.reports.latex import latex
 from normlab.reports.names import chosen_names, renamed
 from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page
-from normlab.reports.study_table import build
+from normlab.reports.score_table import score_table
 from normlab.reports.table import comma_separated, markdown
+from normlab.reports.table_runs import TableRuns
 from tests.records.examples import SIGNATURE
-from tests.reports.tables import made, run, runs, study
+from tests.reports.tables import build, made, run, runs, study
 
 BLEU, STEPS = "test/bleu", "valid/steps_to/bleu_20"
 T_2 = 4.302652729911275  # two-sided 95 % quantile of Student's t at two degrees, from tables
@@ -27,7 +27,12 @@ T_1 = 12.706204736174698  # and at one
 
 
 def table(values, **changes):
-    return build(study(**changes), "smoke", runs(values))
+    return build(study(**changes), runs(values))
+
+
+def source():
+    """Return a study without runs."""
+    return TableRuns.of_study(study(), "smoke", ())
 
 
 def row(found, name, point=""):
@@ -76,7 +81,7 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
 
 def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
     lost = run(made("bn", 3, {BLEU: 1.0}, status="diverged", spikes=9.0), "bn", 3)
-    found = build(study(), "smoke", [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), lost])
+    found = build(study(), [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), lost])
     assert (
         row(found, "bn").outcome == "diverged 1/3" and len(row(found, "bn").experiment.records) == 3
     )
@@ -99,7 +104,7 @@ def noisy(*means, seeds=5):
 
 
 def bold(values, score=BLEU):
-    found = build(study(columns=(score,)), "smoke", runs(values, score))
+    found = build(study(columns=(score,)), runs(values, score))
     return [row.name for row in found.rows if row.entries[score].best]
 
 
@@ -131,7 +136,7 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
     every = runs(noisy(30.0, 20.0))
 
     def is_bold(made_of):
-        return any(row.entries[BLEU].best for row in build(study(), "smoke", made_of).rows)
+        return any(row.entries[BLEU].best for row in build(study(), made_of).rows)
 
     assert is_bold(every)
     for changes in ({"floors": {"bleu": 20.1}}, {"numerics": "new"}):
@@ -158,7 +163,7 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
 def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(changes, reason):
     other = made("bn", **{"seed": 2, "scores": {BLEU: 38.0}, **changes})
     made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), run(other, "bn", other.seed)]
-    found = build(study(), "smoke", made_of)
+    found = build(study(), made_of)
     assert row(found, "bn").outcome == "refused" and entry(found, "bn").summary is None
     assert reason in row(found, "bn").problem and reason in note_of(found, "bn: ")
     assert entry(found, "ln").summary.mean == 35.0
@@ -168,9 +173,9 @@ def test_a_precision_that_rows_declare_is_compared():
     changes = {"precision": "bf16", "environment": {"precision": "bf16"}}
     bn = [run(made("bn", s, {BLEU: 1.0 + s}, **changes), "bn", s) for s in (1, 2)]
     rows = {"ln": ("norm=ln", "precision=fp32"), "bn": ("norm=ln", "precision=bf16")}
-    found = build(study(rows=rows), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
+    found = build(study(rows=rows), [*runs({"ln": [3.0, 4.0]}), *bn])
     assert entry(found, "bn").difference.mean == -1.0
-    undeclared = build(study(), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
+    undeclared = build(study(), [*runs({"ln": [3.0, 4.0]}), *bn])
     assert entry(undeclared, "bn").difference is None
 
 
@@ -181,7 +186,7 @@ def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_base
         run(replace(chosen, budget=replace(chosen.budget, steps=1000 * n)), name)
         for n, name in enumerate(("ln", "bn", "gn", "in"), 1)
     ]
-    found = build(study(), "smoke", lengths)
+    found = build(study(), lengths)
     assert found.notes[0].endswith("1,000 to 4,000 updates")
     assert "tested: the weights of the best valid/loss, not the last" in found.notes
     assert "untrained baseline: valid/loss 6.670" in found.notes
@@ -200,7 +205,7 @@ def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_t
         )
         for s, loss in flat.items()
     ]
-    found = build(study(), "smoke", made_of)
+    found = build(study(), made_of)
     ln, bn = (row.stability.split("; ") for row in found.rows)
     assert f"1/2 {NOT_CLEAR}" in ln and "sees the future" not in ln
     assert f"1/2 {ON_PLATEAU}" in ln and not any(ON_PLATEAU in part for part in bn)
@@ -262,7 +267,7 @@ def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_p
     assert text.startswith(LATEX) and len(comments) == 7
     assert comments[-2] == "% article (its data), ln: test/bleu 35.2; stability stable"
     assert all(line.startswith("% ") for line in comments)
-    page = study_page(study(), "smoke", found, [], tmp_path)
+    page = study_page(source(), found, tmp_path)
     assert page.count("<strong>") == 1 and "<strong>30.10" in page
     for text in (markdown(found), latex(found), page, comma_separated(found)):
         assert "35.2" in text and "-5.1" not in text, "no difference to other data"
@@ -288,7 +293,7 @@ def test_special_characters_are_escaped():
     point = "a<b|c>d"
     records = [run(made("ln", 1, {"test/bleu_tok": 1.0}), name, 1, point) for name in names]
     records.append(run(made("ln", 1, {"test/bleu_tok": 1.0}), "a_b & c%", 1, "a=2"))
-    found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), "smoke", records)
+    found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), records)
     text = latex(found)
     assert text.count(r"\addlinespace") == 1, "space between the points of the grid"
     assert r"\caption{100 \%, on " in text and "tokenized BLEU" in text
@@ -307,13 +312,13 @@ def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_na
     ]
     found[-1] = run(made("bn", 3, {BLEU: 29.0}), "bn", 3, "batch_size=128")
     of = study(rows={"ln": ("norm=ln",), "bn": ("norm=bn",)}, grid={"batch_size": sizes})
-    table = build(dataclasses.replace(of, columns=(BLEU,)), "smoke", found)
+    table = build(dataclasses.replace(of, columns=(BLEU,)), found)
     text = latex(table, baseline="ln", uncertainty="stars")
     assert r"\label{tab:bleu-batch-size}" in text and r"batch size & 8 & 128 \\" in text
     assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
     assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
     assert "p<0.05" in text and "p<0.05" not in latex(table)
-    sweep = build(dataclasses.replace(of, columns=(BLEU,), table="Runs"), "", found, unplanned=True)
+    sweep = score_table(TableRuns({"ln": (), "bn": ()}, (BLEU,), ("batch_size",), found))
     assert r"\caption{BLEU by batch size on data" in latex(sweep)
 
 
@@ -325,15 +330,15 @@ def sweep():
         run(made("ln", 1, {BLEU: 30.0}), row, 1, f"batch_size={n}") for row in rows for n in (8, 32)
     ]
     grid = {"batch_size": {"8": (), "32": ()}}
-    return Arrangement(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
+    return TableRuns.of_study(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
 
 
 def test_a_paper_gets_full_names_of_norms_unless_the_user_names_rows_scores_and_axes(sweep):
-    full = latex(build(*renamed(sweep, {}, full=True)))
+    full = latex(score_table(renamed(sweep, {}, full=True)))
     assert all(f"\n{row} & 30.00" in full for row in ("Layer norm", "Batch norm + Layer norm pre"))
     words = ["ln=LN", "bn, lr=1=BN & co", "batch_size=sentences", f"{BLEU}=quality"]
     names = chosen_names(words, [sweep])
-    named = build(*renamed(sweep, names, full=True), names=names)
+    named = score_table(renamed(sweep, names, full=True), names)
     rows = [*dict.fromkeys(row.name for row in named.rows)]
     assert rows == ["LN", "BN & co", "Batch norm + LN pre"] and named.head[2] == "quality"
     text = latex(named)
@@ -362,7 +367,7 @@ def test_a_paper_gets_a_table_that_is_no_wider_and_no_taller_than_a_page():
         for seed in (1, 2)
     ]
     of = study(rows=rows, columns=columns)
-    few = dataclasses.replace(build(of, "smoke", found), notes=())
+    few = dataclasses.replace(build(of, found), notes=())
     few = dataclasses.replace(few, rows=few.rows[:4])
     text = latex(few, uncertainty="intervals")
     assert text.count(r"\begin{tabular}") == 3, (
@@ -370,7 +375,7 @@ def test_a_paper_gets_a_table_that_is_no_wider_and_no_taller_than_a_page():
     )
     assert r"\footnotesize" in text and r"\shortstack[r]{sentence-pair\\accuracy}" in latex(few)
     assert latex(dataclasses.replace(few, columns=columns[:2])).count(r"\footnotesize") == 0
-    tall = latex(build(of, "smoke", found), uncertainty="intervals")
+    tall = latex(build(of, found), uncertainty="intervals")
     assert r"\begin{longtable}" in tall and r"\begin{table}" not in tall
     assert tall.count(r"\caption") == tall.count(r"\endfirsthead") == 1, "one caption for all pages"
 
@@ -404,12 +409,12 @@ def test_digits_by_kind_of_score(value, score, text):
     ],
 )
 def test_a_cell_of_values_that_are_not_reached_or_no_number_says_so(values, score, text):
-    found = build(study(columns=(score,)), "smoke", runs(values, score))
+    found = build(study(columns=(score,)), runs(values, score))
     assert markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2] == text
 
 
 def test_a_page_folds_routine_notes_by_what_they_are_about_not_by_their_words(tmp_path):
     notes = (Note("data: of mine"), Note("of yours", about=About.DATA))
     found = dataclasses.replace(table({"ln": [1.0, 2.0]}), notes=notes)
-    shown, folded = study_page(study(), "smoke", found, [], tmp_path).split("<details", 1)
+    shown, folded = study_page(source(), found, tmp_path).split("<details", 1)
     assert "data: of mine" in shown and "of yours" not in shown and "of yours" in folded

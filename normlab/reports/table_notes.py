@@ -1,44 +1,27 @@
-"""The table of a study, or of any runs, computed only from the study and the runs' records.
-
-A row is a setting at a point of the study's grid. For each score it has the mean and the standard
-deviation over finished seeds, and the difference from the baseline at the same point, paired by
-seed, with its 95 % t interval and p value (Student 1908: valid from two seeds on if differences are
-normal). Whether translations would differ on other sentences is a separate question, answered by
-`normlab compare A B --bootstrap`. Runs that must not be averaged or compared are refused with a
-reason; diverged seeds are counted, never dropped.
-"""
+"""The notes below a table: its data, how to read it, what is unlike, and what is not compared."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from statistics import fmean, median
+from statistics import fmean
 
-from normlab.errors import UserError
 from normlab.formats import rounded_count, score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
 from normlab.records.code import same_code
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
-from normlab.records.store import SPIKE_COUNT, lookup
-from normlab.reports.answer import answer
 from normlab.reports.comparison import (
     SEEDS_TO_DECIDE,
-    Comparison,
-    Rules,
-    best,
-    count_diverged,
     future_note,
     grouped,
     not_alike,
     scored_by,
     warnings_on,
 )
-from normlab.reports.headings import heading, in_brackets, point_name, setting
+from normlab.reports.headings import in_brackets, setting
 from normlab.reports.notes import About, Note
-from normlab.reports.runs import Run, by_setting
-from normlab.reports.table import Entry, ScoreRow, ScoreTable
-from normlab.studies.study import STABILITY, Study
+from normlab.reports.table import ScoreRow
+from normlab.reports.table_runs import TableRuns
 
 _ROWS_LISTED = 3  # if a brief note is about more rows, it only counts them
 _SAME_TEXT = 1.1  # amounts of data count as equal up to this ratio
@@ -49,138 +32,8 @@ BOLD = (
 )
 
 
-def build(
-    study: Study,
-    scale: str,
-    runs: Iterable[Run],
-    *,
-    unplanned: bool = False,
-    names: Mapping[str, str] = {},
-) -> ScoreTable:
-    """Return the table of a study's runs; set `unplanned` if the runs do not come from a plan.
-
-    `names` are the user's names of scores and axes.
-    """
-    overrides = [each for row in study.rows.values() for each in row]
-    rules = Rules(not any(each.startswith("precision=") for each in overrides), unplanned)
-    rows = [_row(study, members, names) for members in by_setting(runs).values()]
-    bases = {row.point: row.experiment for row in rows if row.name == study.baseline}
-    rows = [
-        row if row.name == study.baseline else _compared(row, bases.get(row.point), rules)
-        for row in rows
-    ]
-    for point in dict.fromkeys(row.point for row in rows):
-        rows_here = [row for row in rows if row.point == point]
-        for column in study.columns:
-            top = best([row.experiment for row in rows_here if row.experiment], column, rules)
-            for row in rows_here if top is not None else ():
-                row.entries[column] = replace(row.entries[column], best=row.experiment is top)
-    data = data_name(study, scale, [record for row in rows for record in row.records])
-    title = f"{study.table}, on {data} ({study.name}, scale={scale})"
-    alone = unplanned and bool(study.grid) and len(study.columns) == 1
-    if unplanned:
-        score = study.columns[0]
-        what = names.get(score) or heading(score) if alone else study.table
-        by = [names.get(key) or setting(key) for key in study.grid]
-        axes = f" by {' and '.join(by)}" if by else ""
-        size = f"scale={scale}" if scale else ""
-        title = ", ".join(filter(None, [f"{what}{axes} on {data}", size, study.description]))
-    article_heading = f"article ({study.document_data})" if any(study.figures.values()) else ""
-    notes = tuple(_notes(study, scale, rows, rules))
-    table = ScoreTable(title, study.columns, tuple(rows), notes, article_heading, tuple(study.grid))
-    sentence = answer(table, study.baseline)
-    table = replace(table, answer=sentence, names=names, says_score=alone)
-    return table.filled if unplanned else table
-
-
-def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
-    """Return the name of a table's data: the study's own name for it, or those in the records.
-
-    The study's name is used if it contains the first word of each record's name for its data.
-    """
-    tasks = {str(lookup(record, "task")) for record in records}
-    study_name = study.scales[scale].data_name_of(tasks) if scale in study.scales else ""
-    labels: dict[str, None] = {}
-    for data in (record.data for record in records):
-        name = data.get("label") or data.get("source") or "data that is not named"
-        labels[f"{name} {'-'.join(data.get('languages') or ())}".strip()] = None
-    if study_name and all(label.split()[0].lower() in study_name.lower() for label in labels):
-        return study_name
-    return ", ".join(labels) or "no data"
-
-
-def _row(study: Study, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
-    """Return a setting's row, without differences; if it has no scores, `problem` says why."""
-    name, point, _ = runs[0].key
-    at = point_name(point, names)
-    article, state = study.figures.get(name, {}), runs[0].state
-    entries = {column: Entry(column, document=article.get(column)) for column in study.columns}
-    records = [run.record for run in runs if run.record is not None]
-    if not records:
-        ends = (state, state, article.get(STABILITY), state)
-        return ScoreRow(name, point, entries, *ends, at=at)
-    try:
-        experiment = Experiment.of(records)
-        entries = {k: replace(entry, scores=experiment.scores(k)) for k, entry in entries.items()}
-    except UserError as error:
-        problem = str(error)
-        ends = ("refused", "refused", article.get(STABILITY), problem)
-        return ScoreRow(name, point, entries, *ends, refused=True, at=at)
-    others = [run.state for run in runs if run.record is None]
-    outcome = experiment.outcome + (f", {len(others)} {others[0]}" if others else "")
-    ended = [
-        outcome,
-        *([] if count_diverged(experiment.records) else ["diverged 0"]),
-        *warnings_on(experiment),
-    ]
-    spikes = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
-    ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
-    return ScoreRow(
-        name,
-        point,
-        entries,
-        outcome,
-        "; ".join(ended),
-        article.get(STABILITY),
-        experiment=experiment,
-        at=at,
-    )
-
-
-def ended_in_brief(row: ScoreRow) -> str:
-    """Return how a row's seeds ended, in short: `3/3`, `2/3, 1 diverged, spikes 4`."""
-    if row.experiment is None:
-        return row.outcome
-    finished = sum(record.finished for record in row.records)
-    diverged = count_diverged(row.records)
-    spikes = [r.stability[SPIKE_COUNT] for r in row.records if SPIKE_COUNT in r.stability]
-    parts = [f"{finished}/{len(row.records)}", *([f"{diverged} diverged"] if diverged else [])]
-    return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if median(spikes or [0]) else [])])
-
-
-def _compared(row: ScoreRow, base: Experiment | None, rules: Rules) -> ScoreRow:
-    """Return a row with its differences from the baseline at its point, if both have scores."""
-    if row.experiment is None or base is None:
-        return row
-    compared = Comparison.of(row.experiment, base, rules)
-    entries = {
-        column: replace(
-            entry,
-            difference=compared.interval(column),
-            bare=_bare(compared.differences(column)),
-        )
-        for column, entry in row.entries.items()
-    }
-    return replace(row, entries=entries, comparison=compared)
-
-
-def _bare(by_seed: Mapping[int, float]) -> float | None:
-    """Return the difference of the only paired seed; None unless exactly one seed is paired."""
-    return next(iter(by_seed.values())) if len(by_seed) == 1 else None
-
-
-def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
-    """Yield the notes of a table, in a fixed order."""
+def notes_on(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
+    """Yield the notes on a table, in a fixed order."""
     records = [record for row in rows for record in row.records]
     refused = [f"{row.label}: {row.problem}" for row in rows if row.refused]
     experiments = {row.label: row.experiment for row in rows if row.experiment}
@@ -189,38 +42,37 @@ def _notes(study: Study, scale: str, rows: Sequence[ScoreRow], rules: Rules) -> 
         return
     yield Note(_made_of(records), about=About.DATA)
     yield from _text_seen(rows)
-    yield from _how_to_read(study, scale, rows)
-    yield from _untrained(experiments, study.columns)
+    yield from _how_to_read(table, rows)
+    yield from _untrained(experiments, table.columns)
     for text in future_note(experiments):
         yield Note(text, "models that see the future")
-    if any(study.figures.values()):
-        text = f"article: what {study.document} says, at its own size and data"
+    if table.study is not None and any(table.article.values()):
+        text = f"article: what {table.study.document} says, at its own size and data"
         yield Note(text, about=About.ARTICLE)
     yield from _states_of_code(rows)
     yield from map(Note, refused)
-    yield from _differences(study, rows, rules)
-    yield from _unlike_rows(study, rows, rules)
+    yield from _differences(table, rows)
+    yield from _unlike_rows(table, rows)
     smoothing = max(record.label_smoothing for record in records)
-    names = {column.rpartition("/")[2] for column in study.columns}
+    names = {column.rpartition("/")[2] for column in table.columns}
     if smoothing and {"loss", "perplexity"} <= names:
         text = f"loss includes label smoothing {smoothing:g}, perplexity does not"
         yield Note(text, text)
-    for text in scored_by(experiments, study.columns):
+    for text in scored_by(experiments, table.columns):
         yield Note(text, about=About.SIGNATURE)
 
 
-def _how_to_read(study: Study, scale: str, rows: Sequence[ScoreRow]) -> Iterator[Note]:
+def _how_to_read(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     """Yield which weights were tested, what the values and stars mean, and what decides."""
     records = [record for row in rows for record in row.records]
     experiments = {row.label: row.experiment for row in rows if row.experiment}
-    size = study.scales.get(scale)
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield Note(f"tested: {', or '.join(weights)}", about=About.TESTED)
     at = " at the same point" if any(row.point for row in rows) else ""
     several = any(len(each.records) > 1 for each in experiments.values())
     yield Note(
         "mean +- standard deviation over the seeds that finished; in brackets the difference "
-        f"from {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
+        f"from {table.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
         "corrected for multiple comparisons",
         "+-: standard deviation over seeds; [ ]: 95 % interval" if several else "",
         About.VALUES,
@@ -228,7 +80,7 @@ def _how_to_read(study: Study, scale: str, rows: Sequence[ScoreRow]) -> Iterator
     if any(entry.best for row in rows for entry in row.entries.values()):
         yield Note(BOLD, "*: better than every other row, p < 0.05 after Holm", About.BOLD)
     few = min(len(each.records) for each in experiments.values())
-    if size is not None and size.pilot:
+    if table.is_pilot:
         yield Note("a pilot: it decides nothing", "a pilot: it decides nothing", About.SEEDS)
     elif few < SEEDS_TO_DECIDE:
         few_seeds = f"rows with fewer than {SEEDS_TO_DECIDE} seeds decide nothing"
@@ -246,15 +98,17 @@ def _states_of_code(rows: Sequence[ScoreRow]) -> Iterator[Note]:
         yield Note(f"code: {text} {among}", about=About.CODE)
 
 
-def _unlike_rows(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
-    """Yield the settings in which rows of unplanned runs differ at a point."""
-    alike: dict[str, str] = {}
-    for point in dict.fromkeys(row.point for row in rows if rules.unplanned):
+def _unlike_rows(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
+    """Yield the settings in which the rows at a point differ, if no study planned them."""
+    if table.study is not None:
+        return
+    differing: dict[str, str] = {}
+    for point in dict.fromkeys(row.point for row in rows):
         at_point = {
             row.name: row.experiment for row in rows if row.point == point and row.experiment
         }
-        alike |= not_alike(at_point, [*study.grid], study.rows)
-    for key, text in alike.items():
+        differing |= not_alike(at_point, table.axes, table.rows)
+    for key, text in differing.items():
         yield Note(text, f"rows differ in {setting(key)}", About.NOT_ALIKE)
 
 
@@ -335,25 +189,25 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
         yield Note(f"{ON_PLATEAU}: {PLATEAU}")
 
 
-def _differences(study: Study, rows: Sequence[ScoreRow], rules: Rules) -> Iterator[Note]:
+def _differences(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
     reasons: list[tuple[str, str]] = []
     incomparable: list[str] = []
     compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
     for label, comparison in compared:
         if comparison.obstacle:
-            reasons.append((f"not compared with {study.baseline}, {comparison.obstacle}", label))
+            reasons.append((f"not compared with {table.baseline}, {comparison.obstacle}", label))
             incomparable.append(label)
         elif not comparison.pairs_all_runs:
             seeds = " ".join(map(str, comparison.seeds))
             reasons.append((f"only seeds {seeds} are pairs", label))
-    shared = "data, code, hardware and precision" if rules.unplanned else "hardware and precision"
+    shared = "data, code, hardware and precision" if table.rules.code else "hardware and precision"
     if text := "; ".join(
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(reasons).items()
     ):
         text = f"differences: {text}; the two runs of a pair have the same seed, {shared}"
         listed = "; ".join(map(in_brackets, incomparable))
-        many = f"{len(incomparable)} rows are not compared with {in_brackets(study.baseline)}"
+        many = f"{len(incomparable)} rows are not compared with {in_brackets(table.baseline)}"
         brief = (
             many
             if len(incomparable) > _ROWS_LISTED
