@@ -18,8 +18,8 @@ from normlab.records.packed import Key
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.notes import Note
-from normlab.studies.process_pool import LOG_FILE, RunQueue, RunToStart, run_all
-from normlab.studies.show import RunsDisplay
+from normlab.studies.process_pool import LOG_FILE, RunsInOrder, RunToStart, run_all
+from normlab.studies.runs_display import RunsDisplay
 from normlab.terminal import at_work
 
 _NORMS = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
@@ -80,11 +80,11 @@ class Demo:
         """
         at_a_time = self.config["observe"]["processes"] or len(self.left)
         with _Progress(at_a_time) as shown:
-            ended = run_all(RunQueue(self.left), at_a_time, show=shown)
+            ended = run_all(RunsInOrder(self.left), at_a_time, show=shown)
         for done in ended:
             if done.status:
-                log = done.cell.folder / LOG_FILE
-                raise UserError(f"{done.cell.name}: {done.last_line} ({log})")
+                log = done.run.folder / LOG_FILE
+                raise UserError(f"{done.run.name}: {done.last_line} ({log})")
 
     def measured(self) -> "list[Measured]":
         """Return the measurements of all runs, which have ended."""

@@ -45,9 +45,9 @@ TORCHLESS = (
     *("demo", "terminal"),
 )
 # Files that may `raise ValueError`: a caller turns it into a `UserError`, or it means a bug.
-CHECKED = ("metrics.significance", "records.packed", "studies.trials")
+CHECKED = ("metrics.significance", "records.packed", "studies.published_trials")
 CONFIGURED = (
-    *("config", "training.execution", "training.run_folder", "studies.sweep", "commands"),
+    *("config", "training.execution", "training.run_folder", "studies.hydra_sweep", "commands"),
 )
 """Where hydra and omegaconf may appear."""
 # Files that may write without `atomic_write`: that module itself, a folder that is renamed as a

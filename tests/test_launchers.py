@@ -14,7 +14,7 @@ from normlab.cli import main
 from normlab.config.compose import compose
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from normlab.studies.sweep import objective
+from normlab.studies.hydra_sweep import objective
 from tests.records.examples import record
 from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
 

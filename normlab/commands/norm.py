@@ -267,7 +267,9 @@ def _published_card(subject: "Examined", results: Path) -> str | None:
 
 
 def _code(commit: str | None, dirty: bool | None) -> str:
-    return f"commit {commit[:10] if commit else 'unknown'}{' with changes' if dirty else ''}"
+    from normlab.records.code import commit_text
+
+    return f"commit {commit_text((commit or 'unknown')[:10], dirty)}"
 
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:

@@ -17,10 +17,10 @@ from normlab.reports.notes import print_legend
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.job import Job, jobs_of
-from normlab.studies.process_pool import RunQueue, each_once, machine_shares
+from normlab.studies.process_pool import RunsInOrder, each_once, machine_shares
 from normlab.studies.publisher import Publisher
-from normlab.studies.queue import Queue
-from normlab.studies.show import run_all_shown
+from normlab.studies.runs_display import run_all_shown
+from normlab.studies.study_queue import StudyQueue
 from normlab.terminal import print_error, print_prose, print_table
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     runnable = [job for job in jobs if not job.lacks_data]
     if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
         print_error(warning)
-    queue = Queue(jobs, on_seeds=publisher.publish)
+    queue = StudyQueue(jobs, on_seeds=publisher.publish)
     for job in jobs:
         publisher.publish(job, queue.complete_seeds(job))
     ended = []
@@ -257,7 +257,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _tune(arguments: argparse.Namespace, again: str) -> int:
     """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
-    from normlab.studies.trials import notes, table
+    from normlab.studies.published_trials import notes, table
     from normlab.studies.tuning_job import tuning_jobs
 
     until, write = time.monotonic() + arguments.budget, not arguments.no_write
@@ -268,11 +268,11 @@ def _tune(arguments: argparse.Namespace, again: str) -> int:
         studied.check_data(job.study, job.scale, job.left)
     failed = False
     for job in jobs:
-        cells = job.to_start()
-        grid = f"{len(job.cells)} rows and points, {len(cells)} runs to go"
+        left = RunsInOrder(job.to_start())
+        grid = f"{len(job.by_place)} rows and points, {left.count} runs to go"
         print(f"tuning {job.study.name} scale={job.scale}: {grid}")
-        if cells:
-            ended = run_all_shown(RunQueue(cells), arguments.processes, again=again, deadline=until)
+        if left.count:
+            ended = run_all_shown(left, arguments.processes, again=again, deadline=until)
             failed = failed or any(done.status for done in ended)
         results = job.results()
         head = f"{job.study.name} at scale={job.scale}"

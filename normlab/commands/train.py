@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         return 0
     if any(text.startswith(("-", "hydra")) for text in argv):
         from normlab.commands.compare import main as compare
-        from normlab.studies.sweep import SweepActions, run_hydra
+        from normlab.studies.hydra_sweep import SweepActions, run_hydra
 
         alone = partial(train_once, again=again)
         return run_hydra(argv, again, SweepActions(train_and_summarize, alone, compare))

@@ -122,6 +122,11 @@ def origin(codes: Sequence[Code]) -> dict[str, Any]:
     return {"commit": codes[-1].commit, "dirty": dirty, **several}
 
 
+def commit_text(commit: str, dirty: bool | None) -> str:
+    """Return a commit, with ` with changes` if the code differed from it."""
+    return f"{commit}{' with changes' if dirty else ''}"
+
+
 def same_code(a: MadeBy, b: MadeBy) -> bool:
     """Return whether two runs have the same numerics, and identical files of shared user norms."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())

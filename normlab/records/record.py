@@ -22,6 +22,7 @@ from msgspec.structs import asdict
 
 from normlab.config.schema import leaves
 from normlab.errors import UserError
+from normlab.records.code import commit_text
 
 if TYPE_CHECKING:
     from normlab.records.code import MadeBy
@@ -140,6 +141,11 @@ class RunRecord(
         """All commits that trained the run, in order."""
         last = self.environment.get("commit")
         return self.environment.get("commits") or [str(last)]
+
+    @property
+    def commit_names(self) -> list[str]:
+        """The commits in words: ` with changes` is added if the code differed from them."""
+        return [commit_text(commit, self.environment.get("dirty")) for commit in self.commits]
 
     @property
     def label_smoothing(self) -> float:

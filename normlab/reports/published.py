@@ -13,6 +13,7 @@ from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
 from normlab.records import manifest
+from normlab.records.code import commit_text
 from normlab.records.files import only_writer
 from normlab.records.manifest import MANIFEST, PAGE_FILE, accept, stale, write_files
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
@@ -123,8 +124,8 @@ def _code(record: RunRecord | None) -> str:
     """Return the commits that made a run, such as `commit 0a1b2c3d4e with changes`."""
     if record is None:
         return "no code"
-    commits = ", ".join(commit[:10] for commit in record.commits)
-    return f"commit {commits}{' with changes' if record.environment.get('dirty') else ''}"
+    dirty = record.environment.get("dirty")
+    return f"commit {', '.join(commit_text(commit[:10], dirty) for commit in record.commits)}"
 
 
 def _refused(lines: Mapping[Key, str]) -> str:

@@ -1,4 +1,4 @@
-"""Executes many runs on this machine: a plan picks the next run, and each run is a process.
+"""Executes many runs on this machine: a queue picks the next run, and each run is a process.
 
 A process uses only its share of the machine, and its output goes to `log.txt` in the run's folder.
 A run that fails does not affect the others. All state is in the run folders, so the same command
@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from normlab.config.launch import PARENT, check_single
 from normlab.config.machine import usable_cores
@@ -45,7 +45,7 @@ class RunToStart(NamedTuple):
 class EndedRun(NamedTuple):
     """A run that has ended: its exit status, the last line of its log, and its duration (s)."""
 
-    cell: RunToStart
+    run: RunToStart
     status: int
     last_line: str
     seconds: float
@@ -61,24 +61,39 @@ class EndedRun(NamedTuple):
         return self.status != 0 and not self.interrupted
 
 
-class RunQueue:
-    """The runs to start, in order; a subclass may choose the next run by the results so far."""
-
-    def __init__(self, cells: Iterable[RunToStart]) -> None:
-        self._left = list(cells)
-        self._count = len(self._left)
+class RunQueue(Protocol):
+    """Decides which run starts next."""
 
     @property
     def count(self) -> int:
         """The number of runs this command will execute, as far as is known."""
-        return self._count
+        ...
 
     def next(self) -> RunToStart | None:
         """Return the next run to start; None if no run can start now."""
-        return self._left.pop(0) if self._left else None
+        ...
 
     def ended(self, done: EndedRun) -> None:
         """Register that a run has ended."""
+        ...
+
+
+class RunsInOrder(RunQueue):
+    """A queue of runs in a fixed order."""
+
+    def __init__(self, runs: Iterable[RunToStart]) -> None:
+        self._left = list(runs)
+        self._count = len(self._left)
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def next(self) -> RunToStart | None:
+        return self._left.pop(0) if self._left else None
+
+    def ended(self, done: EndedRun) -> None:
+        pass
 
 
 class ProgressDisplay:
@@ -110,13 +125,13 @@ def machine_shares(processes: int | None) -> list[MachineShare]:
     """
     gpus = visible_gpus()
     cores = usable_cores()
-    number = len(gpus) or cores if processes is None else processes
-    if number < 1:
-        raise UserError(f"processes={number} must be above 0")
-    threads = f"observe.threads={max(1, cores // number)}"
+    count = len(gpus) or cores if processes is None else processes
+    if count < 1:
+        raise UserError(f"processes={count} must be above 0")
+    threads = f"observe.threads={max(1, cores // count)}"
     return [
         MachineShare(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
-        for each in range(number)
+        for each in range(count)
     ]
 
 
@@ -139,45 +154,45 @@ def program() -> list[str]:
     return [sys.executable, "-P", "-m", "normlab"]
 
 
-class _Job:
+class _RunProcess:
     """The process of a run."""
 
-    def __init__(self, cell: RunToStart, place: MachineShare) -> None:
-        self.cell, self.place, self.begun = cell, place, time.monotonic()
-        words = each_once(cell.overrides)
+    def __init__(self, run: RunToStart, share: MachineShare) -> None:
+        self.run, self.share, self.begun = run, share, time.monotonic()
+        words = each_once(run.overrides)
         if not any(override.startswith("observe.threads=") for override in words):
-            words.append(place.threads)
-        self._log = cell.folder / LOG_FILE
-        check_writable(cell.folder)
-        cell.folder.mkdir(parents=True, exist_ok=True)
+            words.append(share.threads)
+        self._log = run.folder / LOG_FILE
+        check_writable(run.folder)
+        run.folder.mkdir(parents=True, exist_ok=True)
         self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
         with self._log.open("wb") as file:
-            self.process = subprocess.Popen(
+            self.popen = subprocess.Popen(
                 [*program(), "train", *words],
-                env={**os.environ, **place.variables, PARENT: str(os.getpid())},
+                env={**os.environ, **share.variables, PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
 
     def ended(self) -> EndedRun | None:
         """Return how the run ended; None if it is still running."""
-        if (status := self.process.poll()) is None:
+        if (status := self.popen.poll()) is None:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
         last_line = lines[-1].strip() if lines else "no output"
         if status == -signal.SIGKILL:
             last_line = f"{_KILLED} ({last_line})"
-        return EndedRun(self.cell, status, last_line, time.monotonic() - self.begun)
+        return EndedRun(self.run, status, last_line, time.monotonic() - self.begun)
 
 
 def run_all(
-    plan: RunQueue,
+    queue: RunQueue,
     processes: int | None = None,
     *,
     deadline: float = math.inf,
     show: ProgressDisplay | None = None,
 ) -> list[EndedRun]:
-    """Execute the runs of a plan; return the ended runs in the order in which they ended.
+    """Execute the runs of a queue; return the ended runs in the order in which they ended.
 
     `processes` is as in `machine_shares`. At `deadline` (by `time.monotonic`) the current runs are
     asked to stop and returned as interrupted; no more are started. Ctrl-C reaches the processes
@@ -185,7 +200,7 @@ def run_all(
     raise KeyboardInterrupt once every run has saved its state.
     """
     check_single("a sweep or a study starts its own processes")
-    pool = _Pool(plan, show or ProgressDisplay(), machine_shares(processes))
+    pool = _Pool(queue, show or ProgressDisplay(), machine_shares(processes))
     signals: list[int] = []  # signals received
     try:
         with _signals_into(signals):
@@ -203,30 +218,30 @@ def run_all(
         pool.terminate()
         raise
     finally:
-        for job in pool.running.values():
-            job.process.wait()
+        for process in pool.running.values():
+            process.popen.wait()
     if pool.interrupted:
         raise KeyboardInterrupt
     return pool.done
 
 
 class _Pool:
-    """The running processes of a plan, and the runs that have ended.
+    """The running processes of a queue, and the runs that have ended.
 
     `stopped`: no more runs are started. `interrupted`: runs were asked to stop from outside.
     """
 
-    def __init__(self, plan: RunQueue, show: ProgressDisplay, free: list[MachineShare]) -> None:
-        self.plan, self.show, self.free = plan, show, free
-        self.running: dict[RunToStart, _Job] = {}
+    def __init__(self, queue: RunQueue, show: ProgressDisplay, free: list[MachineShare]) -> None:
+        self.queue, self.show, self.free = queue, show, free
+        self.running: dict[RunToStart, _RunProcess] = {}
         self.done: list[EndedRun] = []
         self.stopped = self.interrupted = False
         self._next_beat = -math.inf
 
     def terminate(self) -> None:
         """Ask all runs to stop."""
-        for job in self.running.values():
-            job.process.terminate()
+        for process in self.running.values():
+            process.popen.terminate()
 
     def heed(self, signals: list[int], *, late: bool) -> None:
         """Stop for signals, of which the list is emptied, or if it is `late`."""
@@ -237,23 +252,23 @@ class _Pool:
         signals.clear()
 
     def start(self) -> None:
-        """Start runs in the free places."""
-        while self.free and not self.stopped and (cell := self.plan.next()) is not None:
-            self.show.say(f"{cell.name} started")
-            self.running[cell] = _Job(cell, self.free.pop(0))
+        """Start runs on the free shares of the machine."""
+        while self.free and not self.stopped and (run := self.queue.next()) is not None:
+            self.show.say(f"{run.name} started")
+            self.running[run] = _RunProcess(run, self.free.pop(0))
 
     def beat(self, now: float) -> None:
         """Show how far the runs are, at most as often as the display wants it."""
         if now >= self._next_beat:
             self._next_beat = now + self.show.every
-            seconds = {cell: now - job.begun for cell, job in self.running.items()}
-            self.show.beat(seconds, self.done, self.plan.count)
+            seconds = {run: now - process.begun for run, process in self.running.items()}
+            self.show.beat(seconds, self.done, self.queue.count)
 
     def take_ended(self) -> bool:
         """Move the runs that have ended to `done`; return whether there were any."""
-        ended = [done for job in self.running.values() if (done := job.ended()) is not None]
+        ended = [done for process in self.running.values() if (done := process.ended()) is not None]
         for done in ended:
-            self.free.append(self.running.pop(done.cell).place)
+            self.free.append(self.running.pop(done.run).share)
             result = f"failed with status {done.status}" if done.status else done.last_line
             if done.interrupted:
                 # A run was stopped from outside: start no more runs.
@@ -261,10 +276,10 @@ class _Pool:
                 result = "saved, to be resumed"
                 done = done._replace(last_line=result)
             else:
-                self.plan.ended(done)
+                self.queue.ended(done)
             self.done.append(done)
-            count = f"{len(self.done)}/{self.plan.count}"
-            self.show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {result}")
+            count = f"{len(self.done)}/{self.queue.count}"
+            self.show.say(f"[{count}] {done.run.name}, {done.seconds:.0f} s: {result}")
         return bool(ended)
 
 

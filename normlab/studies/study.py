@@ -16,7 +16,7 @@ STABILITY = "stability"
 SMOKE = "smoke"
 """The smallest scale and the commands' default: it shows that a study works, but decides
 nothing."""
-TRIALS = "tuning"
+TUNING = "tuning"
 """The study name in the config of tuning trials, so that no trial counts as evidence."""
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
@@ -131,7 +131,7 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A comparison table and the runs that fill it: an article's, a planned one, or any runs'.
+    """A comparison table, of an article or planned here, and the runs that fill it.
 
     `figures` are the article's values by row and column, or by row and `stability`; `document_data`
     names the data on which the article measured them. `at` maps "row @ axis=value ..." to
@@ -187,9 +187,11 @@ class Study:
                 point,
                 seed,
                 (
-                    *(*size.overrides, *self.rows[row], *of_point, *_entries(self.at, row, point)),
-                    *(*size.chosen(row, point), *rest),
-                    *(f"seed={seed}", f"observe.study={self.name}"),
+                    *self._settings(size, row, point, of_point),
+                    *size.chosen(row, point),
+                    *rest,
+                    f"seed={seed}",
+                    f"observe.study={self.name}",
                 ),
             )
             for seed in (size.seeds if seeds is None else seeds)
@@ -218,9 +220,12 @@ class Study:
                 point,
                 seed,
                 (
-                    *(*size.overrides, *self.rows[row], *of_point, *_entries(self.at, row, point)),
+                    *self._settings(size, row, point, of_point),
                     *(() if row in tuning.whole_runs else tuning.overrides),
-                    *(*rest, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
+                    *rest,
+                    f"{tuning.key}={value}",
+                    f"seed={seed}",
+                    f"observe.study={TUNING}",
                 ),
                 tuned=value,
             )
@@ -230,6 +235,10 @@ class Study:
             for value in tuning.values
             for seed in tuning.seeds
         ]
+
+    def _settings(self, size: Scale, row: str, point: str, of_point: Overrides) -> Overrides:
+        """Return the overrides of a row at a point, except tuned ones."""
+        return (*size.overrides, *self.rows[row], *of_point, *_entries(self.at, row, point))
 
     def _part(self, size: Scale, extra: Sequence[str]) -> tuple[dict[str, Axis], list[str]]:
         """Return the part of a scale's grid that overrides select, and all other overrides."""

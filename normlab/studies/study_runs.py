@@ -33,7 +33,7 @@ class StudyRun(NamedTuple):
         """Return whether to repeat the run if its record was made by different code."""
         return self.config["observe"]["other_code"] == "rerun"
 
-    def cell(self, name: str) -> RunToStart:
+    def to_start(self, name: str) -> RunToStart:
         return RunToStart(name, self.planned.overrides, self.folder)
 
     def record(self, complain: Callable[[str], object] = lambda damage: None) -> "RunRecord | None":

@@ -1,140 +1,92 @@
-"""The tuning trials of a study in `results/<study>/`: `tuning.json`, by scale, and a page.
+"""The trials of a tuning: the result of each value, and the choice among them."""
 
-Trials are not evidence for any claim.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from normlab.errors import UserError
-from normlab.formats import pipes
-from normlab.metrics.rate_sensitivity import rate_sensitivity
-from normlab.records.files import only_writer
-from normlab.records.manifest import accept, write_files
-from normlab.records.record import plain
-
-_FORMAT = "normlab.tuning/1"
+from normlab.metrics.glossary import SCORES, meaning
+from normlab.records.record import RunRecord
+from normlab.studies.study import Tuning
+from normlab.studies.study_runs import StudyRun
 
 
-def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Add trials, by scale, to the published ones and rewrite the page; return its path."""
-    path = root / study / "tuning.json"
-    page = path.with_suffix(".md")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(path):
-        every = {**read(path), **scales}
-        whole = plain({"format": _FORMAT, "study": study, "scales": every})
-        text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False) + "\n"
-        parts = [f"# How the rates of {study} were chosen\n"]
-        for scale, trials in sorted(every.items()):
-            parts.append(f"## scale={scale}\n\n{table(trials)}\n{''.join(notes(trials))}")
-        write_files({path: text, page: "\n".join(parts)})
-    accept(root, [path, page])
-    return page
+@dataclass(frozen=True)
+class TuningTrial:
+    """The runs for one value, one per seed; `status` is diverged if any of them diverged.
 
-
-def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale; empty if there is no file, UserError if it is damaged."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        if content["format"] != _FORMAT:
-            raise ValueError(f"format is {content['format']!r}, this version reads {_FORMAT!r}")
-        return dict(content["scales"])
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged ({error!r}); remove it and tune again") from None
-
-
-def with_others(
-    tuned: Mapping[str, Any], before: Mapping[str, Any] | None, cells: Sequence[tuple[str, str]]
-) -> dict[str, Any]:
-    """Add the rows tuned `before` to the rows tuned now.
-
-    `cells` lists all rows and points of the scale, in order. Raises UserError if the earlier rows
-    were tuned differently.
+    `score` is the mean over seeds, None if any diverged; `step` is the step of the first
+    divergence. `first_loss` is the mean loss of the first steps, None if a record does not have it.
     """
-    rows = {(row["row"], row["point"]): row for row in tuned["rows"]}
-    earlier = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
-    others = {cell: row for cell, row in earlier.items() if cell not in rows and cell in cells}
-    if before and others and plain(before["tuning"]) != plain(tuned["tuning"]):
-        raise UserError("the other rows were tuned differently: tune all rows, without rows=")
-    both = {**rows, **others}
-    return {**tuned, "rows": [both[cell] for cell in cells if cell in both]}
+
+    value: str
+    status: str
+    score: float | None = None
+    step: int | None = None
+    seeds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    commits: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    first_loss: float | None = None
 
 
-def table(tuned: Mapping[str, Any]) -> str:
-    """Return the table of one scale: one line per row and point, one column per tried value.
+@dataclass(frozen=True)
+class ValueTrials:
+    """The trials of a row at a point: the runs of each value, one per seed."""
 
-    If losses of learning rates are compared, the last column is the sensitivity to the rate.
-    """
-    values: Sequence[str] = tuned["tuning"]["values"]
-    sensitivities = [sensitivity(tuned["tuning"], row) for row in tuned["rows"]]
-    sensitive = any(each is not None for each in sensitivities)
-    points = any(row["point"] for row in tuned["rows"])
-    lines: list[list[str]] = []
-    for row, sensitive_by in zip(tuned["rows"], sensitivities, strict=True):
-        trials = {trial["value"]: _text(trial) for trial in row["trials"]}
-        chosen = row["chosen"] or ("none" if len(trials) == len(values) else "-")
-        name = [row["row"], row["point"]] if points else [row["row"]]
-        last = "-" if sensitive_by is None else f"{sensitive_by:.3g}"
-        cells = [*name, *(trials.get(value, "-") for value in values), chosen]
-        lines.append([*cells, *([last] if sensitive else [])])
-    name = ["row", "point"] if points else ["row"]
-    head = [*name, *values, "chosen", *(["sensitivity"] if sensitive else [])]
-    return "\n".join(pipes(head, lines, words=len(name)))
+    tuning: Tuning
+    runs: Mapping[str, Sequence[StudyRun]]
 
+    def trials(self) -> list[TuningTrial]:
+        """Return the trials of all values whose runs have all ended."""
+        trials: list[TuningTrial] = []
+        for value, runs in self.runs.items():
+            records = [record for run in runs if run.has_ended(record := run.record()) and record]
+            if len(records) == len(runs):
+                names = tuple("/".join(run.folder.parts[-2:]) for run in runs)
+                trials.append(_trial(value, names, records, self.tuning.score))
+        return trials
 
-def sensitivity(tuning: Mapping[str, Any], row: Mapping[str, Any]) -> float | None:
-    """Return the sensitivity of a row's loss to the learning rate (`rate_sensitivity`).
-
-    None unless learning rates were compared by `valid/loss` and all of them were tried; also None
-    if a trial was stopped early, or diverged while the loss before training is unknown.
-    """
-    trials: Sequence[Mapping[str, Any]] = row["trials"]
-    compared = (tuning["key"], tuning["score"]) == ("optim.lr", "valid/loss")
-    ended = {"finished", "diverged"} >= {trial["status"] for trial in trials}
-    if not compared or not ended or len(trials) < len(tuning["values"]):
-        return None
-    firsts = [first for trial in trials if (first := trial.get("first_loss")) is not None]
-    return rate_sensitivity([trial["score"] for trial in trials], min(firsts, default=None))
-
-
-def _text(trial: Mapping[str, Any]) -> str:
-    if trial["score"] is not None:
-        return f"{trial['score']:.4g}"
-    at = f" at {trial['step']}" if trial["step"] is not None else ""
-    last = f" ({trial['last']:.4g})" if trial.get("last") is not None else ""
-    return f"{trial['status']}{at}{last}"
-
-
-def notes(tuned: Mapping[str, Any]) -> list[str]:
-    """Return the notes below the table, one line each."""
-    tuning, rows = tuned["tuning"], tuned["rows"]
-    trials = [trial for row in rows for trial in row["trials"]]
-    commits = sorted({commit for trial in trials for commit in trial["commits"]})
-    more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
-    whole = ", ".join(tuning.get("whole_runs", []))
-    but = f", but for {whole}, tried for whole runs" if whole else ""
-    values = tuning["values"]
-    edge = [row["row"] for row in rows if row["chosen"] in (values[0], values[-1])]
-    lines = [
-        f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed "
-        f"{', '.join(map(str, tuning['seeds']))}, which no other run has{more}",
-        f"the same values, seeds and budget for every row{but}; {len(trials)} trials, "
-        f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
-        f"by commit {', '.join(commits)}",
-    ]
-    if any(sensitivity(tuning, row) is not None for row in rows):
-        lines.append(
-            "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
-            "(Wortsman et al. 2023), or of the loss itself where older trials do not have the loss "
-            "before training; a run that diverged counts as the loss before training"
+    def chosen(self, trials: Sequence[TuningTrial]) -> str | None:
+        """Return the value with the best mean; None if some are untried or all diverged."""
+        if len(trials) < len(self.runs):
+            return None
+        return best_value(
+            {trial.value: trial.score for trial in trials}, sign_of(self.tuning.score)
         )
-    if edge:
-        lines.append(
-            f"at the edge of the values; values beyond it may be better: {', '.join(edge)}"
+
+
+def _trial(
+    value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str
+) -> TuningTrial:
+    seconds = sum(record.budget.wall_seconds for record in records)
+    commits = tuple(dict.fromkeys(name for record in records for name in record.commit_names))
+    firsts = [record.first_loss for record in records if record.first_loss is not None]
+    first = fmean(firsts) if len(firsts) == len(records) else None
+    for record in records:
+        if not record.finished:
+            step = record.outcome.step
+            return TuningTrial(value, "diverged", None, step, {}, seconds, commits, runs, first)
+        if score not in record.scores:
+            available = ", ".join(name for name in record.scores if name.startswith("valid/"))
+            raise UserError(f"{record.run_id}: no score {score}; available: {available}")
+    seeds = {str(record.seed): record.scores[score].value for record in records}
+    mean = fmean(seeds.values())
+    return TuningTrial(value, "finished", mean, None, seeds, seconds, commits, runs, first)
+
+
+def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:
+    """Return the value with the best score, the first in a tie; None if there is no score."""
+    losses = {value: sign * score for value, score in scores.items() if score is not None}
+    return min(losses, key=lambda value: losses[value]) if losses else None
+
+
+def sign_of(score: str) -> int:
+    """Return 1 if a lower score is better, -1 if a higher one is; UserError if neither is."""
+    known = meaning(score)
+    if known is None or known.better == "-":
+        names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
+        raise UserError(
+            f"{score} is not a score with a direction in normlab/metrics/glossary.py; use {names}"
         )
-    return [f"- {each}\n" for each in lines]
+    return 1 if known.better == "less" else -1

@@ -10,13 +10,14 @@ from msgspec import structs
 from normlab.config.registry import paths
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
-from normlab.studies import trials as published_trials
-from normlab.studies.job import read_rows, taken_out
+from normlab.studies import published_trials
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.process_pool import RunToStart
-from normlab.studies.study import SMOKE, Study, Tuning, points_of, rate_name
+from normlab.studies.rates_file import with_rates
+from normlab.studies.selection import Selection, words_by_study
+from normlab.studies.study import Study, Tuning, points_of, rate_name
 from normlab.studies.study_runs import StudyRun, runs_of
-from normlab.studies.tuning import TuningCell, sign_of, with_rates
+from normlab.studies.trials import ValueTrials, sign_of
 
 _ABOUT_MACHINE = ("device=", "data_dir=", "runs_dir=", "observe.")
 """Settings of a tuning that may differ from the study's plan: they change no experiment."""
@@ -24,7 +25,7 @@ _ABOUT_MACHINE = ("device=", "data_dir=", "runs_dir=", "observe.")
 
 @dataclass(frozen=True)
 class TuningJob:
-    """A study at a scale, how it is tuned, and the cell of each row and point.
+    """A study at a scale, how it is tuned, and the trials of each row and point.
 
     `folder` has the published results of all studies.
     """
@@ -32,39 +33,39 @@ class TuningJob:
     study: Study
     scale: str
     tuning: Tuning
-    cells: dict[tuple[str, str], TuningCell]
+    by_place: dict[tuple[str, str], ValueTrials]
     folder: Path
 
     @property
     def left(self) -> list[StudyRun]:
         """Return the runs that have not ended."""
-        cells = self.cells.values()
-        runs = [run for cell in cells for of_value in cell.runs.values() for run in of_value]
+        by_value = [runs for trials in self.by_place.values() for runs in trials.runs.values()]
+        runs = [run for runs_of_value in by_value for run in runs_of_value]
         return [run for run in runs if not run.has_ended(run.record())]
 
     def to_start(self) -> list[RunToStart]:
         """Return the runs that have not ended, each with the name to show."""
-        cells: list[RunToStart] = []
+        runs: list[RunToStart] = []
         for run in self.left:
             planned = run.planned
             value = f"{self.tuning.key}={planned.tuned}"
             words = (planned.row, planned.point, value, f"seed={planned.seed}")
-            cells.append(run.cell(" ".join(filter(None, words))))
-        return cells
+            runs.append(run.to_start(" ".join(filter(None, words))))
+        return runs
 
     def results(self) -> dict[str, Any]:
         """Return the ended trials and the choices in the form in which they are published."""
         rows: list[dict[str, Any]] = []
-        for (row, point), cell in self.cells.items():
-            trials = cell.trials()
-            chosen = cell.chosen(trials)
+        for (row, point), of_place in self.by_place.items():
+            trials = of_place.trials()
+            chosen = of_place.chosen(trials)
             plain = [asdict(trial) for trial in trials]
             rows.append({"row": row, "point": point, "chosen": chosen, "trials": plain})
         return {"tuning": structs.asdict(self.tuning), "rows": rows}
 
     def check_writable(self) -> None:
         """Raise UserError, before anything runs, if a choice could not be written."""
-        self._study_text(dict.fromkeys(self.cells, self.tuning.values[0]))
+        self._study_text(dict.fromkeys(self.by_place, self.tuning.values[0]))
         self._with_published(self.results())
 
     def write(self, results: Mapping[str, Any]) -> tuple[Path, list[str]]:
@@ -82,21 +83,21 @@ class TuningJob:
             page = published_trials.publish(self.folder, name, trials)
             with atomic_write(file) as opened:
                 opened.write(text)
-        untrainable = [rate_name(*cell) for cell, chosen in choices.items() if chosen is None]
+        untrainable = [rate_name(*place) for place, chosen in choices.items() if chosen is None]
         return page, [each for each in untrainable if each in self.study.scale(self.scale).rates]
 
     def _with_published(self, results: Mapping[str, Any]) -> dict[str, Any]:
         """Return the trials, plus the published trials of rows that are not tuned now."""
         size, path = self.study.scale(self.scale), self.folder / self.study.name / "tuning.json"
-        cells = [(row, point) for row in size.rows for point in points_of(size.grid)]
+        places = [(row, point) for row in size.rows for point in points_of(size.grid)]
         before = published_trials.read(path).get(self.scale)
-        return published_trials.with_others(results, before, cells)
+        return published_trials.with_others(results, before, places)
 
     def _study_text(self, choices: Mapping[tuple[str, str], str | None]) -> str:
         """Return the text of the study's file with these choices."""
         rates = {
-            rate_name(*cell): [f"{self.tuning.key}={value}"] if value else None
-            for cell, value in choices.items()
+            rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
+            for place, value in choices.items()
         }
         file = study_file(self.study.name)
         try:
@@ -113,26 +114,25 @@ def study_file(name: str) -> Path:
 def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[TuningJob]:
     """Return the tuning of each study in `words`, which may also contain settings for all trials.
 
-    Raises UserError if no study is named or, with `write`, if a setting would make the trials
-    differ from those the study plans.
+    Raises UserError for `seeds=` or, with `write`, for a setting that would make the trials differ
+    from those the study plans.
     """
-    settings, extra = taken_out([word for word in words if "=" in word])
-    scale = settings.get("scale", SMOKE)
     jobs: list[TuningJob] = []
-    for study in [load_study(word) for word in words if "=" not in word]:
+    for name, overrides in words_by_study(words).items():
+        study = load_study(name)
+        scale, rows, seeds, extra = Selection.of(study, overrides)
+        if seeds is not None:
+            raise UserError("seeds=: the seeds of trials are in the study's tuning; omit it")
         if write:
             _check_planned(study, extra)
         tuning = tuning_of(study, scale, load_study)
         sign_of(tuning.score)  # raises for a score without a direction
-        rows = read_rows(settings["rows"], study, scale) if "rows" in settings else None
         runs: dict[tuple[str, str], dict[str, list[StudyRun]]] = {}
         for run in runs_of(study.trials(scale, tuning, extra, rows=rows)):
-            of_cell = runs.setdefault(run.planned.place, {})
-            of_cell.setdefault(run.planned.tuned, []).append(run)
-        cells = {cell: TuningCell(tuning, by_value) for cell, by_value in runs.items()}
-        jobs.append(TuningJob(study, scale, tuning, cells, folder))
-    if not jobs:
-        raise UserError("name a study, such as normlab study tune batching scale=small")
+            by_value = runs.setdefault(run.planned.place, {})
+            by_value.setdefault(run.planned.tuned, []).append(run)
+        by_place = {place: ValueTrials(tuning, by_value) for place, by_value in runs.items()}
+        jobs.append(TuningJob(study, scale, tuning, by_place, folder))
     return jobs
 
 

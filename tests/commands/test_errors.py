@@ -12,7 +12,7 @@ from normlab.commands import list as list_command
 from normlab.config import folders
 from normlab.data.corpus import load_tables
 from normlab.errors import CRASHED, UserError
-from normlab.studies import sweep
+from normlab.studies import hydra_sweep
 
 OWN = """from normlab.norms.layer import NoNorm
 
@@ -61,7 +61,7 @@ def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch
     for error, traced in ((UserError("set data_dir"), False), (ValueError("a bug"), True)):
         monkeypatch.setattr("normlab.config.compose.from_hydra", lambda config: config)
         note = tmp_path / "sweep" / "000001"
-        assert sweep._train_elsewhere({}, ["norm=bn"], note, raises(error)) is None
+        assert hydra_sweep._train_elsewhere({}, ["norm=bn"], note, raises(error)) is None
         first, second, *rest = note.read_text("utf-8").splitlines()
         assert first == "norm=bn" and str(error) in second
         assert any("Traceback" in line for line in rest) is traced

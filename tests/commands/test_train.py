@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
+from normlab.studies.hydra_sweep import each_run_once
 from normlab.studies.process_pool import RunToStart
-from normlab.studies.sweep import each_run_once
 from tests.commands.conftest import FINISHED as SAME
 from tests.tiny_runs import QUICK, Ended, tiny
 

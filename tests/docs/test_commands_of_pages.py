@@ -28,7 +28,7 @@ from normlab.config.overrides import written_out
 from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
 from normlab.records.store import run_id
-from normlab.studies import sweep
+from normlab.studies import hydra_sweep
 from normlab.studies.load import load_study
 from normlab.studies.process_pool import EndedRun
 from tests.docs.pages import PAGES, ROOT, fenced
@@ -120,10 +120,10 @@ def begun(monkeypatch):
     monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
     monkeypatch.setattr(_run, "train_and_summarize", begin)
     monkeypatch.setattr(training, "train_and_summarize", begin)
-    monkeypatch.setattr(sweep.HydraRuns, "_run_grid", grid)
-    monkeypatch.setattr(sweep, "RunQueue", list)
-    monkeypatch.setattr(sweep, "run_all", trial)
-    monkeypatch.setattr(sweep, "read_record", lambda folder: record())
+    monkeypatch.setattr(hydra_sweep.HydraRuns, "_run_grid", grid)
+    monkeypatch.setattr(hydra_sweep, "RunsInOrder", list)
+    monkeypatch.setattr(hydra_sweep, "run_all", trial)
+    monkeypatch.setattr(hydra_sweep, "read_record", lambda folder: record())
     return runs
 
 
@@ -147,7 +147,7 @@ def train(words, begun):
     begun.clear()
     if any(word.startswith("-") for word in asked):
         parsers = [get_args_parser() for _ in range(3)]
-        arguments = [sweep.flags_first(written_out(order)) for order in orders(asked)]
+        arguments = [hydra_sweep.flags_first(written_out(order)) for order in orders(asked)]
         first, *rest = map(argparse.ArgumentParser.parse_args, parsers, arguments)
         assert all(namespace == first for namespace in rest)
 

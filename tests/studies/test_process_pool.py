@@ -12,13 +12,13 @@ import pytest
 from normlab.config.machine import usable_cores
 from normlab.studies.process_pool import (
     LOG_FILE,
-    RunQueue,
+    RunsInOrder,
     RunToStart,
     machine_shares,
     run_all,
     visible_gpus,
 )
-from normlab.studies.show import run_all_shown
+from normlab.studies.runs_display import run_all_shown
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def stand_in(tmp_path, monkeypatch):
 
 def sweep(folder, *runs, processes=2, **more):
     cells = [RunToStart(run, (run,), folder / "runs" / run) for run in runs]
-    return run_all(RunQueue(cells), processes, **more)
+    return run_all(RunsInOrder(cells), processes, **more)
 
 
 def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
@@ -45,7 +45,7 @@ def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
     )
     runs = [f"seed={n}" for n in range(6)]
     found = sweep(tmp_path, *runs, processes=3)
-    assert sorted(done.cell.name for done in found) == runs
+    assert sorted(done.run.name for done in found) == runs
     assert max(map(int, (tmp_path / "seen").read_text().split())) == 3
     assert all("-m normlab train seed=" in done.last_line for done in found)
     lines = capsys.readouterr().out.splitlines()
@@ -59,7 +59,7 @@ def test_a_failing_run_does_not_affect_the_others_and_says_why(tmp_path, stand_i
     )
     names = ("norm=ln", "norm=bn", "norm=rms", "norm=brn")
     cells = [RunToStart(name, (name,), tmp_path / name) for name in names]
-    found = run_all_shown(RunQueue(cells), 1, again="normlab train")
+    found = run_all_shown(RunsInOrder(cells), 1, again="normlab train")
     assert [done.status for done in found] == [0, 3, 1, 3]
     out = capsys.readouterr().out
     assert out.count("no such thing") == 1  # runs with the same reason share its line
@@ -79,7 +79,7 @@ def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
     cells = [RunToStart(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
     with pytest.raises(KeyboardInterrupt):
-        run_all_shown(RunQueue(cells), 1, again="normlab train -m a=1,2,3")
+        run_all_shown(RunsInOrder(cells), 1, again="normlab train -m a=1,2,3")
     assert len((tmp_path / "calls").read_text().split()) == 1
     said = capsys.readouterr().err.splitlines()
     assert said == [

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from normlab.records.store import PROGRESS_FILE
+from normlab.studies.hydra_sweep import short_names
 from normlab.studies.process_pool import INTERRUPTED, EndedRun, RunToStart
-from normlab.studies.show import RunsDisplay
-from normlab.studies.sweep import short_names
+from normlab.studies.runs_display import RunsDisplay
 
 
 def shown(tmp_path, count, *, terminal=False):

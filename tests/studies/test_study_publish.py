@@ -7,7 +7,7 @@ from normlab.records import manifest
 from normlab.records.packed import RECORDS
 from normlab.reports.published import read
 from normlab.studies.load import load_study
-from normlab.studies.queue import Queue
+from normlab.studies.study_queue import StudyQueue
 from tests.studies.queues import STUDY, bleu, night, plan
 
 RESULTS = ("--publish", "results")
@@ -103,7 +103,7 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     place, folder, capsys, monkeypatch
 ):
     """Seeds are complete after runs 2, 4 and 6; meanwhile somebody merges in the checkout."""
-    ended, listed = Queue.ended, folder.parents[1] / manifest.MANIFEST
+    ended, listed = StudyQueue.ended, folder.parents[1] / manifest.MANIFEST
 
     def merging(self, done):
         if len(self.done) == 1:
@@ -111,7 +111,7 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
             listed.write_text(CONFLICT)
         ended(self, done)
 
-    monkeypatch.setattr(Queue, "ended", merging)
+    monkeypatch.setattr(StudyQueue, "ended", merging)
     argv = ["one", "seeds=1-3", *RESULTS, "--processes", "1"]
     code, err = command.main(["run", *argv]), capsys.readouterr().err
     assert code == 1 and len(place.lines("calls")) == 6

@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.studies.job import read_rows, read_seeds
+from normlab.studies.selection import read_rows, read_seeds
 from normlab.studies.study import Scale, Study
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]

@@ -9,8 +9,9 @@ import yaml
 from normlab.commands import study as command
 from normlab.config.folders import CONFIG_DIR
 from normlab.studies.load import load_study, tuning_of
-from normlab.studies.trials import notes, read, table
-from normlab.studies.tuning import best_value, sign_of, with_rates
+from normlab.studies.published_trials import notes, read, table
+from normlab.studies.rates_file import with_rates
+from normlab.studies.trials import best_value, sign_of
 
 BEST = {"ln": "2e-3", "bn": "4e-3"}
 TUNING = "{key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"

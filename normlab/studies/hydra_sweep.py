@@ -16,7 +16,7 @@ from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunQueue, RunToStart, run_all
+from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunsInOrder, RunToStart, run_all
 from normlab.terminal import crash
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class HydraRuns:
         self.is_search = values.get("hydra/sweeper", "basic") != "basic"
         self.again = again
         self._status: int | None = None  # if there is only one run
-        self._cells: list[RunToStart] = []
+        self._runs: list[RunToStart] = []
         self._ended: set[Path] = set()  # folders of runs that had ended before
         self._configs: dict[Path, Mapping[str, Any]] = {}
         self._processes: int | None = None
@@ -79,30 +79,30 @@ class HydraRuns:
             note = self.folder / f"{runtime.job.num:06}" if is_grid else None
             record = _train_elsewhere(config, overrides, note, self.actions.train)
             return None if record is None else objective(record, config, direction)
-        cell = self._noted(config, overrides)
+        run = self._noted(config, overrides)
         if is_grid:
             return None
-        (done,) = run_all(RunQueue([cell]), 1)
+        (done,) = run_all(RunsInOrder([run]), 1)
         if done.status:
-            raise UserError(f"{done.cell.name}: {done.last_line} ({cell.folder / LOG_FILE})")
-        return objective(read_record(cell.folder), config, direction)
+            raise UserError(f"{done.run.name}: {done.last_line} ({run.folder / LOG_FILE})")
+        return objective(read_record(run.folder), config, direction)
 
     def _noted(self, config: "DictConfig", overrides: tuple[str, ...]) -> RunToStart:
         """Add a run to the sweep and return it."""
         from normlab.config.compose import from_hydra
         from normlab.training.run_folder import RunFolder
 
-        folder = self.folder / str(len(self._cells))
+        folder = self.folder / str(len(self._runs))
         with suppress(Exception):  # an invalid config fails later, with its own message
-            run = RunFolder(from_hydra(config))
-            folder = run.folder
-            self._configs[folder] = run.config
-            if run.finished(processes=1) is not None:
+            run_folder = RunFolder(from_hydra(config))
+            folder = run_folder.folder
+            self._configs[folder] = run_folder.config
+            if run_folder.finished(processes=1) is not None:
                 self._ended.add(folder)
-        if not self._cells:
+        if not self._runs:
             self._processes = config.observe.processes
-        self._cells.append(RunToStart(" ".join(overrides), overrides, folder))
-        return self._cells[-1]
+        self._runs.append(RunToStart(" ".join(overrides), overrides, folder))
+        return self._runs[-1]
 
     def finish(self) -> int:
         """Run a grid, or print the results of a search or of a cluster; return the status."""
@@ -112,30 +112,27 @@ class HydraRuns:
             result = self.folder / "optimization_results.yaml"  # written by Optuna's sweeper
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
             return 0
-        if self._cells:
-            names = short_names([cell.overrides for cell in self._cells])
-            cells = [c._replace(name=name) for c, name in zip(self._cells, names, strict=True)]
-            cells = _in_groups(cells, self._configs)
-            return self._run_grid(cells)
+        if self._runs:
+            names = short_names([run.overrides for run in self._runs])
+            runs = [r._replace(name=name) for r, name in zip(self._runs, names, strict=True)]
+            return self._run_grid(_in_groups(runs, self._configs))
         notes = [path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("[0-9]*"))]
         shutil.rmtree(self.folder, ignore_errors=True)
         if notes:
             print(f"{len(notes)} runs failed\n" + "".join(f"  failed: {n}" for n in notes), end="")
         return 1 if notes else 0
 
-    def _run_grid(self, cells: Sequence[RunToStart]) -> int:
+    def _run_grid(self, runs: Sequence[RunToStart]) -> int:
         """Run what has not ended, and compare all runs."""
-        from normlab.studies.show import run_all_shown
+        from normlab.studies.runs_display import run_all_shown
 
-        cells = each_run_once(cells)
-        left = [cell for cell in cells if cell.folder not in self._ended]
-        if len(left) < len(cells):
-            print(
-                f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped"
-            )
-        ended = run_all_shown(RunQueue(left), self._processes, again=self.again) if left else []
-        failed = {done.cell.folder for done in ended if done.failed}  # and have an old record
-        folders = [cell.folder for cell in cells if cell.folder not in failed]
+        runs = each_run_once(runs)
+        left = [run for run in runs if run.folder not in self._ended]
+        if len(left) < len(runs):
+            print(f"{len(runs) - len(left)} of {len(runs)} runs had already ended and are skipped")
+        ended = run_all_shown(RunsInOrder(left), self._processes, again=self.again) if left else []
+        failed = {done.run.folder for done in ended if done.failed}  # and have an old record
+        folders = [run.folder for run in runs if run.folder not in failed]
         if recorded := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
             print()
             self.actions.compare(recorded)
@@ -143,38 +140,38 @@ class HydraRuns:
 
 
 def _in_groups(
-    cells: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
+    runs: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
 ) -> list[RunToStart]:
-    """Return the cells; those sent to W&B get their group and job type.
+    """Return the runs; those sent to W&B get their group and job type.
 
-    A cell stays as it is if its config is invalid or sets both itself.
+    A run stays as it is if its config is invalid or sets both itself.
     """
     sent = [
-        (cell, configs[cell.folder])
-        for cell in cells
-        if "wandb" in configs.get(cell.folder, {}).get("observe", {}).get("sink", {})
+        (run, configs[run.folder])
+        for run in runs
+        if "wandb" in configs.get(run.folder, {}).get("observe", {}).get("sink", {})
     ]
     if not sent:
-        return cells
+        return runs
     from normlab.config.overrides import quoted
     from normlab.training.wandb import groups
 
-    group_names = groups([(config, cell.overrides) for cell, config in sent])
+    group_names = groups([(config, run.overrides) for run, config in sent])
     more: dict[RunToStart, list[str]] = {}
-    for (cell, config), group in zip(sent, group_names, strict=True):
+    for (run, config), group in zip(sent, group_names, strict=True):
         sink, values = "observe.sink.wandb", {"group": quoted(group), "job_type": "sweep"}
         chosen = config["observe"]["sink"]["wandb"]
-        more[cell] = [f"{sink}.{k}={v}" for k, v in values.items() if chosen[k] is None]
-    return [cell._replace(overrides=(*cell.overrides, *more.get(cell, ()))) for cell in cells]
+        more[run] = [f"{sink}.{k}={v}" for k, v in values.items() if chosen[k] is None]
+    return [run._replace(overrides=(*run.overrides, *more.get(run, ()))) for run in runs]
 
 
-def each_run_once(cells: Iterable[RunToStart]) -> list[RunToStart]:
-    """Drop cells that are the same run as an earlier one, with a message; return the others."""
+def each_run_once(runs: Iterable[RunToStart]) -> list[RunToStart]:
+    """Drop runs that are the same run as an earlier one, with a message; return the others."""
     first: dict[Path, RunToStart] = {}
-    for cell in cells:
-        if (twin := first.setdefault(cell.folder, cell)) is not cell:
-            same = "given twice" if cell.name == twin.name else f"the same run as {twin.name}"
-            print(f"{cell.name} is {same}, so it is trained once")
+    for run in runs:
+        if (twin := first.setdefault(run.folder, run)) is not run:
+            same = "given twice" if run.name == twin.name else f"the same run as {twin.name}"
+            print(f"{run.name} is {same}, so it is trained once")
     return [*first.values()]
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Queue(RunQueue):
-    """The order in which the runs of several jobs are started.
+class StudyQueue(RunQueue):
+    """The runs of several studies, in the order in which they start.
 
     Args:
         jobs: in the order to run them; a job without data starts no runs, but its complete seeds
@@ -29,13 +29,13 @@ class Queue(RunQueue):
     ) -> None:
         self.jobs, self._on_seeds = jobs, on_seeds
         self._runs: dict[Path, StudyRun] = {}
-        self._cells: dict[Path, RunToStart] = {}
+        self._to_start: dict[Path, RunToStart] = {}
         for job in jobs:
             for run in job.runs:
                 self._runs.setdefault(run.folder, run)
                 if not job.lacks_data:
-                    cell = run.cell(f"{job.study.name} {run.planned.name}")
-                    self._cells.setdefault(run.folder, cell)
+                    name = f"{job.study.name} {run.planned.name}"
+                    self._to_start.setdefault(run.folder, run.to_start(name))
         self.done = {folder for folder, run in self._runs.items() if run.has_ended(run.record())}
         self.before = len(self.done)
         self.failed: set[Path] = set()
@@ -48,11 +48,11 @@ class Queue(RunQueue):
                 for run in job.by_seed[seed]:
                     if run.folder not in started:
                         self._running.add(run.folder)
-                        return self._cells[run.folder]
+                        return self._to_start[run.folder]
         return None
 
     def ended(self, done: EndedRun) -> None:
-        folder = done.cell.folder
+        folder = done.run.folder
         self._running.discard(folder)
         run = self._runs[folder]
         if done.status or not run.has_ended(run.record()):

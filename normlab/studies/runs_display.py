@@ -1,4 +1,4 @@
-"""Progress of a plan: a live table on a terminal, or in a pipe a line every few seconds.
+"""The progress of runs: a live table on a terminal, or in a pipe a line every few seconds.
 
 The progress of each run is read from its folder.
 """
@@ -75,20 +75,20 @@ class RunsDisplay(ProgressDisplay):
         self, running: Mapping[RunToStart, float], ended: Sequence[EndedRun], count: int
     ) -> None:
         self._running, self._ended, self._count = running, ended, count
-        for cell in running:
-            if (progress := read_progress(cell.folder)) is not None:
-                self._progress[cell] = progress
+        for run in running:
+            if (progress := read_progress(run.folder)) is not None:
+                self._progress[run] = progress
                 if progress["left"] is not None and not progress["trained"]:
-                    self._training[cell] = running[cell] + progress["left"]
+                    self._training[run] = running[run] + progress["left"]
         if self._live is not None:
             self._live.refresh()
         else:
-            lines = [f"{cell.name}: {' '.join(self._does(cell)).rstrip()}" for cell in running]
+            lines = [f"{run.name}: {' '.join(self._does(run)).rstrip()}" for run in running]
             print(" | ".join([self.counts(), *lines]), flush=True)
 
-    def _does(self, cell: RunToStart) -> tuple[str, str]:
+    def _does(self, run: RunToStart) -> tuple[str, str]:
         """Return the phase and progress of a run, and its loss."""
-        if (now := self._progress.get(cell)) is None:
+        if (now := self._progress.get(run)) is None:
             return "starting", ""
         stage = Stage(**{key: now[key] for key in Stage._fields})
         return str(stage), "" if stage.loss is None else number(stage.loss)
@@ -105,13 +105,11 @@ class RunsDisplay(ProgressDisplay):
         The last validation and the test are expected to take as long as in the runs that have
         ended. Until a run has ended, only the remaining training time is estimated.
         """
-        known = [done for done in self._done if done.cell in self._training]
-        tails = [max(0.0, done.seconds - self._training[done.cell]) for done in known]
+        known = [done for done in self._done if done.run in self._training]
+        tails = [max(0.0, done.seconds - self._training[done.run]) for done in known]
         tail = fmean(tails) if tails else 0.0
-        whole = {
-            cell: self._training[cell] + tail for cell in self._running if cell in self._training
-        }
-        rest = [max(0.0, seconds - self._running[cell]) for cell, seconds in whole.items()]
+        whole = {run: self._training[run] + tail for run in self._running if run in self._training}
+        rest = [max(0.0, seconds - self._running[run]) for run, seconds in whole.items()]
         durations = [*whole.values(), *(done.seconds for done in self._done)]
         if not durations:
             return None
@@ -143,38 +141,38 @@ class RunsDisplay(ProgressDisplay):
         for column in table.columns:
             column.no_wrap = True
         rows = [
-            (cell.name, *self._does(cell), "" if left is None else estimated(left))
-            for cell in self._running
-            for left in [self._progress.get(cell, {}).get("left")]
+            (run.name, *self._does(run), "" if left is None else estimated(left))
+            for run in self._running
+            for left in [self._progress.get(run, {}).get("left")]
         ]
-        rows += [(done.cell.name, "failed", "", "") for done in self._ended if done.failed]
+        rows += [(done.run.name, "failed", "", "") for done in self._ended if done.failed]
         for row in rows[: max(3, self._console.height - _LINES)]:
             table.add_row(*map(escape, row))
         return table
 
     def stopped(self, command: str) -> list[str]:
         """Return lines for Ctrl-C: how many runs are done and left, and the command to resume."""
-        saved = [done.cell for done in self._ended if done.interrupted]
+        saved = [done.run for done in self._ended if done.interrupted]
         done = len(self._done)
         summary = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
-        saved_runs = [cell for cell in saved if cell in self._progress]
-        begun = [f"  {cell.name} (saved at {self._does(cell)[0]})" for cell in saved_runs]
+        saved_runs = [run for run in saved if run in self._progress]
+        begun = [f"  {run.name} (saved at {self._does(run)[0]})" for run in saved_runs]
         return [summary, *begun, f"resume with: {command}"]
 
 
 def run_all_shown(
-    plan: RunQueue, processes: int | None, *, again: str, deadline: float = math.inf
+    queue: RunQueue, processes: int | None, *, again: str, deadline: float = math.inf
 ) -> list[EndedRun]:
-    """Execute a plan like `run_all`, and print its progress and the reasons for failures.
+    """Execute a queue like `run_all`, and print its progress and the reasons for failures.
 
     Returns the runs that were not interrupted. `again` is the resume command shown after Ctrl-C.
     """
-    at_a_time = min(plan.count, len(machine_shares(processes)))
+    at_a_time = min(queue.count, len(machine_shares(processes)))
     runs = RunsDisplay(at_a_time)
-    print(f"{plan.count} runs, {at_a_time} at a time; {LOG_FILE} in each run's folder", flush=True)
+    print(f"{queue.count} runs, {at_a_time} at a time; {LOG_FILE} in each run's folder", flush=True)
     try:
         with runs:
-            done_runs = run_all(plan, processes, deadline=deadline, show=runs)
+            done_runs = run_all(queue, processes, deadline=deadline, show=runs)
     except KeyboardInterrupt:
         print("\n".join(runs.stopped(again)), file=sys.stderr)
         raise
@@ -183,8 +181,8 @@ def run_all_shown(
     print(f"{len(ended) - len(failed)} of {len(ended)} runs done")
     for (status, reason), runs_of in _by_reason(failed).items():
         for done in runs_of:
-            print(f"  failed with status {status}: {' '.join(done.cell.overrides)}")
-        print(f"    {reason} ({runs_of[0].cell.folder / LOG_FILE})")
+            print(f"  failed with status {status}: {' '.join(done.run.overrides)}")
+        print(f"    {reason} ({runs_of[0].run.folder / LOG_FILE})")
     return ended
 
 

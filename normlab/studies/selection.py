@@ -1,0 +1,88 @@
+"""The part of a study that the words of a command select: its scale, rows, seeds, and overrides."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import yaml
+
+from normlab.config.experiments import EXPERIMENT
+from normlab.config.overrides import in_full, written_out
+from normlab.errors import UserError
+from normlab.studies.study import SMOKE, Study
+
+_KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
+_OF_ONE_RUN = (EXPERIMENT, "debug")  # short keys that only apply to a single run
+_MOST_SEEDS = 1000  # at most this many seeds in one range
+
+
+class Selection(NamedTuple):
+    """A scale, its rows and seeds (None: all of the scale), and overrides for every run."""
+
+    scale: str
+    rows: list[str] | None
+    seeds: list[int] | None
+    extra: list[str]
+
+    @classmethod
+    def of(cls, study: Study, overrides: Sequence[str]) -> "Selection":
+        """Read overrides, of which `scale=`, `rows=` and `seeds=` select a part of the study."""
+        pairs = [(each, *each.split("=", 1)) for each in overrides]
+        if of_one_run := [key for _, key, _ in pairs if key in _OF_ONE_RUN]:
+            key = of_one_run[0]
+            raise UserError(f"{key}= is for normlab train; a study's settings are in its file")
+        chosen = {_KEYS[key]: value for _, key, value in pairs if key in _KEYS}
+        extra = written_out(in_full([each for each, key, _ in pairs if key not in _KEYS]))
+        scale = chosen.get("scale", SMOKE)
+        rows = read_rows(chosen["rows"], study, scale) if "rows" in chosen else None
+        seeds = read_seeds(chosen["seeds"]) if "seeds" in chosen else None
+        return cls(scale, rows, seeds, extra)
+
+
+def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the overrides of each named study; `STUDY:key=value` is only for that study."""
+    studies = [word for word in words if "=" not in word]
+    overrides: dict[str, list[str]] = {name: [] for name in studies}
+    if not studies or len(overrides) < len(studies):
+        raise UserError("name each study once, such as normlab study run translation_norms")
+    for override in (word for word in words if "=" in word):
+        study, colon, _ = override.partition("=")[0].partition(":")
+        if colon and study not in overrides:
+            raise UserError(
+                f"{override}: {study} is not among the named studies: {' '.join(overrides)}"
+            )
+        for name in [study] if colon else studies:
+            overrides[name].append(override.removeprefix(f"{study}:") if colon else override)
+    return overrides
+
+
+def read_rows(text: str, study: Study, scale: str) -> list[str]:
+    """Return the rows of a scale selected by `rows=`, in the scale's order.
+
+    A row is selected by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
+    padding counted']`. For an unknown row, UserError lists all.
+    """
+    names = study.scale(scale).rows
+    try:
+        parts = yaml.load(text if text.startswith("[") else f"[{text}]", Loader=yaml.BaseLoader)
+    except yaml.YAMLError:
+        parts = [text]
+    numbers = {str(number): name for number, name in enumerate(names, 1)}
+    for part in parts or [""]:
+        if part not in names and str(part) not in numbers:
+            known = "; ".join(f"{number} {name}" for number, name in numbers.items())
+            raise UserError(f"rows: {part!r} is not a row of scale={scale}; choose from {known}")
+    chosen = {part if part in names else numbers[part] for part in parts}
+    return [name for name in names if name in chosen]
+
+
+def read_seeds(text: str) -> list[int]:
+    """Parse the value of `seeds=`, such as `1,2,3`, `1-5` or a mix, into a list of seeds."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        whole = first.isdecimal() and last.isdecimal()
+        if not whole or not int(first) <= int(last) < int(first) + _MOST_SEEDS:
+            raise UserError(f"seeds={text}: expected numbers, such as seeds=1,2,3 or seeds=1-5")
+        seeds += range(int(first), int(last) + 1)
+    return seeds
