@@ -181,7 +181,9 @@ def test_a_module_is_no_function():
 
 def test_tables_pages_and_claims_pair_runs_in_one_place():
     assert having("why_not_paired(") == ["records.pairs"]
-    assert having("Pairing.of(") == ["claims.sample", "reports.comparison", "reports.literature"]
+    assert having("Pairing.of(") == [
+        *("claims.sample", "reports.cards", "reports.comparison", "reports.literature")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from normlab.terminal import at_work, print_prose
 
 if TYPE_CHECKING:
     from normlab.inspection.card import Examined
+    from normlab.records.packed import Key
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
@@ -196,7 +197,8 @@ def card(argv: list[str]) -> int:
     from normlab.inspection.card import card as assemble
     from normlab.inspection.questions import questions
     from normlab.records.manifest import write_files
-    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
+    from normlab.records.packed import write_pack
+    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, Card, baselines_for, card_page
     from normlab.training.runtime import Runtime
 
     chosen = questions("card", "model", names=arguments.only)
@@ -221,12 +223,14 @@ def card(argv: list[str]) -> int:
     assembled = assemble(subject, environment, by_question)
     homes = [subject.folder.parent, (results or folders.PUBLISH_TO) / FOLDER]
     page = subject.folder / PAGE_FILE
-    compared = card_page(assembled, baselines_for(assembled, homes))
-    subject.folder.mkdir(parents=True, exist_ok=True)
+    records = _records(subject)
+    whole = Card.of(assembled, records.values())
+    compared = card_page(whole, baselines_for(whole, homes))
+    write_pack(subject.folder, records)
     write_files({subject.folder / CARD_FILE: _json(assembled), page: compared})
     print(f"written to {page}")
     if results is not None:
-        _publish(subject, assembled, results)
+        _publish(subject, assembled, records, results)
         if former is not None:
             print(f"replaced: {former}")
     return 0
@@ -259,7 +263,7 @@ def _published_card(subject: "Examined", results: Path) -> str | None:
     path = results / FOLDER / subject.folder.name / CARD_FILE
     if not path.is_file():
         return None
-    published, (commit, dirty) = read_card(path)["environment"], checkout_state()
+    published, (commit, dirty) = read_card(path).content["environment"], checkout_state()
     return (
         f"{path.parent}: published is the card of {_code(published['commit'], published['dirty'])}"
         f", this one is that of {_code(commit, dirty)}"
@@ -272,26 +276,37 @@ def _code(commit: str | None, dirty: bool | None) -> str:
     return f"commit {commit_text((commit or 'unknown')[:10], dirty)}"
 
 
-def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
-    """Copy the card and the records of its short runs, and regenerate the board and the pages."""
+def _records(subject: "Examined") -> "dict[Key, RunRecord | None]":
+    """Return the records of a card's short runs, by task and seed."""
     from normlab.config.plain import to_dict
     from normlab.inspection.card import TASKS
-    from normlab.records.manifest import accept, write_files
-    from normlab.records.packed import Key, write_pack
+    from normlab.records.packed import Key
     from normlab.records.store import RECORD_FILE, RunStore, read_record
-    from normlab.reports.cards import CARD_FILE, FOLDER, card_pages
 
-    home = results / FOLDER / subject.folder.name
-    home.mkdir(parents=True, exist_ok=True)
-    write_files({home / CARD_FILE: _json(card)})
     records: dict[Key, RunRecord | None] = {}
     for task in TASKS:
         for seed in subject.seeds(task):
             config = to_dict(subject.config(task, seed=seed))
-            store = RunStore(config["runs_dir"])
-            if ((folder := store.run_dir(config)) / RECORD_FILE).is_file():
+            folder = RunStore(config["runs_dir"]).run_dir(config)
+            if (folder / RECORD_FILE).is_file():
                 records[Key(config["choices"]["task"], "", seed)] = read_record(folder)
+    return records
+
+
+def _publish(
+    subject: "Examined",
+    card: dict[str, Any],
+    records: "Mapping[Key, RunRecord | None]",
+    results: Path,
+) -> None:
+    """Copy the card and the records of its short runs, and regenerate the board and the pages."""
+    from normlab.records.manifest import accept, write_files
+    from normlab.records.packed import write_pack
+    from normlab.reports.cards import CARD_FILE, FOLDER, card_pages
+
+    home = results / FOLDER / subject.folder.name
     write_pack(home, records)
+    write_files({home / CARD_FILE: _json(card)})
     write_files(card_pages(results))
     accept(results, [home])
     print(f"published in {home}; the board is {results / 'cards.md'}")

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
-from normlab.metrics.significance import paired_interval
+from normlab.metrics.significance import t_interval
 from normlab.records.labels import in_markdown
-from normlab.records.record import number
+from normlab.records.packed import pack
+from normlab.records.pairs import UNPLANNED, Pairing
+from normlab.records.record import RunRecord, number
 from normlab.reports.page import page
 
 FORMAT = "normlab.card/1"
@@ -20,7 +23,6 @@ CARD_FILE, PAGE_FILE = "card.json", "card.html"
 BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
 FOLDER = "cards"
-Card = Mapping[str, Any]
 _NEEDED = ("name", "scale", "overrides", "description", "environment")
 _ROUNDING = 1e-3  # nats per token
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
@@ -47,14 +49,47 @@ _NOTES = (
 )
 
 
-def read_card(path: Path) -> dict[str, Any]:
-    """Read a `card.json`; raises UserError naming the file if it is not a card."""
+@dataclass(frozen=True)
+class Card:
+    """A report card: the content of `card.json`, and the records of its short runs by run id."""
+
+    content: Mapping[str, Any]
+    records: Mapping[str, RunRecord]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], records: Iterable[RunRecord | None]) -> "Card":
+        return cls(content, {record.run_id: record for record in records if record is not None})
+
+    @property
+    def name(self) -> str:
+        return self.content["name"]
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """The entries for the board, by column title."""
+        examinations = self.content["examinations"].values()
+        return {title: value for each in examinations for title, value in each["cells"].items()}
+
+    def short_runs(self, task: str) -> Mapping[str, Any]:
+        """Return what an examination says of its short runs; empty if there were none."""
+        values = self.content["examinations"].get(task, {}).get("figures", {})
+        return values if "scores" in values else {}
+
+    def records_of(self, task: str) -> list[RunRecord]:
+        """Return the records of the short runs of an examination."""
+        run_ids = self.short_runs(task).get("runs", {}).values()
+        return [self.records[run_id] for run_id in run_ids if run_id in self.records]
+
+
+def read_card(path: Path) -> Card:
+    """Read a `card.json` and the records next to it; UserError names a file that is damaged."""
     try:
-        card = json.loads(path.read_text("utf-8"))
-        _ = cells(card), [card[key] for key in _NEEDED]
-        if card["format"] == FORMAT:
+        content = json.loads(path.read_text("utf-8"))
+        card = Card.of(content, pack(path.parent).records.values())
+        _ = card.entries, [content[key] for key in _NEEDED]
+        if content["format"] == FORMAT:
             return card
-        error = f"format {card['format']}"
+        error = f"format {content['format']}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
         error = f"{caught!r:.80}"
     raise UserError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
@@ -71,11 +106,6 @@ def card_pages(root: Path) -> dict[Path, str]:
     return {root / BOARD: board(cards.values()), **pages} if cards else {}
 
 
-def cells(card: Card) -> dict[str, Any]:
-    """Return a card's entries for the board, by column title."""
-    return {k: v for each in card["examinations"].values() for k, v in each["cells"].items()}
-
-
 def board(cards: Iterable[Card]) -> str:
     """Return the board in Markdown, one row per norm, sorted by mean rank of the losses on text."""
     losses = [(card, [_loss(card, *short) for short in _RANKED.items()]) for card in cards]
@@ -83,10 +113,10 @@ def board(cards: Iterable[Card]) -> str:
     ranked: list[tuple[bool, float, str, dict[str, Any]]] = []
     for card, mine in losses:
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
-        entries = cells(card)
+        entries = card.entries
         # If the loss changes when computed token by token, the norm sees later tokens.
         sees_later = (number(entries.get("stepwise")) or 0.0) > _ROUNDING
-        ranked.append((sees_later, fmean(ranks), card["name"], entries))
+        ranked.append((sees_later, fmean(ranks), card.name, entries))
     ranked.sort(key=lambda each: each[:3])
     titles = list(dict.fromkeys(title for *_, entries in ranked for title in entries))
     rows: list[list[str]] = []
@@ -100,14 +130,14 @@ def board(cards: Iterable[Card]) -> str:
 
 def _loss(card: Card, task: str, score: str) -> float:
     """Return the mean loss of a card's runs; infinity if a seed diverged or there are no runs."""
-    figures = card["examinations"].get(task, {}).get("figures", {})
-    if not figures or figures["diverged"]:
+    runs = card.short_runs(task)
+    if not runs or runs["diverged"]:
         return math.inf
-    return fmean(_values(figures["scores"][score]).values())
+    return fmean(_values(runs["scores"][score]))
 
 
-def _values(scores: Mapping[str, Any]) -> dict[int, float]:
-    return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
+def _values(by_seed: Mapping[str, Any]) -> list[float]:
+    return [float(number(value) or 0.0) for value in by_seed.values()]
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
@@ -115,29 +145,26 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
     If several folders have a baseline, the first one is used.
     """
-    placement = [text for text in card["overrides"] if text.startswith("placement")]
+    content = card.content
+    placement = [text for text in content["overrides"] if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
     cards: dict[str, Card] = {}
     for name in (f"{baseline}{suffix}" for baseline in BASELINES):
-        for path in (folder / name / CARD_FILE for folder in folders if name != card["name"]):
-            if path.is_file() and (other := read_card(path))["scale"] == card["scale"]:
+        for path in (folder / name / CARD_FILE for folder in folders if name != card.name):
+            if path.is_file() and (other := read_card(path)).content["scale"] == content["scale"]:
                 cards.setdefault(name, other)
     return cards
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card; it depends only on the card and the baselines."""
-    runs = [
-        task
-        for task, examination in card["examinations"].items()
-        if "scores" in examination["figures"]
-    ]
+    tasks = [task for task in card.content["examinations"] if card.short_runs(task)]
     return page(
         "card.html",
-        card=card,
-        facts=[(title, [_written(value)]) for title, value in cells(card).items()],
+        card=card.content,
+        facts=[(title, [_written(value)]) for title, value in card.entries.items()],
         baselines=baselines,
-        scores={task: scores(task, card, baselines) for task in runs},
+        scores={task: scores(task, card, baselines) for task in tasks},
         written=_written,
     )
 
@@ -145,33 +172,35 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
 def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
     """Return each score of a short run, with its mean, untrained baseline and `differences`.
 
-    `differences` lists the baselines with common seeds and the same number of steps: the baseline's
-    name, its mean, the difference paired by seed, and the interval of the difference.
+    `differences` lists the baselines whose runs pair with the card's, by the rules for runs that no
+    study planned: the baseline's name, its mean, the difference and its interval.
     """
-    figures = card["examinations"][task]["figures"]
+    runs = card.short_runs(task)
+    pairings = {
+        name: Pairing.of(card.records_of(task), other.records_of(task), UNPLANNED)
+        for name, other in baselines.items()
+    }
     rows: list[dict[str, Any]] = []
-    for name, by_seed in figures["scores"].items():
-        if not (mine := _values(by_seed)):
+    for name, by_seed in runs["scores"].items():
+        if not (values := _values(by_seed)):
             continue
-        values, floor = [*mine.values()], number(figures["floors"].get(name))
-        higher = figures["higher_is_better"][name]
+        floor, higher = number(runs["floors"].get(name)), runs["higher_is_better"][name]
         low = floor is not None and not clearly_beats(floor, values, name, higher_is_better=higher)
-        differences: list[tuple[str, float, float, str]] = []
-        for baseline, other in baselines.items():
-            its = other["examinations"].get(task, {}).get("figures", {})
-            theirs = _values(its.get("scores", {}).get(name, {}))
-            shared = sorted(mine.keys() & theirs.keys())
-            if shared and its["steps"] == figures["steps"]:
-                gap = fmean(mine[seed] - theirs[seed] for seed in shared)
-                bounds = ""
-                if len(shared) > 1:
-                    interval = paired_interval(mine, theirs)
-                    bounds = f"[{interval.low:+.3g}, {interval.high:+.3g}]"
-                mean = fmean(theirs[seed] for seed in shared)
-                differences.append((baseline, mean, gap, bounds))
+        pairs = {key: [*pairing.values(name).values()] for key, pairing in pairings.items()}
+        differences = [_difference(key, both) for key, both in pairs.items() if both]
         score = {"name": name, "value": f"{fmean(values):.4g}", "floor": _written(floor)}
         rows.append({**score, "not_clear": NOT_CLEAR if low else "", "differences": differences})
     return rows
+
+
+def _difference(
+    baseline: str, pairs: Sequence[tuple[float, float]]
+) -> tuple[str, float, float, str]:
+    """Return a baseline's name and mean, the mean difference from it, and the interval as text."""
+    gaps = [ours - theirs for ours, theirs in pairs]
+    interval = t_interval(gaps) if len(gaps) > 1 else None
+    bounds = "" if interval is None else f"[{interval.low:+.3g}, {interval.high:+.3g}]"
+    return baseline, fmean(theirs for _, theirs in pairs), fmean(gaps), bounds
 
 
 def _written(value: object, least: float = 0.0) -> str:

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from normlab.config.launch import PARENT, check_single
 from normlab.config.machine import usable_cores
@@ -61,21 +62,21 @@ class EndedRun(NamedTuple):
         return self.status != 0 and not self.interrupted
 
 
-class RunQueue(Protocol):
+class RunQueue(ABC):
     """Decides which run starts next."""
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """The number of runs this command will execute, as far as is known."""
-        ...
 
+    @abstractmethod
     def next(self) -> RunToStart | None:
         """Return the next run to start; None if no run can start now."""
-        ...
 
+    @abstractmethod
     def ended(self, done: EndedRun) -> None:
         """Register that a run has ended."""
-        ...
 
 
 class RunsInOrder(RunQueue):

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from normlab.commands.norm import card as make_card
@@ -14,8 +15,11 @@ from normlab.inspection import short_runs as runs
 from normlab.inspection.card import SCALES, answers, examined
 from normlab.inspection.questions import questions
 from normlab.records import code, manifest
-from normlab.reports.cards import baselines_for, board, card_page, read_card, scores
+from normlab.records.packed import Key, write_pack
+from normlab.records.record import Score
+from normlab.reports.cards import Card, baselines_for, board, card_page, read_card, scores
 from normlab.training import runtime
+from tests.records.examples import record
 
 
 def test_every_question_has_a_text_and_a_name_of_its_own():
@@ -87,7 +91,7 @@ def made(tmp_path_factory) -> Path:
 
 
 def test_a_card_is_carried_out_and_written(made):
-    found = read_card(made / "card.json")
+    found = read_card(made / "card.json").content
     assert list(found["examinations"]) == ["depth", "pictures", "pools"]
     pictures = found["examinations"]["pictures"]
     assert pictures["cells"].keys() == {"digits loss", "digits acc"}
@@ -138,6 +142,7 @@ def card_of(name, losses, **cells):
     figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
     figures["higher_is_better"] = {"test/nll": False, "test/bleu": True}
     figures["diverged"] = {} if losses else {"1": 4}
+    figures["runs"] = {seed: run.run_id for seed, run in short_runs(name, losses).items()}
     found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
     found |= {"cells": cells, "applies": True}
     return {
@@ -153,42 +158,91 @@ def card_of(name, losses, **cells):
     }
 
 
-def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
-    cards = {
-        "ln": card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
-        "mine": card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
-        "none": card_of("none", [], nll="diverged 1/2"),
-        "peeks": card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7),
+def short_runs(norm, losses, **changes):
+    """Return the records of short runs by seed."""
+    return {
+        str(seed): replace_scores(record(norm=norm, seed=seed, bleu=-loss, **changes), loss)
+        for seed, loss in enumerate(losses, 1)
     }
-    for name, each in cards.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "card.json").write_text(json.dumps(each))
-    rows = [line for line in board(cards.values()).splitlines() if line.startswith("| `")]
-    assert rows == [
+
+
+def replace_scores(run, loss):
+    return msgspec.structs.replace(run, scores={**run.scores, "test/nll": Score(loss, False, 9)})
+
+
+def written(folder, content, losses, **changes):
+    """Write a card and the records of its short runs; return the card."""
+    home = folder / content["name"]
+    runs = short_runs(content["name"], losses, **changes).values()
+    write_pack(home, {Key("toy", "", run.seed): run for run in runs})
+    (home / "card.json").write_text(json.dumps(content))
+    return read_card(home / "card.json")
+
+
+def test_the_board_sorts_norms_by_their_losses_and_those_that_see_later_tokens_last():
+    contents = (
+        card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
+        card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
+        card_of("none", [], nll="diverged 1/2"),
+        card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7),
+    )
+    text = board(Card(content, {}) for content in contents)
+    assert [line for line in text.splitlines() if line.startswith("| `")] == [
         "| `mine` | 2.05 | - | - |",
         "| `ln` | 2.5 | 0.1+ | - |",
         "| `none` | diverged 1/2 | - | - |",
         "| `peeks` \\* | 0.1 | - | 1.7 |",
     ]
-    found = baselines_for(cards["mine"], [tmp_path])
-    assert list(found) == ["ln", "none"]
-    own = {**card_of("ln", [9.0, 9.0]), "examinations": {"pictures": picture()}}
-    (tmp_path / "own" / "ln").mkdir(parents=True)
-    (tmp_path / "own" / "ln" / "card.json").write_text(json.dumps(own))
-    first = baselines_for(cards["mine"], [tmp_path / "own", tmp_path])
-    assert list(first["ln"]["examinations"]) == ["pictures"], "the first folder counts"
-    (nll,) = (s for s in scores("translation", cards["mine"], found) if s["name"] == "test/nll")
-    ((baseline, _, difference, interval),) = nll["differences"]
-    assert (baseline, round(difference, 3), interval) == ("ln", -0.45, "[-1.09, +0.185]")
-    cards["mine"]["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
-    cards["mine"]["examinations"]["pictures"] = picture(environment={"commit": "new"})
-    page = card_page(cards["mine"], found)
-    assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
-    assert "untrained baseline 3: not clearly better than" in page and page.count("not cl") == 1
-    assert "mine &lt;of&gt; tests." in page and "Compared with: ln, none" in page
+
+
+LN, MINE = [2.0, 3.0], [1.5, 2.6]
+
+
+def test_baselines_are_found_in_the_first_folder_that_has_them(tmp_path):
+    mine = written(tmp_path, card_of("mine", MINE), MINE)
+    written(tmp_path, card_of("none", []), [])
+    for folder, losses in ((tmp_path, LN), (tmp_path / "own", MINE)):
+        written(folder, card_of("ln", losses), losses)
+    baselines = baselines_for(mine, [tmp_path / "own", tmp_path])
+    assert list(baselines) == ["ln", "none"]
+    assert baselines["ln"].short_runs("translation")["scores"]["test/nll"] == {"1": 1.5, "2": 2.6}
     (tmp_path / "ln" / "card.json").write_text("{}")
     with pytest.raises(ValueError, match=r"card\.json: damaged or not a card"):
-        baselines_for(cards["mine"], [tmp_path])
+        baselines_for(mine, [tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("changes", "differences"),
+    [
+        ({}, [("ln", 2.5, -0.45, "[-1.09, +0.185]")]),
+        ({"numerics": 2}, []),
+        ({"environment": {"precision": "bf16"}}, []),
+        ({"budget": {"steps": 7}}, []),
+    ],
+)
+def test_scores_are_compared_over_runs_that_pair(changes, differences, tmp_path):
+    mine = written(tmp_path, card_of("mine", MINE), MINE)
+    ln = card_of("ln", LN)
+    runs = short_runs("ln", LN, **changes)
+    ln["examinations"]["translation"]["figures"]["runs"] = {k: r.run_id for k, r in runs.items()}
+    other = written(tmp_path, ln, LN, **changes)
+    by_name = {score["name"]: score for score in scores("translation", mine, {"ln": other})}
+    rounded = [
+        (baseline, mean, round(gap, 3), interval)
+        for baseline, mean, gap, interval in by_name["test/nll"]["differences"]
+    ]
+    assert rounded == differences
+
+
+def test_the_page_of_a_card_marks_scores_that_say_nothing_and_escapes_text(tmp_path):
+    content = card_of("mine", MINE)
+    content["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
+    content["examinations"]["pictures"] = picture(environment={"commit": "new"})
+    ln = written(tmp_path, card_of("ln", LN), LN)
+    page = card_page(written(tmp_path, content, MINE), {"ln": ln})
+    assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
+    assert "untrained baseline 3: not clearly better than" in page and page.count("not cl") == 1
+    assert "mine &lt;of&gt; tests." in page and "Compared with: ln." in page
 
 
 def test_a_published_card_never_changes_unless_it_is_replaced(tmp_path, monkeypatch, capsys):
@@ -215,5 +269,5 @@ def test_a_published_card_never_changes_unless_it_is_replaced(tmp_path, monkeypa
     assert make_card([*words, "--replace"]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "replaced:" in line)
     assert line.startswith(f"replaced: {home}: published is the card of commit aaaaaaaaaa, ")
-    assert read_card(home / "card.json")["environment"]["commit"] == commit[0]
+    assert read_card(home / "card.json").content["environment"]["commit"] == commit[0]
     assert not manifest.problems(results)
