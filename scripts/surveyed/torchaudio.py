@@ -97,7 +97,7 @@ class Heard(nn.Module):
 
 
 def tacotron(masked: bool) -> tuple[nn.Module, Mapping[str, Tensor]]:
-    """Return a Tacotron 2 on tokens and a spectrogram, with or without masked padding."""
+    """Return a Tacotron 2 with tokens and a spectrogram, with or without masked padding."""
     small = {"symbol_embedding_dim": 16, "encoder_embedding_dim": 16, "decoder_rnn_dim": 16}
     small |= {"attention_rnn_dim": 16, "attention_hidden_dim": 16, "prenet_dim": 16, "n_mels": 8}
     small |= {"postnet_embedding_dim": 16, "attention_location_n_filter": 4, "n_symbol": 40}
