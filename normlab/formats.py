@@ -57,7 +57,7 @@ def decimals_of(*values: float | int) -> int:
 
 
 def with_decimals(values: Sequence[float], decimals: int) -> list[str]:
-    """Format numbers with as many decimals; an infinite one as `inf`."""
+    """Format numbers with this many decimals; infinity as `inf`."""
     return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 

@@ -21,7 +21,7 @@ from normlab.reports.latex import PAGE_HEIGHT, escaped, long_table, tabular
 from normlab.templates import environment
 
 _GAP = 2
-_NAME = 18  # columns for the rows' names, at most
+_NAME = 18  # maximum columns for row names
 _ROWS_SMALL = 6  # a LaTeX table with more rows is in smaller letters, to fit on a page
 _NAME_PART = 0.18
 """The part of a LaTeX line that the rows' names have."""
@@ -29,7 +29,7 @@ _LINE = 88
 """Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
 _LEADING = {"en": 9.5, "zh": 12.4}
 """Points from one line of footnotesize to the next; ctex puts Chinese lines further apart."""
-_NARROW = 10  # the fewest columns for a cell
+_NARROW = 10  # minimum columns for a cell
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
 _OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
 _MARKS = "，。；：、）」』》\uff1f\uff01"

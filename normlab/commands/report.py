@@ -44,7 +44,7 @@ Tables and charts can be saved as SVG and CSV. Figures by layer and over
 training need the probes of a run: train with probe=full.
 """
 _SAMPLES = 5  # sentences
-_EVERY = 5  # seconds between two pages, at least
+_EVERY = 5  # minimum seconds between two versions of the page
 
 
 def main(argv: list[str]) -> int:

@@ -17,7 +17,7 @@ from normlab.errors import UserError
 
 # Top-level keys that composition copies into the task's nodes, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
-_TASK_NODES = ("task", "task.corpus", "task.source")  # where they are copied to
+_TASK_NODES = ("task", "task.corpus", "task.source")  # the nodes they are copied to
 
 
 def in_schema(*parts: Any) -> DictConfig:

@@ -70,7 +70,8 @@ def mask_tokens(
     """
     split, ordinary = corruption.split, corruption.ordinary
     order, fit, kind, other = np.moveaxis(numbers, -1, 0)
-    # Round a fractional count up with that probability, so that short sequences keep the share.
+    # Round a fractional count up with probability equal to its fraction, so that short sequences
+    # keep the share.
     targets = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
     picked = _whole_words(maskable, begins, targets, order, fit)
     labels = ids[picked].astype(np.int64)

@@ -33,7 +33,7 @@ METHODS = (
 _LAST = 1_000_000
 _TOLERANCE = 1e-9  # relative to the largest value, in float64
 _AGREEMENTS: dict[tuple[Any, ...], bool] = {}
-_NAMED: set[tuple[Any, ...]] = set()  # kernels that have been reported
+_NAMED: set[tuple[Any, ...]] = set()  # kernels whose disagreement has been reported
 
 
 def agrees(norm: "Norm") -> bool:

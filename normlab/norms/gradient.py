@@ -131,7 +131,7 @@ class GradientNorm(SquareNorm):
 
     @torch.no_grad()
     def commit_gradient(self) -> None:
-        """Enter the gradient's moment of all backward passes since the last commit."""
+        """Update the tables with the gradient's moment since the last commit."""
         sums = self.gradient_sums
         if self.pool.divided:
             sums = self.pool.over_processes(sums)
@@ -140,7 +140,7 @@ class GradientNorm(SquareNorm):
         self.gradient_sums.zero_()
 
     def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
-        """Enter the last batch's gradient moment into the tables where it `counts`."""
+        """Update the tables with the last batch's gradient moment, where it `counts`."""
         raise NotImplementedError
 
     def project(

@@ -1,4 +1,4 @@
-"""A batch cut into groups that share their statistics, over any of its axes, without its padding.
+"""Cuts a batch, without its padding, into groups of values that share their statistics.
 
 The variance takes two passes over the data, since the difference of two large sums would lose
 precision.

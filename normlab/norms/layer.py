@@ -59,7 +59,7 @@ class TokenNorm(Norm):
         return self.gain_and_shift(z) if self.affine else z
 
     def normalized(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Compute z by a kernel that agrees with `formula`, or else by the formula.
+        """Compute z with a kernel that agrees with `formula`, or otherwise with the formula.
 
         Other norms use it on a norm built with `affine=False`; `x` is float32 or float64.
         """

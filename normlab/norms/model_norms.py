@@ -62,7 +62,7 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Enter the moments that norms collected in an update into their running statistics."""
+        """Update running statistics with the moments that norms collected in an update."""
         for norm in self._running:
             norm.commit()
 

@@ -25,9 +25,9 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 
 
 class PendingMoments:
-    """The moments that a norm measures during an update and enters into its tables at the end.
+    """The moments that a norm measures during an update, and adds to its tables at the end.
 
-    Outside a run, moments are entered immediately.
+    Outside a run, they are added immediately.
     """
 
     def __init__(self) -> None:

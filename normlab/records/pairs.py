@@ -118,7 +118,7 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
         return "different code"
     kinds = arithmetic_of(a.environment), arithmetic_of(b.environment)
     if kinds[0] != kinds[1]:
-        # If both configs name a precision and the two differ, the comparison is about precision.
+        # If both configs name a precision and the two differ, precision is what is compared.
         precisions = {record.config.get("precision", "auto") for record in (a, b)}
         compared = not precision or (len(precisions) == 2 and "auto" not in precisions)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):

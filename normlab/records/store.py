@@ -105,7 +105,7 @@ class RunStore:
         return items
 
     def _hides_runs(self, link: Path) -> bool:
-        """Return whether a path is a link to nothing, or to runs that are not below `root`."""
+        """Return whether a path is a broken link, or a link to runs that are not below `root`."""
         in_run = _SEED_FOLDER.fullmatch(link.parent.name)
         if in_run or link.name.startswith(".") or not link.is_symlink():
             return False

@@ -245,7 +245,7 @@ class _Pool:
             process.popen.terminate()
 
     def heed(self, signals: list[int], *, late: bool) -> None:
-        """Stop for signals, of which the list is emptied, or if it is `late`."""
+        """Stop if there are signals, and empty their list, or if it is `late`."""
         if set(signals) - {signal.SIGINT} or (late and not self.stopped):
             self.terminate()
         self.interrupted = self.interrupted or bool(signals)

@@ -1,4 +1,4 @@
-"""The part of a study that the words of a command select: its scale, rows, seeds, and overrides."""
+"""The part of a study that command-line arguments select: its scale, rows, seeds, and overrides."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -92,7 +92,7 @@ def plan(
     task = bench_task(first)
     if not isinstance(task, Translation | ImageClassification):
         raise UserError(
-            f"task={first['choices']['task']}: translation and images are timed; "
+            f"task={first['choices']['task']}: only translation and images are timed; "
             "`python scripts/bench train --norms ln,bn task=lm` times steps of the others"
         )
     images = isinstance(task, ImageClassification)

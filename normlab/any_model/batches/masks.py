@@ -93,7 +93,7 @@ def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
 
 
 def check_mask(marks: Tensor, name: str, kind: str) -> None:
-    """Raise UserError if a mask has other values than 0 and 1, or marks no token as real."""
+    """Raise UserError if a mask has values other than 0 and 1, or a row without real tokens."""
     others = marks[(marks != 0) & (marks != 1)]
     if len(others) and not (kind == "padding" and bool((others == -torch.inf).all())):
         raise UserError(

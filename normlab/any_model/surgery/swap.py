@@ -125,13 +125,14 @@ def swap(
     bias are fitted per feature by least squares to the old one's output in evaluation mode (DyT's
     alpha by search). The statistics of batch norms kept after the first new norm are recalibrated.
 
-    `norm` is `ln`, `rms`, `dyt`, `gn` (for images as in torch, else of each position separately),
-    `gn_sample` (as in torch) or `none`: the old norm without its division, a linear map, which is
-    `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to the new norm,
-    such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms. `calibrate` are batches
-    (dicts, tuples or tensors), of which at most 8 are used, without the padding that a dict's
-    `attention_mask` marks. `forward(model, batch)` calls the model; `loss(output, batch)` is
-    averaged before and after the swap. `inplace` changes the model itself, unless an error occurs.
+    `norm` is `ln`, `rms`, `dyt`, `gn` (for images as in torch, otherwise for each position
+    separately), `gn_sample` (as in torch) or `none`: the old norm without its division, a linear
+    map, which is `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to
+    the new norm, such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms.
+    `calibrate` are batches (dicts, tuples or tensors), of which at most 8 are used, without the
+    padding that a dict's `attention_mask` marks. `forward(model, batch)` calls the model;
+    `loss(output, batch)` is averaged before and after the swap. `inplace` changes the model itself,
+    unless an error occurs.
 
     Raises UserError for an unknown norm or setting, no batches, a pattern that matches no norm, or
     a norm that computes something else, such as group norm.
