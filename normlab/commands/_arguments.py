@@ -86,12 +86,14 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
 
 
 def add_compared(parser: argparse.ArgumentParser) -> None:
-    """Add the runs to compare, and the flags for their baseline, columns, names and LaTeX."""
+    """Add the runs to compare, and the flags for baseline, columns, order, names and LaTeX."""
     add = parser.add_argument
     add("runs", nargs="*", type=as_run, default=[_RUNS], metavar="RUN", help="default: all in runs")
     add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
     text = "the columns, in order: test/bleu valid/loss"
     add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
+    text = "the rows (or their norms) after the baseline, in order: bn none"
+    add("--order", action="extend", nargs="+", default=[], metavar="ROW", help=text)
     text = "names of norms or rows, scores and axes: ln=LayerNorm test/bleu=BLEU"
     add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
     add("--latex", action="store_true", help="the table in LaTeX (booktabs)")

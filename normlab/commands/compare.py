@@ -96,7 +96,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
     """Print what the arguments ask for; return a line for each refused row of a table."""
-    chosen = {"baseline": arguments.baseline, "scores": arguments.columns}
+    chosen = {
+        "baseline": arguments.baseline,
+        "scores": arguments.columns,
+        "order": arguments.order,
+    }
     whole = [arranged(runs, **chosen)] if arguments.bootstrap else by_recipe(runs, **chosen)
     names = chosen_names(arguments.names, whole)
     tables = [renamed(each, names, full=arguments.latex) for each in whole]

@@ -123,7 +123,8 @@ class _Page:
             which = f" that matches --where {' --where '.join(self.arguments.where)}"
             which = which if self.arguments.where else " that can be read"
             raise UserError(none_below(places, which))
-        tables = by_recipe(runs, baseline=baseline, scores=self.arguments.columns)
+        columns, order = self.arguments.columns, self.arguments.order
+        tables = by_recipe(runs, baseline=baseline, scores=columns, order=order)
         self.names = chosen_names(self.arguments.names, tables)
         tables = [renamed(table, self.names) for table in tables]
         with at_work("making the page"):

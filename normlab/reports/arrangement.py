@@ -47,11 +47,15 @@ class GridRow(NamedTuple):
 
 
 def by_recipe(
-    runs: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
+    runs: Sequence[Run],
+    *,
+    baseline: str | None = None,
+    scores: Sequence[str] = (),
+    order: Sequence[str] = (),
 ) -> list[TableRuns]:
     """Arrange runs as tables, one for each recipe; `arranged` lists the errors.
 
-    `baseline` may be a row of only some tables.
+    `baseline`, and each row of `order`, may be a row of only some tables.
     """
     experiments = _experiments(runs)
     _columns(runs, scores)  # refuses a score that no run of any table has
@@ -61,13 +65,14 @@ def by_recipe(
         members = [run for n in indices for run in experiments[n]]
         columns = scores or _columns(members, ())
         try:
-            table = _arranged(members, columns, baseline, recipe)
+            table = _arranged(members, columns, baseline, recipe, order)
         except UserError as error:
             refused.append(error)
-            table = _arranged(members, columns, None, recipe)
+            table = _arranged(members, columns, None, recipe, order)
         tables.append(table)
     if len(refused) == len(tables):
         raise refused[0]
+    _check_order(order, tables)
     return tables
 
 
@@ -76,13 +81,18 @@ def arranged(
     *,
     baseline: str | None = None,
     scores: Sequence[str] = (),
+    order: Sequence[str] = (),
 ) -> TableRuns:
-    """Arrange runs as rows: the baseline first, then the others by the first score, best first.
+    """Arrange runs as rows: the baseline, those in `order`, the others by the first score.
 
-    `baseline` names the row that the others are compared with, `scores` the columns. Raises
-    UserError, listing the choices, for a baseline that is not a row, or a score that no run has.
+    `baseline` names the row that the others are compared with, `scores` the columns, and `order`
+    rows or their norms. Without `order`, the row with the best first score follows the baseline.
+    Raises UserError, listing the choices, for a baseline or an entry of `order` that is not a row,
+    or a score that no run has.
     """
-    return _arranged(runs, _columns(runs, scores), baseline, recipe="")
+    table = _arranged(runs, _columns(runs, scores), baseline, "", order)
+    _check_order(order, [table])
+    return table
 
 
 def _experiments(runs: Sequence[Run]) -> list[list[Run]]:
@@ -91,14 +101,29 @@ def _experiments(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def _arranged(
-    runs: Sequence[Run], columns: Sequence[str], baseline: str | None, recipe: str
+    runs: Sequence[Run],
+    columns: Sequence[str],
+    baseline: str | None,
+    recipe: str,
+    order: Sequence[str],
 ) -> TableRuns:
     """Arrange runs; no run needs to have all the columns."""
     settings = _settings(_experiments(runs), baseline)
     merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(settings)}
     first = _baseline(settings, baseline)
-    unsorted = dict.fromkeys(each.row for each in settings)
-    rows = sorted(unsorted, key=lambda row: (row != first, -merits[row]))
+    norms = {each.row: each.runs[0].norm for each in settings}
+    names_of_rows = {row.text for row in norms}
+
+    def rank(row: Name) -> int:
+        """Return the row's place in `order`; a row that is not in it comes after all that are."""
+        places = (
+            place
+            for place, name in enumerate(order)
+            if name == row.text or (name not in names_of_rows and name == norms[row])
+        )
+        return next(places, len(order))
+
+    rows = sorted(norms, key=lambda row: (row != first, rank(row), -merits[row]))
     settings.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
     axes = dict.fromkeys(axis for each in settings for axis in each.at)
     scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
@@ -110,6 +135,15 @@ def _arranged(
         scale=", ".join(sorted(scales)),
         recipe=recipe,
     )
+
+
+def _check_order(order: Sequence[str], tables: Sequence[TableRuns]) -> None:
+    """Raise UserError for a name in `order` that is neither a row of any table nor its norm."""
+    rows = dict.fromkeys(row for table in tables for row in table.rows)
+    norms = {run.norm for table in tables for run in table.runs}
+    for name in order:
+        if name not in rows and name not in norms:
+            raise UserError(f"--order {name}: no such row{_available(name, rows)}")
 
 
 def _at_place(setting: GridRow) -> list[Run]:

@@ -60,6 +60,14 @@ def test_a_row_is_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys
     assert "scale" not in out, "no run chose one"
 
 
+def test_the_order_of_the_rows_after_the_baseline_can_be_chosen(runs, capsys):
+    assert [*compare(capsys)[3]] == ["ln", "bn+ln", "bn"], "without an order the best is first"
+    assert [*compare(capsys, "--order", "bn")[3]] == ["ln", "bn", "bn+ln"]
+    assert [*compare(capsys, "--baseline", "bn", "--order", "bn+ln")[3]] == ["bn", "bn+ln", "ln"]
+    with pytest.raises(ValueError, match=r"--order gn: no such row; available: ln; bn\+ln; bn"):
+        main(["--order", "gn"])
+
+
 def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
     assert set(compare(capsys, "--where", "norm=bn")[3]) == {"bn", "bn+ln"} - {"bn+ln"}
     folder = runs.run_dir(config(norm="ln"))
