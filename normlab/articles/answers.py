@@ -1,4 +1,4 @@
-"""The answers of the page to play with: what was found on each sentence and cell, each once.
+"""The answers on the interactive page: what was found on each sentence and cell, each once.
 
 An answer, a sentence and a cell go to the page as a list of values; the page's `columns` name them.
 """
@@ -246,7 +246,7 @@ class Answers:
 
     @cached_property
     def _claim_of(self) -> Mapping[str, int]:
-        """The first claim that each computed check decides a part of."""
+        """Maps each computed check to the first claim that it decides a part of."""
         claims: dict[str, int] = {}
         for name, endpoint in self.endpoints.items():
             if isinstance(endpoint, Computed):
@@ -262,12 +262,12 @@ def _number(known: list[T], entry: T) -> int:
 
 
 def in_both(text: Callable[[Locale], str]) -> Pair:
-    """Return a text in Chinese and in English, or once if it is the same."""
+    """Return a text in both languages, or once if it is the same in both."""
     return both_of(text(CHINESE), text(ENGLISH))
 
 
 def both_of(chinese: str, english: str) -> Pair:
-    """Return both as the page shows them, or one if they are the same."""
+    """Return both languages' texts as the page shows them, or one if they are the same."""
     pair = typeset(chinese), typeset(english)
     return pair[:1] if pair[0] == pair[1] else pair
 

@@ -88,7 +88,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 PIECES = ("tensor", "words", "padding", "marks")
-"""The live pieces of the page to play with, in the order in which it lists them."""
+"""The live pieces of the interactive page, in the order in which it lists them."""
 
 
 class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

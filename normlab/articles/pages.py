@@ -9,7 +9,7 @@ from normlab.articles.results import Results
 from normlab.config.folders import CONFIG_DIR, RESULTS
 
 PLAY = CONFIG_DIR.parent / "docs" / "play" / "index.html"
-"""The articles as a page to play with, in a checkout."""
+"""The articles as an interactive page, in a checkout."""
 SENTENCES = "sentences.md"
 """What was found on each sentence, in the folder of published runs."""
 WHICH_NORM = "which_norm.md"

@@ -1,4 +1,4 @@
-"""The page to play with: the articles sentence by sentence, and live pieces.
+"""The interactive page: the articles sentence by sentence, and live pieces.
 
 `page` fills `page.html` in `templates/` with the style, scripts and words there, and with the data:
 what was found on each sentence, and what the live pieces start from. It needs no other file.

@@ -1,4 +1,4 @@
-"""What the pages of claims say in Chinese besides the words of their templates."""
+"""Chinese texts for the claims' pages that are not in their templates."""
 
 from collections.abc import Mapping
 from functools import cache

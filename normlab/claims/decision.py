@@ -1,7 +1,7 @@
 """Verdicts from numbers: the decision table, counts of trained seeds, interim analyses (looks).
 
 Let `d` be the difference per seed in the claimed direction and `m` the margin. The first line of
-this table that holds decides:
+this table that applies decides:
 
     d is the same for every seed  undecided: without a spread a t interval is meaningless
     I90 between -m and +m         no difference (supports a claim of equality)

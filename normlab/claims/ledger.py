@@ -41,7 +41,7 @@ PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
 class JudgedPart:
     """The corrected result of an endpoint of a part; only primary endpoints have `p_holm`.
 
-    `number` is the place of the part in its claim, from 1.
+    `number` is the position of the part in its claim, from 1.
     """
 
     claim: int

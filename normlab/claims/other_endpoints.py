@@ -26,7 +26,7 @@ class Published(Endpoint, frozen=True):
 
     published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm.", chinese: ...}
 
-    `chinese` gives the sources in Chinese, for the page to play with.
+    `chinese` gives the sources in Chinese, for the interactive page.
     """
 
     standing: Literal["supports", "contradicts", "missing"]

@@ -191,7 +191,7 @@ def show_samples(tables: Sequence[TableRuns], arguments: argparse.Namespace) -> 
 
 
 def show_sentences(samples: SideBySide) -> None:
-    """Print sentences with their translations; a long name of a row is on a line of its own."""
+    """Print sentences with their translations; long row names get a separate line."""
     room = shutil.get_terminal_size().columns
     for number, texts in samples.sentences.items():
         wide = min(max(cell_len(each.name) for each in texts), _WIDEST_NAME)

@@ -29,7 +29,7 @@ def number(kind: type[int | float] = float, **ends: Any) -> Range:
 
 
 def list_of(kind: str, each: Range, length: int | None = None) -> Range:
-    """Return the range of a list: what its elements are called, and the range of each."""
+    """Return the range of a list, given the noun for its elements and the range of each."""
     sized = Meta(min_length=length, max_length=length)
     return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
 

@@ -1,4 +1,4 @@
-"""Data for the interactive pieces of the page to play with: examples, and which axes norms pool."""
+"""Data for the live pieces of the interactive page: examples, and which axes norms pool."""
 
 from collections.abc import Iterable
 from typing import Any

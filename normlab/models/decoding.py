@@ -121,7 +121,7 @@ class _Beams:
         return [g for g, sentence in pairs if len(self.finished[sentence]) < self.beam]
 
     def extend(self, best: "_Best", state: Any) -> None:
-        """Continue unfinished sentences by their best extensions that do not end, best first."""
+        """Continue unfinished sentences with their best extensions that do not end, best first."""
         totals, parents, words = best
         order = (words == self.eos).long().argsort(dim=1, stable=True)[:, : self.beam]
         self.scores, last = totals.gather(1, order), words.gather(1, order)

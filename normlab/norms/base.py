@@ -73,7 +73,7 @@ class Norm(nn.Module, ABC):
         """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
-        """Return `weight z + bias`; the in-place sum is faster than `addcmul`, also backwards."""
+        """Return `weight z + bias`; the in-place sum is faster than `addcmul`, in both passes."""
         return (z * self.weight.to(z)).add_(self.bias.to(z))
 
     @property

@@ -40,7 +40,7 @@ class InstanceNorm(Norm):
         return self.gain_and_shift(z).to(x.dtype)
 
     def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalize `x` by the mean and variance of its sequence."""
+        """Normalize `x` with the mean and variance of its sequence."""
         return (x - mean) * (var + self.eps).rsqrt()
 
 

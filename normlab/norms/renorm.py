@@ -1,4 +1,4 @@
-"""Batch renormalization: a training output close to the inference output (Ioffe 2017)."""
+"""Batch renormalization keeps the training output close to the inference output (Ioffe 2017)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -51,7 +51,7 @@ class BatchRenorm(BatchNorm):
         return (x - mean) * var.rsqrt()  # eps is part of the running deviation
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalize a batch by its own statistics, and correct it towards the running ones."""
+        """Normalize a batch with its own statistics, and correct it towards the running ones."""
         std, (r_max, d_max) = self.deviation(var), self.bounds.to(var)
         mu, sigma = self.running_mean.to(std), self.running_std.to(std)
         r = (std.detach() / sigma).clamp(r_max.reciprocal(), r_max)

@@ -60,7 +60,7 @@ def _git(*arguments: str) -> str:
 
 
 def module_file(name: str) -> Path:
-    """Return where the file of a module of normlab is, if there is one."""
+    """Return the path of a normlab module's file, if there is one."""
     return CHECKOUT.joinpath(*name.split(".")).with_suffix(".py")
 
 
@@ -93,7 +93,7 @@ def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:
 
 
 def joint_code(codes: Sequence[Code]) -> MadeBy:
-    """Return the numerics and own norms of a run, several in the order in which they trained it.
+    """Return the numerics and own norms of a run; several versions in the order of training.
 
     Runs of mixed code, such as numerics "1, then 2", pair only with runs of the same mix.
     """

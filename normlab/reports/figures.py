@@ -366,7 +366,7 @@ def _draw_line(axes: "Axes", panel: Panel, line: Series, style: LineStyle, theme
 
 
 def _set_x_axis(axes: "Axes", panel: Panel, lines: Sequence[Series]) -> None:
-    """Set the scale, ticks and label of the axis across: words, layers, steps or numbers."""
+    """Set the scale, ticks and label of the horizontal axis: words, layers, steps or numbers."""
     if not panel.joined:
         axes.set_xlim(min(panel.ticks) - 0.5, max(panel.ticks) + 0.5)
         axes.set_xticks(panel.ticks, [*map(one_line, panel.tick_names)])

@@ -1,4 +1,4 @@
-"""The runs of one table, in rows and at points of a grid, and what the table says of them.
+"""The runs of one table, in rows and at points of a grid, and what the table says about them.
 
 A study arranges its runs by its plan (`TableRuns.of_study`), and `normlab.reports.arrangement` any
 others by their configs.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SweepActions(NamedTuple):
-    """What a sweep asks of its caller.
+    """The functions that a sweep needs from its caller.
 
     `train` trains a run in this process and returns its record, `train_alone` the exit status of
     the only run. `compare` shows the runs in some folders.

@@ -12,8 +12,9 @@ from normlab.errors import UserError
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with only these rates of a scale changed.
 
-    None removes a row's rates. Raises UserError if the scale is written in braces. The places come
-    from YAML's parser, and all other text stays as it is; a YAML writer would rewrap lines.
+    None removes a row's rates. Raises UserError if the scale is written in braces. YAML's parser
+    gives the positions in the text, and all other text is unchanged; a YAML writer would rewrap
+    lines.
     """
     content, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = content["scales"][scale].pop("rates", None) or {}

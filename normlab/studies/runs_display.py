@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_PIPE_SECONDS = 10.0  # between lines in a pipe
+_PIPE_SECONDS = 10.0  # seconds between lines in a pipe
 _LINES = 8  # terminal lines outside the table
 
 

@@ -1,4 +1,4 @@
-"""The page to play with, in a real browser: its numbers, its verdicts, its keys and its sizes."""
+"""The interactive page in a real browser: its numbers, its verdicts, its keys and its sizes."""
 
 import json
 import re

@@ -62,8 +62,8 @@ def leak_finding(
     `changes` are the changes by comparison, `cause` is what the output should not depend on, and
     `how` says what was compared. `unusual` names the comparison with unusual values under the
     padding, which counts only if the usual values change the output too. The module is the one
-    behind the largest change; no module is looked for if that comparison is not in `comparisons`,
-    as it was made with another setting.
+    behind the largest change; no module is searched for if that comparison is not in `comparisons`,
+    because it was made with another setting.
     """
     worst = max(changes, key=lambda name: changes[name].in_float64)
     value = changes[worst].in_float64

@@ -54,8 +54,8 @@ Roles = Sequence[Set[str]]
 class Reach:
     """Which outputs of a norm one input value affects through the statistics.
 
-    `features` is how many features are affected, of how many. `padding` is whether a padded value
-    affects real positions; None if the norm was not called with a padded row.
+    `features` has the number of affected features and the total. `padding` is whether a padded
+    value affects real positions; None if the norm was not called with a padded row.
     """
 
     pools: tuple[str, ...]
