@@ -21,10 +21,10 @@ class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The words around the articles' own in one language: a file `templates/language.CODE.yaml`.
+    """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
 
-    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` the
-    names of scores; texts with braces are formats.
+    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` has
+    the names of scores; texts with braces are format strings.
     """
 
     code: str

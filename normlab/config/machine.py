@@ -51,7 +51,7 @@ def _quotas(cgroups: Path) -> Iterator[int]:
     below = [line.split(":", 2)[2].strip("/") for line in lines if line.count(":") >= 2]
     groups = {cgroups, *(cgroups / up for path in below for up in (path, *Path(path).parents))}
     for group in groups:
-        try:  # version 2 of control groups
+        try:  # control groups, version 2
             quota, period = (group / "cpu.max").read_text(encoding="utf-8").split()
             yield int(quota) // int(period)
         except (OSError, ValueError):  # none, or "max"

@@ -47,7 +47,7 @@ def layer_skip(subject: Subject) -> Finding:
     answer = f"from {low - whole:+.3g} nats per token without {least} to {high - whole:+.3g}"
     mean = fmean(losses.values()) - whole
     losses = _rises(f"{answer} without {most}", whole, losses, "without", {"without a layer": mean})
-    unused = low <= whole  # some layer is not used
+    unused = low <= whole  # a layer may be unused
     return replace(losses, verdict="look" if unused else "fine", value=low - whole, threshold=0.0)
 
 

@@ -159,7 +159,7 @@ class Group:
 
 
 def work(norm: Norm, cells: Cells) -> list[Group]:
-    """Run the articles' tensor through a new norm; return its groups, each distinct in `cells`."""
+    """Run the articles' tensor through a new norm; return its groups, without duplicates."""
     x = document()
     outputs = look(norm, x), run(trained(norm, x), x)
     worked = []

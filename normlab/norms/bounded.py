@@ -78,7 +78,7 @@ class BoundedMap(TokenNorm):
 class BHyT(TokenNorm):
     """`weight tanh(lam x / (kappa sqrt(mean(x^2) + eps)))` with one learned scalar `lam`.
 
-    DyT at the rate lam / kappa, applied to the output of RMS norm (`rms.py`), so the argument of
+    DyT with alpha = lam / kappa, applied to the output of RMS norm (`rms.py`), so the argument of
     tanh does not grow with the stream. This is the exact form, `BHyT_Star` in the authors' code
     (Byun et al. 2026). Their faster form approximates the second norm of a layer: it adds
     `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)` to the first norm's mean square, where T is the

@@ -46,7 +46,7 @@ def output(norm: "Norm", x: Float[Tensor, "*_ D"], tokens: Tokens) -> Tensor | N
 
 
 def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Layer norm by torch, unless the norm has a different gradient."""
+    """Layer norm with torch's kernel, unless the norm has a different gradient."""
     if norm.detach != "none":
         return None
     wide, weight, bias = widen(x, norm.weight, norm.bias)
@@ -55,7 +55,7 @@ def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 
 
 def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """RMS norm by torch, if eps is inside the root and all features count."""
+    """RMS norm with torch's kernel, if eps is inside the root and all features count."""
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain.expand(norm.dim))
@@ -73,7 +73,7 @@ def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 
 
 class _RootMeanSquare(torch.autograd.Function):
-    """RMS norm by the backward pass of torch's layer norm.
+    """RMS norm that uses the backward pass of torch's layer norm.
 
         forward     y = weight x r,  r = 1 / sqrt(mean(x^2) + eps)
         backward    dx = r (g - x r mean(g x r)),  g = weight dy;  dweight = sum(dy x r)
@@ -101,7 +101,7 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
-    """Batch norm by torch, if all real tokens of one process share their statistics."""
+    """Batch norm with torch's kernel, if all real tokens of one process share their statistics."""
     pool, count = norm.pool, tokens.known(x)
     (wide,) = widen(x)
     weight, bias = norm.weight.to(wide), norm.bias.to(wide)

@@ -16,10 +16,10 @@ from normlab.norms.moments import Moments
 class RegularizedBatchNorm(BatchNorm):
     """`weight (x - mean) / sqrt(max(var, eps)) + bias`, and a penalty for each training batch.
 
-    It is batch norm except for the place of eps, and its gradient is exact. The penalty (`loss_of`)
-    pulls the batch's mean and deviation towards the running ones, mu and sigma, so that inference
-    uses similar statistics. It is the sum over features of `penalty_mean` times the first of two
-    `terms` plus `penalty_var` times the second; for `diff`
+    It is batch norm with eps in a different place, and its gradient is exact. The penalty
+    (`loss_of`) pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
+    inference uses similar statistics. It is the sum over features of `penalty_mean` times the first
+    of two `terms` plus `penalty_var` times the second; for `diff`
 
         penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 

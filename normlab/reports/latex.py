@@ -2,8 +2,8 @@ r"""A table in LaTeX for a paper: booktabs, readable names, the table's bold ent
 
 The paper needs `\usepackage{booktabs}`. A grid of one axis and one score has a column for each
 value of the axis; other grids have a group of rows for each point. A table that is wider than a
-page gets smaller letters and folded names of rows and, if that is not enough, is divided into
-several below each other; one that is taller than a page is a `longtable`, which breaks between
+page gets smaller letters and folded names of rows and, if that is not enough, is split into
+several, one below the other; one that is taller than a page is a `longtable`, which breaks between
 pages.
 """
 
@@ -197,7 +197,7 @@ def _part(
 
 
 def _blocks(head: Sequence[str], lines: Sequence[_Line], size: _Letters) -> list[range]:
-    """Return the columns in groups that fit on a page below each other, at least one in each."""
+    """Return the columns in groups that fit on a page, one group below the other; none is empty."""
     names = [escaped(head[0]), *(line.name for line in lines if not line.title)]
     room = _ROOM - size.gap - max(_width(text, size.digit) for text in names)
     blocks, start, used = list[range](), 0, 0.0

@@ -1,1 +1,1 @@
-"""Studies: grids of runs that reproduce comparison tables of articles, tuned, run and published."""
+"""Studies: tune, run and publish grids of runs that fill comparison tables."""

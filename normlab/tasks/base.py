@@ -184,7 +184,7 @@ class Task(ABC):
         return self.splits[name]
 
     def dimmed(self, brightness: float) -> AbstractContextManager[None]:
-        """Return a context where all pixels are multiplied by a factor; UserError without any."""
+        """Return a context in which pixels are multiplied by a factor; UserError without pixels."""
         raise UserError(
             f"observe.test_brightness=[{brightness:g}]: the examples of this task are not images; "
             "leave it out"

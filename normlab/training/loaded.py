@@ -156,7 +156,7 @@ def _record_with_weights(folder: Path) -> RunRecord:
 def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
     """Return a run's config with changes, without its extra tests unless the changes ask for them.
 
-    Extra tests are those of noise, of training examples and of targets.
+    Extra tests are those with noise, on training examples, and for targets.
     """
     none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
     settings = dict(record.config)
