@@ -71,7 +71,7 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):
-        from normlab.config.overrides import error_line
+        from normlab.config.error_messages import error_line
 
         return error_line(error)
     if isinstance(error, OSError) and not own_line(error):

@@ -113,11 +113,11 @@ def plan(settings: Sequence[str], *, deep: bool) -> Demo:
     """Return the demo with these settings; UserError for one that a demo cannot have."""
     from normlab.config.compose import compose
     from normlab.config.experiments import EXPERIMENT
-    from normlab.config.overrides import check_given_once, in_full, typed, written_out
+    from normlab.config.overrides import check_given_once, typed, with_full_keys, written_out
     from normlab.training.run_folder import RunFolder
 
     check_given_once(settings)
-    extra = written_out(in_full(settings))
+    extra = written_out(with_full_keys(settings))
     typed_values = typed(extra)
     if EXPERIMENT in typed_values:
         raise UserError("the demo accepts only key=value; for a file, use normlab train my.yaml")

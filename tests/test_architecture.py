@@ -192,7 +192,7 @@ def test_tables_pages_and_claims_pair_runs_in_one_place():
         (("hydra", "omegaconf"), CONFIGURED),
         (("torch.distributed",), ("distributed.process_group",)),
         (("tensorboard", "torch.utils.tensorboard"), ("training.tensorboard",)),
-        (("wandb",), ("training.wandb", "commands")),
+        (("wandb",), ("training.wandb", "training.wandb_workspace")),
     ],
 )
 def test_some_imports_have_few_homes(names, homes):

@@ -9,8 +9,8 @@ from importlib import import_module
 from io import StringIO
 
 from normlab import commands
-from normlab.commands.list import ConfigKey, keys
 from normlab.config import folders, registry
+from normlab.config.keys import ConfigKey, config_keys
 from normlab.metrics.glossary import PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
@@ -45,7 +45,7 @@ def pages() -> dict[str, str]:
 
 
 def _keys() -> str:
-    listed = keys()
+    listed = config_keys()
     own = [_key(key) for key in listed if key.default]
     options = [_key(key) for key in listed if not key.default]
     return _page(

@@ -12,8 +12,7 @@ from normlab.commands._arguments import (
     add_notes,
     check_compared,
     command_parser,
-    matching_runs,
-    none_below,
+    conditions,
 )
 from normlab.errors import UserError
 from normlab.formats import pipes
@@ -23,11 +22,12 @@ from normlab.reports.arrangement import arranged, by_recipe
 from normlab.reports.latex import latex
 from normlab.reports.names import Names, chosen_names, renamed
 from normlab.reports.notes import About, Note, print_legend
+from normlab.reports.run_places import matching_runs, none_below
 from normlab.reports.runs import Run, by_setting, read_runs
-from normlab.reports.score_table import ended_in_brief, score_table
-from normlab.reports.sweep import values_at
-from normlab.reports.table import ScoreTable, markdown
+from normlab.reports.score_table import score_table
+from normlab.reports.table import markdown
 from normlab.reports.table_runs import TableRuns
+from normlab.reports.terminal_table import print_tables
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 from normlab.terminal import folded, print_error, print_prose, print_table
 
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     if arguments.samples is not None and arguments.samples < 1:
         raise UserError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
-    selected = matching_runs(read, arguments.where)
+    selected = matching_runs(read, conditions(arguments.where))
     if not selected:
         where = " ".join(f"--where {each}" for each in arguments.where)
         which = f" that matches {where}" if where and read else ""
@@ -117,56 +117,17 @@ def _show_tables(
     tables: Sequence[TableRuns], names: Names, arguments: argparse.Namespace
 ) -> list[str]:
     """Print the tables in the requested format; return a line for each refused row."""
+    if not arguments.latex and not arguments.markdown:
+        return print_tables(tables, names, whole_notes=arguments.notes)
     built = [score_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True), 1):
-        if number > 1:
-            print()
         if arguments.latex:
             options = {"baseline": runs.baseline, "uncertainty": arguments.uncertainty}
-            print(latex(table, **options, number=number), end="")
-        elif arguments.markdown:
-            print(markdown(table), end="")
+            text = latex(table, **options, number=number)
         else:
-            show_table(table, runs.baseline)
-    if not arguments.latex and not arguments.markdown:
-        print_legend([note for table in built for note in table.notes], whole=arguments.notes)
-    return [f"{row.label}: {row.problem}" for table in built for row in table.rows if row.problem]
-
-
-def show_table(table: ScoreTable, baseline: str) -> None:
-    """Print a table's answer and scores, then the differences from the baseline.
-
-    A star marks the entries that are bold in Markdown.
-    """
-    scores: list[list[str]] = []
-    gaps: list[list[str]] = []
-    labels = 1 + len(table.axes)
-    differing = {score for row in table.rows for score, each in row.entries.items() if each.gap}
-    for row, entries, last in table.lines:
-        at = values_at(row.point, table.axes)
-        names = [row.name, *(at.get(axis, "-") for axis in table.axes)]
-        texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
-        scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
-        if any(each.gap for each in entries):
-            gaps.append([*names, *(each.gap or "-" for each in entries if each.score in differing)])
-    head = ["setting", *map(table.axis_name, table.axes), *table.head[2:]]
-    head[labels + len(table.columns)] = "seeds"
-    if table.answer:
-        print_prose(table.answer)
-        print()
-    print_prose(table.title)
-    columns = head[labels : labels + len(table.columns)]
-    print_table(head, scores, numeric=columns, labels=labels)
-    if gaps:
-        print()
-        where = " at the same point" if table.axes else ""
-        only = all(e.difference is None for row in table.rows for e in row.entries.values())
-        paired = "of the only seed" if only else "paired by seed"
-        print_prose(f"difference from {baseline}{where}, {paired}")
-        columns = [
-            title for score, title in zip(table.columns, columns, strict=True) if score in differing
-        ]
-        print_table([*head[:labels], *columns], gaps, numeric=columns, labels=labels)
+            text = markdown(table)
+        print(text, end="" if number == len(tables) else "\n")
+    return [problem for table in built for problem in table.problems]
 
 
 # Translations -------------------------------------------------------------------------------------

@@ -2,18 +2,20 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isclose
 from pathlib import Path
 from statistics import fmean
 
 from msgspec import to_builtins
 
-from normlab.commands._arguments import add_notes, add_run, as_path, command_parser, load, runs_of
+from normlab.commands._arguments import add_notes, add_run, as_path, command_parser
+from normlab.commands._loading import load
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
 from normlab.reports.notes import Note, print_legend
+from normlab.reports.run_places import runs_of
 from normlab.terminal import at_work, print_error, print_table
 
 _EXAMPLES = """\
@@ -40,7 +42,9 @@ def main(argv: list[str]) -> int:
     smoothing = 0.0
     for folder in folders:
         if arguments.kept:
-            scores_of[folder] = _of_kept_translations(folder, arguments.changes)
+            from normlab.training.loaded import score_kept  # imports torch
+
+            scores_of[folder] = score_kept(folder, arguments.changes)
             continue
         run = load(folder, arguments.changes, weights=arguments.weights, fold=arguments.fold)
         with at_work(f"scoring {folder}"):
@@ -97,19 +101,6 @@ def _unlike_the_record(scores_of: Mapping[Path, Mapping[str, Score]]) -> list[st
         for name, score in scores.items()
         if not isclose(score.value, read_record(folder).scores[name].value, abs_tol=1e-9)
     ]
-
-
-def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
-    """Re-score the translations saved with a run, for the scores in its record."""
-    from normlab.config.plain import from_dict, to_dict
-    from normlab.training.build import build_task
-    from normlab.training.loaded import check_data, rescored
-
-    record = read_record(folder)
-    config = to_dict(from_dict(record.config, changes))
-    task = build_task(config)
-    check_data(folder, record, task, config)
-    return {name: s for name, s in rescored(folder, task).items() if name in record.scores}
 
 
 def _show(

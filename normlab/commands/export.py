@@ -3,15 +3,15 @@
 import argparse
 
 from normlab.commands._arguments import (
+    add_where,
     as_path,
     as_run,
     command_parser,
     conditions,
-    one_run,
-    say_stopped,
 )
-from normlab.config.folders import CONFIG_DIR
+from normlab.commands._loading import say_stopped
 from normlab.errors import UserError
+from normlab.reports.run_places import one_run
 
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
@@ -39,8 +39,7 @@ def main(argv: list[str]) -> int:
     add("--project", help="with --wandb; default: the project of the wandb sink")
     add("--entity", help="with --wandb: user or team; default: the login's own")
     add("--name", default="normlab", help="name of the workspace; default: normlab")
-    where = "with --wandb: only runs with these values; may be repeated"
-    add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=where)
+    add_where(parser, "with --wandb: only runs with this value, or one of several; may be repeated")
     arguments = parser.parse_args(argv)
     if arguments.wandb:
         return _workspace(arguments)
@@ -57,31 +56,12 @@ def main(argv: list[str]) -> int:
 
 
 def _workspace(arguments: argparse.Namespace) -> int:
-    """Save a workspace; UserError for a missing login or package, or if W&B refuses."""
-    import wandb
-    import yaml
-    from wandb.errors import Error
+    """Save a workspace of the runs that match `--where`, and print its address."""
+    from normlab.training.wandb_workspace import save_workspace
 
-    from normlab.training.wandb import find_login, reach
-    from normlab.training.wandb_workspace import workspace
-
-    login = find_login()
-    if login.source is None:
-        raise UserError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
-    sink = yaml.safe_load((CONFIG_DIR / "sink" / "wandb.yaml").read_text("utf-8"))
-    filters = conditions(arguments.where)
-    where = {key: [*map(yaml.safe_load, of.split(","))] for key, of in filters.items()}
-    try:
-        reach(login.host, float(sink["connect_seconds"]))
-        entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
-        if not entity:
-            raise UserError(f"the login at {login.host} has no default entity: add --entity NAME")
-        project = arguments.project or sink["project"]
-        saved = workspace(entity=entity, project=project, name=arguments.name, where=where)
-        saved.save()
-    except OSError as error:
-        raise UserError(f"{login.host} does not answer ({error}): nothing was saved") from None
-    except Error as error:
-        raise UserError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
-    print(saved.url)
+    print(
+        save_workspace(
+            arguments.entity, arguments.project, arguments.name, conditions(arguments.where)
+        )
+    )
     return 0

@@ -5,7 +5,7 @@ With `--hf` or `--module`, the model is one that normlab did not build.
 
 import json
 import shutil
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,24 @@ import yaml
 from normlab.commands._arguments import (
     Parser,
     add_notes,
+    add_where,
     as_names,
     as_path,
     as_run,
     command_parser,
     conditions,
-    ended_runs,
-    none_below,
+)
+from normlab.commands._inspect_any_model import (
+    add_any_model,
+    inspect_any_model,
+    names_any_model,
 )
 from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
 from normlab.reports.notes import Note, print_legend
+from normlab.reports.run_places import ended_runs, none_below
 from normlab.reports.table import averaged
 from normlab.terminal import at_work, in_colour, print_prose, print_section, print_table
 
@@ -38,9 +43,6 @@ if TYPE_CHECKING:
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
-_FOREIGN = ("hf", "module", "text", "trust_remote_code", "inputs", "causal", "all", "html")
-_CONVENTIONS = ("rows", "positions", "mask")
-_KINDS = ("real", "padding", "lengths")
 _EXAMPLES = """\
 examples:
   normlab inspect norm=bn placement=post model.depth=24
@@ -61,14 +63,33 @@ def main(argv: list[str]) -> int:
     """Examine the model or data in the arguments, print the sheet and write `inspect.json`."""
     parser = _parser()
     arguments = parser.parse_intermixed_args(argv)
-    conventions = {k: x for k in _CONVENTIONS if (x := vars(arguments)[k]) is not None}
-    if conventions or any(map(vars(arguments).get, _FOREIGN)):
-        return _examine_foreign(parser, arguments, conventions)
-    if arguments.data and arguments.where:
-        parser.error("--where selects runs, which --data does not accept")
+    if names_any_model(arguments):
+        return inspect_any_model(parser, arguments)
     if arguments.data:
+        if arguments.where:
+            parser.error("--where selects runs, which --data does not accept")
         return _describe_data(arguments.subject, as_json=arguments.json)
+    return _inspect_models(arguments)
 
+
+def _parser() -> Parser:
+    parser = command_parser("inspect", _EXAMPLES)
+    add = parser.add_argument
+    add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
+    add_where(parser, "only runs with this value; may be repeated")
+    add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
+    add("--details", action="store_true", help="print each answer's table below the summary")
+    add("--data", action="store_true", help="prepare and describe the data of a task instead")
+    add("--json", action="store_true", help="print the sheet as JSON")
+    add_notes(parser)
+    text = f"file to write; default: {SHEET_FILE} in a single run's folder, otherwise here"
+    add("--out", type=as_path, help=text)
+    add_any_model(parser)
+    return parser
+
+
+def _inspect_models(arguments: Namespace) -> int:
+    """Examine runs, or one model at initialization; return 1 for a failing verdict."""
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
@@ -94,41 +115,6 @@ def main(argv: list[str]) -> int:
     return int(_fails(content))
 
 
-def _parser() -> Parser:
-    parser = command_parser("inspect", _EXAMPLES)
-    add = parser.add_argument
-    add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
-    text = "only runs with this value; may be repeated"
-    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
-    add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
-    add("--details", action="store_true", help="print each answer's table below the summary")
-    add("--data", action="store_true", help="prepare and describe the data of a task instead")
-    add("--json", action="store_true", help="print the sheet as JSON")
-    add_notes(parser)
-    text = f"file to write; default: {SHEET_FILE} in a single run's folder, otherwise here"
-    add("--out", type=as_path, help=text)
-    add = parser.add_argument_group("models that normlab did not build").add_argument
-    text = "a folder saved by transformers, or an id on huggingface.co"
-    add("--hf", metavar="MODEL", help=text)
-    add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
-    add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
-    add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
-    add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
-    text = "axis of rows in the main input: 1 for [position, row]"
-    add("--rows", type=int, metavar="AXIS", help=text)
-    text = "axis of positions in the main input: 2 for [row, x, position]"
-    add("--positions", type=int, metavar="AXIS", help=text)
-    text = (
-        "the input that marks padding, and what it holds: real (1 = real token), padding "
-        "(1 = padding) or lengths (the real length of each row)"
-    )
-    add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
-    add("--causal", action="store_true", help="positions must not depend on later ones")
-    add("--all", action="store_true", help="ask the slow questions too")
-    add("--html", type=as_path, metavar="FILE", help="write a page")
-    return parser
-
-
 def _fails(content: dict[str, Any]) -> bool:
     """Return whether a sheet, or one of the sheets of several runs, has a failing verdict."""
     from normlab.findings.summary import FAILING
@@ -137,17 +123,6 @@ def _fails(content: dict[str, Any]) -> bool:
     return any(
         each["verdict"] in FAILING for sheet in sheets for each in sheet["examinations"].values()
     )
-
-
-def _mask(text: str) -> Any:
-    """Return a mask's name or position, a kind, or a name with its kind."""
-    name, equals, kind = text.partition("=")
-    if not name or (equals and kind not in _KINDS):
-        raise ArgumentTypeError(
-            f"{text}: expected NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})"
-        )
-    key = int(name) if name.isdigit() else name
-    return {key: kind} if equals else key
 
 
 def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
@@ -233,55 +208,6 @@ def _several(
         print_table(["run", *titles], rows, numeric=titles, whole=["run"])
         print_legend(notes, whole=arguments.notes)
     return plain(content)
-
-
-def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str, Any]) -> int:
-    """Examine a model that normlab did not build; 1 if a finding is broken or failed."""
-    _check_foreign(parser, arguments, conventions)
-    with at_work("loading the model"):
-        from normlab.any_model.loading.load import load_hf, load_names
-        from normlab.any_model.report import inspect
-        from normlab.findings.summary import FAILING
-
-        if arguments.hf:
-            trust = arguments.trust_remote_code
-            model, batches, note = load_hf(arguments.hf, arguments.text, trust=trust)
-        else:
-            model, batches, note = load_names(arguments.module, arguments.inputs)
-    with at_work("examining the model"):
-        checks = arguments.only or ("quick", "all")[arguments.all]
-        conventions["causal"] = arguments.causal or None
-        report = inspect(model, batches, checks=checks, **conventions)
-    if note and not arguments.json:
-        print_prose(note)
-    shown = report.to_json() if arguments.json else f"{report.text(in_colour=in_colour())}\n"
-    print(shown, end="")
-    norms = report.findings.get("norms")
-    if norms and norms.table.rows and not arguments.json:
-        columns, rows = norms.table
-        text = "The axes that each norm pools over were found by changing single values."
-        print_section("Norms", text, columns, rows)
-    if arguments.html:
-        report.to_html(arguments.html)
-        print("" if arguments.json else f"written to {arguments.html}\n", end="")
-    return int(any(finding.verdict in FAILING for finding in report.findings.values()))
-
-
-def _check_foreign(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
-    """Exit with an error for arguments that contradict each other."""
-    if arguments.subject or arguments.where or arguments.data or arguments.out:
-        parser.error("--hf and --module exclude RUN, key=value, --where, --data and --out")
-    one = bool(arguments.hf) != bool(arguments.module)
-    if not one or bool(arguments.module) != bool(arguments.inputs):
-        parser.error("pass --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
-    if arguments.module and (arguments.text or arguments.trust_remote_code):
-        parser.error("--text and --trust-remote-code need --hf")
-    if conventions and not arguments.module:
-        parser.error(f"--{next(iter(conventions))} needs --module")
-    if arguments.rows is not None and arguments.rows == arguments.positions:
-        parser.error(f"--rows and --positions are both {arguments.rows}: use different axes")
-    if arguments.html and not arguments.html.absolute().parent.is_dir():
-        parser.error(f"--html {arguments.html}: no such folder")
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:

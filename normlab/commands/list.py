@@ -1,29 +1,23 @@
 """`normlab list`: the options of config groups, the keys of a run, the runs on disk."""
 
 import json
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
-from normlab.config.ranges import RANGES, range_of
-from normlab.config.schema import SHORT
+from normlab.config.keys import config_keys
 from normlab.config.suggestions import choice_of, did_you_mean
-from normlab.config.trackers import TRACKERS
 from normlab.errors import UserError
 from normlab.formats import estimated
 from normlab.records.record import RunRecord, number
-from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
+from normlab.records.store import PROGRESS_FILE, RUNS, RunStore, read_progress
 from normlab.terminal import print_error, print_lines, print_prose
 
-_POOLS = re.compile(r"Pools over ([^.;]+)")
 _SILENT = 120.0  # seconds without progress after which a run counts as stopped
-_LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?")
 
 _EXAMPLES = """examples:
   normlab list               every group and its options
@@ -53,7 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
     parser.add_argument(
-        "--runs-dir", type=as_path, default=Path("runs"), help="folder of runs; default: runs"
+        "--runs-dir", type=as_path, default=RUNS, help="folder of runs; default: runs"
     )
     arguments = parser.parse_args(argv)
     listing = _listing(arguments.kind, arguments.runs_dir)
@@ -82,11 +76,10 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
         case "runs" | "run":
             return _runs(runs_dir)
         case "keys" | "key":
-            note = (
-                "in full: normlab list keys | grep KEY; the values that options set: normlab train"
-            )
-            note += " norm=bn --cfg job"
-            return Listing(["key", "default", "allowed", "what it is"], keys(), [note])
+            note = "in full: normlab list keys | grep KEY; the values that options set: "
+            note += "normlab train norm=bn --cfg job"
+            columns = ["key", "default", "allowed", "what it is"]
+            return Listing(columns, config_keys(), [note])
         case "norm":
             return _norms()
         case "study":
@@ -104,8 +97,7 @@ def _norms() -> Listing:
     """List the norms, sorted by what they pool over and then by name."""
     rows = []
     for option in registry.options("norm"):
-        pools = _POOLS.search(option.details.replace("\n", " "))
-        rows.append([option.name, pools[1] if pools else "-", option.description])
+        rows.append([option.name, option.pools_over or "-", option.description])
     rows.sort(key=lambda row: row[1])
     note = "`normlab explain NORM` shows one; `normlab norm card NORM` examines it."
     return Listing(["norm", "pools over", "what it is"], rows, [note])
@@ -119,10 +111,8 @@ def _studies() -> Listing:
         study = load_study(option.name)
         costs = [f"{scale}: {study.cost_text(scale)}" for scale in study.scales]
         rows.append([option.name, option.description, "; ".join(costs)])
-    note = (
-        "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU; in full: "
-    )
-    note += "normlab list studies | grep STUDY, or normlab study plan STUDY"
+    note = "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU; in "
+    note += "full: normlab list studies | grep STUDY, or normlab study plan STUDY"
     return Listing(["study", "what it is", "cost by scale"], rows, [note])
 
 
@@ -166,60 +156,3 @@ def _score(record: RunRecord) -> str:
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
     return "-" if name is None else f"{name} {scores[name].value:.4g}"
-
-
-class ConfigKey(NamedTuple):
-    """A dotted key with its default (empty for an option's key), allowed values and meaning."""
-
-    name: str
-    default: str
-    allowed: str
-    description: str
-
-
-def keys() -> list[ConfigKey]:
-    """Return the keys of every run, in the order of the config file, then the keys of options."""
-    from normlab.config.schema import LATER, leaves, top_level_keys
-
-    lines = _lines("config.yaml")
-    for file in ("model/gpt2.yaml", "model/llama.yaml"):  # they explain the keys of every stack
-        comments = {name: comment for name, (_, comment) in _lines(file).items() if comment}
-        lines |= {f"model.{name}": ("", comment) for name, comment in comments.items()}
-    kinds, later = top_level_keys(), {f"model.{name}": type(of) for name, of in leaves(LATER)}
-    every = []
-    for name in dict.fromkeys([*kinds, *sorted({*RANGES, *later})]):
-        (default, comment), limits = lines.get(name, ("", "")), range_of(name)
-        kind = kinds.get(name) or later.get(name)
-        allowed = "true, false" if kind is bool else ""
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            allowed = ", ".join(member.name for member in kind)
-        elif limits is not None:
-            allowed = limits.allowed
-        every.append(ConfigKey(name, default, allowed, comment))
-    return [*_short_keys({key.name: key for key in every}), *every]
-
-
-def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
-    """Yield the short keys, and those of W&B and TensorBoard."""
-    for name, long in SHORT.items():
-        key = known[long]
-        yield ConfigKey(name, key.default, key.allowed, f"short for {long}")
-    yield ConfigKey(
-        EXPERIMENT, "null", "", "the settings of an experiment: normlab list experiments"
-    )
-    for name in TRACKERS:
-        yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
-        for setting, (default, comment) in _lines(f"sink/{name}.yaml").items():
-            if not setting.startswith("_"):
-                yield ConfigKey(f"{name}.{setting}", default, "", comment)
-
-
-def _lines(file: str) -> dict[str, tuple[str, str]]:
-    """Return the default and comment of each dotted key in a file of `configs/`."""
-    lines, top = {}, ""
-    for line in (folders.CONFIG_DIR / file).read_text("utf-8").splitlines():
-        if (key := _LINE.fullmatch(line)) is not None:
-            top = top if key["indent"] else key["name"]
-            name = f"{top}.{key['name']}" if key["indent"] else top
-            lines[name] = key["value"] or "", key["comment"] or ""
-    return lines

@@ -2,8 +2,10 @@
 
 import sys
 
-from normlab.commands._arguments import add_run, command_parser, load, one_run
+from normlab.commands._arguments import add_run, command_parser
+from normlab.commands._loading import load
 from normlab.errors import UserError
+from normlab.reports.run_places import one_run
 from normlab.terminal import at_work
 
 _EXAMPLES = """\

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
 from normlab.config.folders import PUBLISH_TO, include_words
@@ -82,13 +82,6 @@ table, page, records and curves to results/STUDY/SCALE, for seeds all of whose
 runs have finished.
 """
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-VERBS = {
-    "run": ("run studies and print their tables", _RUN),
-    "plan": ("show what studies cost: runs, updates, data, hours", _PLAN),
-    "tune": ("choose learning rates with the same trials for every row", _TUNE),
-    "publish": ("write tables, pages and records to results/", _PUBLISH),
-    "verify": ("check that published tables and pages follow from their records", None),
-}
 
 
 def read_time(text: str) -> float:
@@ -99,10 +92,63 @@ def read_time(text: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
+class Verb(NamedTuple):
+    """What an action does, the examples below its help, and its flags."""
+
+    does: str
+    examples: str | None
+    flags: str
+
+
+VERBS = {
+    "run": Verb(
+        "run studies and print their tables",
+        _RUN,
+        "--processes --budget --publish --replace --notes",
+    ),
+    "plan": Verb(
+        "show what studies cost: runs, updates, data, hours",
+        _PLAN,
+        "--processes --publish --notes --commands",
+    ),
+    "tune": Verb(
+        "choose learning rates with the same trials for every row",
+        _TUNE,
+        "--processes --budget --no-write --results",
+    ),
+    "publish": Verb(
+        "write tables, pages and records to results/",
+        _PUBLISH,
+        "--replace --notes --accept --results",
+    ),
+    "verify": Verb(
+        "check that published tables and pages follow from their records", None, "--results"
+    ),
+}
+_REPLACE = "replace published runs by other runs of the same key, and name each"
+_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--processes": dict(type=int, help="runs at a time (default: one per GPU or core)"),
+    "--budget": dict(
+        type=read_time,
+        default=math.inf,
+        metavar="TIME",
+        help="stop after this time, such as 90m or 2.5h",
+    ),
+    "--publish": dict(type=as_path, metavar="FOLDER", help="write completed seeds here"),
+    "--replace": dict(action="store_true", help=_REPLACE),
+    "--commands": dict(action="store_true", help="print the command of each remaining run"),
+    "--accept": dict(
+        action="extend", nargs="+", type=as_path, metavar="PATH", help="accept changes below PATH"
+    ),
+    "--no-write": dict(action="store_true", help="show the choice without writing it"),
+    "--results": dict(type=as_path, metavar="FOLDER", help="published studies; default: results"),
+}
+
+
 def parser(verb: str) -> argparse.ArgumentParser:
     """Return the parser of an action."""
-    does, epilog = VERBS[verb]
-    result = command_parser(f"study {verb}", epilog, does)
+    does, examples, flags = VERBS[verb]
+    result = command_parser(f"study {verb}", examples, does)
     add = result.add_argument
     if verb == "verify":
         add("words", nargs="*", metavar="STUDY", help="published studies; default: all")
@@ -110,28 +156,12 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and settings for all runs"
         several = "*" if verb == "publish" else "+"
         add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
-    if verb in ("run", "plan", "tune"):
-        add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
-    if verb in ("run", "tune"):
-        text = "stop after this time, such as 90m or 2.5h"
-        add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
-    if verb in ("run", "plan"):
-        add("--publish", type=as_path, metavar="FOLDER", help="write completed seeds here")
-    if verb in ("run", "publish"):
-        text = "replace published runs by other runs of the same key, and name each"
-        add("--replace", action="store_true", help=text)
-    if verb in ("run", "plan", "publish"):
-        add_notes(result)
-    if verb == "plan":
-        add("--commands", action="store_true", help="print the command of each remaining run")
-    if verb == "publish":
-        text = "accept changes below PATH"
-        add("--accept", action="extend", nargs="+", type=as_path, metavar="PATH", help=text)
-    if verb == "tune":
-        add("--no-write", action="store_true", help="show the choice without writing it")
-    if verb in ("tune", "publish", "verify"):
-        text = "published studies; default: results"
-        add("--results", type=as_path, default=PUBLISH_TO, metavar="FOLDER", help=text)
+    for flag in flags.split():
+        if flag == "--notes":
+            add_notes(result)
+        else:
+            add(flag, **_FLAGS[flag])
+    result.set_defaults(results=PUBLISH_TO)
     return result
 
 
@@ -140,38 +170,52 @@ def main(argv: list[str]) -> int:
 
     Returns 0 if the time budget ran out; the last line printed is the command that resumes.
     """
-    does = {verb: text for verb, (text, _) in VERBS.items()}
+    does = {verb: each.does for verb, each in VERBS.items()}
     verb, rest = action_of("study", argv, does, _EXAMPLES)
     arguments = parser(verb).parse_intermixed_args(rest)
     again = shlex.join(["normlab", "study", *argv, *include_words()])
-    if verb == "tune":
-        return _tune(arguments, again)
-    if verb == "run":
-        return _run(arguments, again)
-    if verb == "plan":
-        return _plan(arguments)
+    match verb:
+        case "run":
+            return _run(arguments, again)
+        case "tune":
+            return _tune(arguments, again)
+        case "plan":
+            return _plan(arguments)
+        case "publish":
+            return _publish(arguments)
+        case _:
+            return _verify(arguments)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    """Verify some or all published studies; return 1 for a problem."""
+    if any("=" in word for word in arguments.words):
+        raise UserError("pass only names of published studies; all their scales are verified")
+    return _published(arguments.results, arguments.words, write=False)
+
+
+def _publish(arguments: argparse.Namespace) -> int:
+    """Publish seeds, accept changed evidence, or regenerate pages; return 1 for a problem."""
     of_runs = any("=" in word for word in arguments.words)
-    if verb == "publish" and arguments.accept and arguments.words:
+    if arguments.accept and arguments.words:
         raise UserError(f"--accept accepts what is below its paths; omit {arguments.words[0]}")
-    if verb == "publish" and arguments.replace and not of_runs:
+    if arguments.replace and not of_runs:
         raise UserError("--replace replaces published runs by others: add scale=SCALE")
-    if of_runs:
-        if verb == "verify":
-            raise UserError("pass only names of published studies; all their scales are verified")
-        jobs = jobs_of(arguments.words)
-        publisher = _publisher(arguments.results, jobs, arguments, making=False)
-        for job in jobs:
-            print_prose(job.progress(job.left(print_error)))
-        _print_tables(jobs, notes=arguments.notes)
-        for job in jobs:
-            publisher.publish(job, job.complete_seeds)
-        return 1 if publisher.problems else 0
-    if verb == "publish" and arguments.accept:
+    if arguments.accept:
         from normlab.records.manifest import accept
 
         print("\n".join(accept(arguments.results, arguments.accept) or ["nothing has changed"]))
         return 0
-    return _published(arguments.results, arguments.words, write=verb == "publish")
+    if not of_runs:
+        return _published(arguments.results, arguments.words, write=True)
+    jobs = jobs_of(arguments.words)
+    publisher = _publisher(arguments.results, jobs, arguments, making=False)
+    for job in jobs:
+        print_prose(job.progress(job.left(print_error)))
+    _print_tables(jobs, notes=arguments.notes)
+    for job in jobs:
+        publisher.publish(job, job.complete_seeds)
+    return 1 if publisher.problems else 0
 
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
@@ -197,15 +241,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     jobs = jobs_of(arguments.words)
     publisher = _publisher(arguments.publish, jobs, arguments, making=True)
     for job in jobs:
-        left = job.left(print_error)
-        print_prose(job.progress(left))
-        if warning := job.untuned():
-            print_error(warning)
-        try:
-            studied.check_data(job.study, job.scale, left)
-        except UserError as error:
-            print_error(str(error))
-            job.lacks_data = True
+        _print_progress(job)
     runnable = [job for job in jobs if not job.lacks_data]
     if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
         print_error(warning)
@@ -224,6 +260,19 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
             print(f"resume with: {again}")
     lacking = len(runnable) < len(jobs)
     return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
+
+
+def _print_progress(job: Job) -> None:
+    """Print how far a study is, and why it cannot run or its rates are not tuned."""
+    left = job.left(print_error)
+    print_prose(job.progress(left))
+    if warning := job.untuned():
+        print_error(warning)
+    try:
+        studied.check_data(job.study, job.scale, left)
+    except UserError as error:
+        print_error(str(error))
+        job.lacks_data = True
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -312,14 +361,14 @@ def _publisher(
 
 def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
-    from normlab.commands.compare import show_table
     from normlab.reports.runs import Run
     from normlab.reports.score_table import score_table
     from normlab.reports.table_runs import TableRuns
+    from normlab.reports.terminal_table import print_score_table
 
     for job in jobs:
         runs = [Run(run.planned.key, run.record()) for run in job.runs]
         print()
         table = score_table(TableRuns.of_study(job.study, job.scale, runs)).filled
-        show_table(table, job.study.baseline)
+        print_score_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)

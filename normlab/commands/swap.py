@@ -4,6 +4,7 @@
 """
 
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,22 +52,30 @@ def main(argv: list[str]) -> int:
         if options or arguments.text or arguments.out:
             parser.error("--fold can be combined only with --hf, --untie and --trust-remote-code")
         return _fold(arguments)
+    arguments.lr = _RATES[arguments.train] if arguments.lr is None else arguments.lr
+    _check(parser, arguments, options)
+    return _swap(arguments, **options)
+
+
+def _check(parser: Parser, arguments: Namespace, options: Mapping[str, Any]) -> None:
+    """Exit with an error for arguments that are missing or contradict each other."""
     if arguments.untie:
         parser.error("--untie needs --fold")
     if not options.get("norm"):
         parser.error("pass norm=NAME, such as norm=dyt")
     if arguments.text is None:
         parser.error("pass --text FILE: lines to train on")
-    arguments.lr = _RATES[arguments.train] if arguments.lr is None else arguments.lr
     if arguments.steps < 1 or not 0 <= arguments.taper < arguments.steps or not arguments.lr > 0:
         parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
-    if arguments.out and options["norm"] != "none":
+    out: Path | None = arguments.out
+    if out is None:
+        return
+    if options["norm"] != "none":
         parser.error("--out needs norm=none: a transformers model cannot use another norm")
-    if arguments.out and arguments.out.exists():
-        parser.error(f"--out {arguments.out} exists: choose a new folder")
-    if arguments.out and not arguments.out.absolute().parent.is_dir():
-        parser.error(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
-    return _swap(arguments, **options)
+    if out.exists():
+        parser.error(f"--out {out} exists: choose a new folder")
+    if not out.absolute().parent.is_dir():
+        parser.error(f"--out {out}: there is no folder {out.parent}")
 
 
 def _parser() -> Parser:

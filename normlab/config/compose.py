@@ -6,47 +6,28 @@ before Hydra reads the overrides. Nothing here imports torch.
 """
 
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra._internal.defaults_list import DefaultsList
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import registry
+from normlab.config.error_messages import error_line
 from normlab.config.experiments import EXPERIMENT, names_in, settings_in
-from normlab.config.folders import CONFIG_DIR
-from normlab.config.overrides import error_line, is_sweep, quoted, typed, written_out
+from normlab.config.overrides import is_sweep, quoted, typed, written_out
 from normlab.config.plain import to_dict
 from normlab.config.recipe import default_recipe
-from normlab.config.schema import LATER, WrittenConfig
 from normlab.config.settle import settle
-from normlab.config.source import OptionFolders, OptionSource
+from normlab.config.source import CONFIG_NAME, configs_open, defaults_list
 from normlab.errors import UserError
 
-CONFIG_NAME = "config"
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
 TASK = "toy"  # the default of configs/config.yaml
-
-
-def register() -> None:
-    """Register the schema (as `normlab_schema` and `normlab_later`) and own folders with Hydra."""
-    if "normlab_schema.yaml" in ConfigStore.instance().repo:
-        return
-    ConfigStore.instance().store("normlab_schema", node=WrittenConfig)
-    ConfigStore.instance().store("normlab_later", node={"model": LATER})
-    Plugins.instance().register(OptionSource)
-    Plugins.instance().register(OptionFolders)
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
@@ -86,28 +67,15 @@ def _is_readable(path: Path) -> bool:
 
 
 def _checked(overrides: Sequence[str]) -> DictConfig:
-    register()
     try:
-        with _hydra():
+        with configs_open():
             composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
         choices, overrides_of_task = composed.hydra.runtime.choices, composed.hydra.overrides.task
         with open_dict(composed):
             del composed["hydra"]
         return settle(composed, choices, overrides_of_task)
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(error_line(error, overrides)) from None
-
-
-@contextmanager
-def _hydra() -> Iterator[None]:
-    """Let Hydra read `configs/` in the block; a caller that uses Hydra itself keeps its state."""
-    caller = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-            yield
-    finally:
-        GlobalHydra.instance().hydra = caller
+        raise UserError(error_line(error, typed(overrides))) from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
@@ -132,28 +100,8 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
     words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
     if not words or is_sweep(typed(words)[EXPERIMENT]):
         return {}
-    choices = _defaults_list(words).overrides.known_choices
+    choices = defaults_list(words).overrides.known_choices
     return {key: name for key, name in choices.items() if name}
-
-
-def sinks_of(experiments: Sequence[str]) -> list[str]:
-    """Return the sinks chosen by the experiments in an override; none without an override.
-
-    Empty if the experiments cannot be read; composing the config then reports the error.
-    """
-    register()
-    try:
-        paths = [str(each.config_path) for each in _defaults_list(experiments).defaults]
-    except (HydraException, OmegaConfBaseException, UserError):
-        return []
-    return [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]
-
-
-def _defaults_list(overrides: Sequence[str]) -> DefaultsList:
-    """Return the options from which Hydra composes a run with these overrides."""
-    with _hydra() if GlobalHydra.instance().hydra is None else nullcontext():
-        loader = GlobalHydra.instance().config_loader()
-        return loader.compute_defaults_list(CONFIG_NAME, [*overrides], RunMode.RUN)
 
 
 def shown_config(argv: Sequence[str]) -> str | None:

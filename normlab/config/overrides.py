@@ -6,23 +6,16 @@ sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
-from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in, settings_of
-from normlab.config.folders import groups, included, of_your_own
-from normlab.config.ranges import range_of, takes_number
-from normlab.config.registry import START_FILE, option_names, option_settings, options_with
-from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, SHORT, text_keys, top_level_keys
-from normlab.config.suggestions import choice_of, did_you_mean, suggestion
-from normlab.config.trackers import TRACKERS, with_trackers
+from normlab.config.error_messages import is_group, meant, no_such_key, run_groups
+from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
+from normlab.config.folders import included
+from normlab.config.ranges import takes_number
+from normlab.config.registry import norm_name, option_names
+from normlab.config.schema import SHORT, TRACKERS, lifts_steps, text_keys
 from normlab.errors import UserError
-
-_NORMS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
-_SYNONYMS = {"norm": _NORMS, "task": dict(bert="mlm", gpt="lm")}
 
 _SEVERAL = ("probe", "sink", EXPERIMENT)  # groups from which a run takes several options
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
@@ -36,7 +29,6 @@ _TEXTS = (
 )
 # What Hydra reads as a number or a truth value, or cannot read.
 _NO_TEXT = re.compile(r"[-+]?[0-9._]+(e[-+]?[0-9_]+)?|true|false|nan|inf|~/.*", re.IGNORECASE)
-_MOST = 3  # suggestions at most
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -56,7 +48,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     settings: list[str] = []
     for text in included(arguments):
         key, equals, value = text.partition("=")
-        if is_file(text):
+        if not equals and is_file(text):
             experiments.append(chosen_file(text))
         elif equals and key.lstrip("+") == EXPERIMENT:
             experiments += [value] if is_sweep(value) else names_in(value)
@@ -64,8 +56,12 @@ def written_out(arguments: Sequence[str]) -> list[str]:
             settings.append(_setting(key, value) if equals else text)
     if len(experiments) > 1 and any(map(is_sweep, experiments)):
         raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: name only one")
-    choice = _choice(experiments)
-    words = [*choice, *with_trackers(settings, choice)]
+    chosen = _experiment_override(experiments)
+    words = [*chosen, *settings]
+    if any(re.split("[.=]", text, maxsplit=1)[0] in TRACKERS for text in settings):
+        from normlab.config.trackers import with_trackers  # imports Hydra
+
+        words = with_trackers(settings, chosen)
     check_arguments(words)
     return words
 
@@ -75,7 +71,7 @@ def is_sweep(value: str) -> bool:
     return not value.startswith("[") and any(mark in value for mark in ",(")
 
 
-def _choice(experiments: Sequence[str]) -> list[str]:
+def _experiment_override(experiments: Sequence[str]) -> list[str]:
     """Return the override that chooses experiments; the last one decides."""
     if len(experiments) == 1 and is_sweep(experiments[0]):
         return [f"{EXPERIMENT}={experiments[0]}"]
@@ -123,19 +119,12 @@ def _as_text(value: str) -> str:
     return ",".join(quoted(each) if _NO_TEXT.fullmatch(each) else each for each in value.split(","))
 
 
-def norm_name(name: str) -> str:
-    """Return the option that a norm's name stands for: `bn` for `batchnorm` or `BatchNorm`."""
-    word = re.sub("[-_]", "", name.lower())
-    return _NORMS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
-
-
-def in_full(settings: Sequence[str]) -> list[str]:
+def with_full_keys(settings: Sequence[str]) -> list[str]:
     """Return settings with full keys; `epochs=2` without `steps=` lifts the limit on steps."""
     pairs = [text.partition("=") for text in settings]
-    keys = {key for key, _, _ in pairs}
-    lifts = "epochs" in keys and not keys & {"steps", SHORT["steps"]}
     words = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
-    return [*words, *([f"{SHORT['steps']}=null"] if lifts else [])]
+    lifted = lifts_steps([key for key, _, _ in pairs])
+    return [*words, f"{SHORT['steps']}=null"] if lifted else words
 
 
 def quoted(text: str) -> str:
@@ -169,8 +158,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 if isinstance(error, HydraException) and not _SPECIAL.intersection(value):
                     hint += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
                 raise UserError(f"{text!r:.80} cannot be read: {hint}") from None
-            if {"/", "@"} & {*key} and key[0] not in "+~" and not _is_group(key):
-                raise UserError(_no_such_key(key))
+            if {"/", "@"} & {*key} and key[0] not in "+~" and not is_group(key):
+                raise UserError(no_such_key(key))
             if value.startswith("[") and key not in _SEVERAL and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise UserError(f"{text}: {key} accepts one option; to sweep over several: {sweep}")
@@ -200,122 +189,3 @@ def check_given_once(arguments: Sequence[str]) -> None:
         key = SHORT.get(name, name)
         if key not in _SEVERAL and values.setdefault(key, value) != value:
             raise UserError(f"{key}={values[key]} and {key}={value} are both given; keep one")
-
-
-# Errors ------------------------------------------------------------------------------------------
-
-
-def run_groups() -> list[str]:
-    """Return the groups a run chooses from, and `norm@` keys; not `article`, `claim`, `study`."""
-    kinds = [group for group in groups() if group not in ("article", "claim", "study")]
-    return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
-
-
-def _is_group(key: str) -> bool:
-    return key.startswith("hydra/") or key in run_groups()
-
-
-def settings_of_experiments(arguments: Sequence[str], choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a run's experiments set, by dotted key.
-
-    Raises UserError for a key that the run's option does not have; Hydra would add it.
-    """
-    settings = settings_of(names_in(typed(arguments).get(EXPERIMENT, "")))
-    for key in settings:
-        node, _, rest = key.partition(".")
-        group = "norm" if node in NORM_KEYS else node
-        option, names = choices.get(node), option_names(group)
-        if not rest or option not in names:
-            continue
-        has = {*option_settings(group, option, node), *names}  # `norm: {rms: {eps: 1e-6}}`, too
-        has |= {name.partition("/")[2] for name in groups() if name.startswith(f"{group}/")}
-        has |= {"model": set(LATER), "optim": {"groups"}}.get(node, set())
-        if rest.partition(".")[0] not in has:
-            raise UserError(_no_such_key(key))
-    return settings
-
-
-def _no_such_key(key: str) -> str:
-    return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
-
-
-def meant(key: str) -> str:
-    """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
-
-    If other options of the group have the key, the text names those options instead.
-    """
-    node, _, last = key.partition(".")
-    if last and (having := options_with(node).get(last)):
-        return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
-    known = [*SHORT, *TRACKERS, *run_groups(), *top_level_keys()]
-    known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
-    words: dict[str, list[str]] = {}
-    for name in known:
-        words.setdefault(name.rpartition(".")[2], []).append(name)
-    near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
-    keys = dict.fromkeys(name for word in near for name in words[word])
-    # Suggest a short key or the key it stands for, not both.
-    long = {SHORT[name] for name in keys if name in SHORT}
-    return suggestion([name for name in keys if name not in (SHORT if last else long)][:_MOST])
-
-
-def no_option(group: str, option: str) -> str:
-    """Return the message for an unknown option: the group's options, or the package to install."""
-    if group.startswith("hydra/"):
-        package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
-        return f"{group}={option} is missing: pip install -c constraints.txt {package}"
-    known, word = option_names(group), option.lower().replace("_", "")
-    synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
-    near = suggestion([synonym]) if synonym in known else did_you_mean(option, known)
-    choice = choice_of(known, f"normlab list {group}", near)
-    return f"no option {option!r:.60} of the group {group!r}{choice}.{of_your_own()}"
-
-
-def error_line(error: Exception, arguments: Sequence[str] = ()) -> str:
-    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
-
-    For a missing key such as `task.source.size`, OmegaConf may name only the missing node,
-    `task.source`; the key that was typed is among the `arguments`.
-    """
-    from omegaconf import errors
-
-    if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
-        group, _, option = missing.removesuffix(".yaml").rpartition("/")
-        return no_option(group, option)
-    causes = (error, error.__cause__, error.__context__)  # Hydra wraps OmegaConf's
-    cause = next((e for e in causes if isinstance(e, errors.OmegaConfBaseException)), None)
-    if cause is None or not (key := cause.full_key):
-        return "; ".join(filter(None, map(str.strip, str(error).splitlines())))
-    if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
-        key = next((name for name in typed(arguments) if name.startswith(f"{key}.")), key)
-        if key.startswith("optim.groups"):
-            return f"{key} must be added with a plus sign: give +{key}=VALUE"
-        return _no_such_key(key)
-    problem = str(cause).splitlines()[0]  # further lines name the key and types of OmegaConf
-    if isinstance(cause, errors.MissingMandatoryValue):
-        return f"{key} must be given, as {key}=VALUE"
-    if isinstance(cause, errors.ValidationError):
-        limits = range_of(key)
-        return f"{key}={cause.value} must be {limits.allowed}" if limits else f"{key}: {problem}"
-    return problem if key in problem else f"{key}: {problem}"
-
-
-def start_file(name: str, runs: Path) -> Path:
-    """Return the weights file of a run, given by its path or its name below `runs_dir`."""
-    place = Path(name) if Path(name).exists() else runs / name
-    files = sorted(place.glob(f"**/{START_FILE}"))
-    if len(files) > 1:
-        one = files[0].parents[1]
-        raise UserError(f"start_from={name} has {len(files)} runs; name one, such as {one}")
-    if not files:
-        folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
-        names = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
-        near = did_you_mean(name.removeprefix(f"{runs}/"), names)
-        raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
-    return files[0]
-
-
-def check_option(group: str, option: str) -> None:
-    """Raise UserError, listing the group's options, if the group has no such option."""
-    if option not in option_names(group):
-        raise UserError(no_option(group, option))

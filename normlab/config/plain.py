@@ -9,10 +9,11 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from normlab.config import ranges, registry
+from normlab.config.error_messages import error_line, meant
 from normlab.config.machine import MOST_THREADS
-from normlab.config.overrides import error_line, meant, typed
+from normlab.config.overrides import typed
 from normlab.config.registry import TARGET
-from normlab.config.schema import LATER_KEYS, OPTIONS, PARTS, RunConfig, leaves
+from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, RunConfig, leaves
 from normlab.errors import UserError
 
 # Top-level keys that composition copies into the task's nodes, under the same name.
@@ -31,14 +32,26 @@ def in_schema(*parts: Any) -> DictConfig:
 def to_dict(config: Any) -> dict[str, Any]:
     """Return a config as plain values, with enumerations as their names.
 
-    Newer keys at their defaults are left out, so that older runs keep their hash.
+    Newer keys at their defaults are left out, so that older runs keep their fingerprints.
     """
-    plain = cast("Any", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    for key, value in LATER_KEYS.items():
-        node, _, name = key.rpartition(".")
-        if plain.get(node, {}).get(name, value) == value:
-            plain.get(node, {}).pop(name, None)
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    for key, default in LATER.items():
+        node, *names = key.split(".")
+        norms = [*map(plain.get, NORM_KEYS), *(plain.get("sites") or {}).values()]
+        for each in norms if node == "norm" else [plain.get(node)]:
+            _drop(each, names, default)
     return plain
+
+
+def _drop(node: Any, names: Sequence[str], default: object) -> None:
+    """Remove a key that is at its default from a node, and a node that this leaves empty."""
+    name, *below = names
+    if not isinstance(node, dict) or name not in node:
+        return
+    if below:
+        _drop(node[name], below, default)
+    if node[name] == ({} if below else default):
+        del node[name]
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:

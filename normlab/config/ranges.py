@@ -1,9 +1,8 @@
-"""The range of each key of a config, and checks of values that conflict.
+"""The range of each key of a config, in one table, and checks of values that conflict.
 
-Keys of the schema have their range in their annotation, keys of options in a table here.
-
-An impossible value is refused when a run is composed, before it costs anything. Nothing here
-imports torch.
+An impossible value is refused when a run is composed, before it costs anything. Ranges are not
+annotations of the options' parameters, since reading those imports the options' classes, and with
+them torch. Nothing here imports torch.
 """
 
 import math
@@ -11,17 +10,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 import msgspec
 
-from normlab.config.schema import NORM_KEYS, PARTS, STACK_NORMS, RunConfig
+from normlab.config.machine import MOST_THREADS
+from normlab.config.schema import NORM_KEYS, STACK_NORMS
 from normlab.config.value_range import (
     ABOVE_NONE,
     BELOW_ONE,
     COUNT,
+    COUNT_OR_EPOCH,
+    FACTOR,
     FROM_NONE,
     FROM_TWO,
+    NOISES,
     NOT_NEGATIVE,
     NUMBERS,
     POSITIVE,
@@ -41,10 +44,24 @@ CONTROL = re.compile(
 """Characters that no value may have: controls, marks that change the text's direction, and bytes
 that are not UTF-8. Spaces and joiners of all scripts may occur in names."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
-# Ranges of the options' keys by prefix and key; `norm.` also covers the rules of `sites`, and a
-# star matches any name. They are not annotations of the options' parameters: reading those imports
-# the options' classes, and with them torch, but a config is checked without torch.
-_OF_OPTIONS: Sequence[tuple[Range, str, Sequence[str]]] = (
+# Ranges by prefix and key; `norm.` also covers the rules of `sites`, and a star matches any name.
+_TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
+    (SEED, "", ("seed",)),
+    (COUNT, "", ("batch_size", "max_tokens", "accumulate")),
+    (POSITIVE, "", ("clip_grad",)),
+    (FACTOR, "", ("divergence_factor",)),
+    (SHARE, "", ("freeze_statistics",)),
+    (COUNT, "budget.", ("steps", "tokens")),
+    (POSITIVE, "budget.", ("epochs", "minutes")),
+    (COUNT_OR_EPOCH, "validate.", ("every",)),
+    (COUNT, "validate.", ("patience", "recalibration_batches", "limit")),
+    (FROM_NONE, "validate.", ("average",)),
+    (COUNT, "observe.", ("log_every", "checkpoint_every")),
+    (POSITIVE, "observe.", ("rank_timeout",)),
+    (number(int, gt=0, le=MOST_THREADS), "observe.", ("threads", "processes")),
+    (TAGS, "observe.", ("tags",)),
+    (NOISES, "observe.", ("test_noise", "test_weight_noise", "test_brightness")),
+    (FROM_NONE, "observe.", ("test_seen",)),
     (COUNT, "observe.probe.*.", ("every", "smooth")),
     (COUNT, "norm.", ("ghost", "window", "groups", "num_positions")),
     (COUNT, "model.", ("dim", "ffn_dim", "num_heads", "width", "blocks", "patch", "depth")),
@@ -90,17 +107,8 @@ _OF_OPTIONS: Sequence[tuple[Range, str, Sequence[str]]] = (
 )
 
 
-def _of_schema() -> Iterator[tuple[str, Range]]:
-    """Yield the keys of the schema whose annotation has a range."""
-    for prefix, schema in {"": RunConfig, **PARTS}.items():
-        for name, hint in get_type_hints(schema, include_extras=True).items():
-            for row in getattr(hint, "__metadata__", ()):
-                yield f"{prefix}.{name}".lstrip("."), row
-
-
 RANGES: Mapping[str, Range] = {
-    **dict(_of_schema()),
-    **{f"{start}{name}": row for row, start, names in _OF_OPTIONS for name in names},
+    f"{prefix}{name}": row for row, prefix, names in _TABLE for name in names
 }
 
 

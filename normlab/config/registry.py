@@ -25,9 +25,13 @@ OPTION, TARGET = "option", "_target_"
 START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
+NORM_WORDS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
+"""The options that the names of norms stand for."""
+
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _TITLE = 4
 """The most words of a name at the beginning of a description."""
+_POOLS = re.compile(r"Pools over ([^.;]+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
@@ -53,6 +57,12 @@ class Option:
         """
         words = re.split(r" \(|:", self.description)[0].split()
         return " ".join(words) if 0 < len(words) <= _TITLE else self.name
+
+    @property
+    def pools_over(self) -> str:
+        """Return the axes in a norm's sentence `Pools over feature.`; "" if it has none."""
+        match = _POOLS.search(self.details.replace("\n", " "))
+        return match[1] if match else ""
 
 
 def paths(group: str, first: Path | None = None) -> dict[str, Path]:
@@ -86,6 +96,12 @@ def _twice(group: str, one: Path, other: Path, *_: Path) -> str:
 def option_names(group: str) -> list[str]:
     """Return the names of a group's options without opening files; [] if there is no such group."""
     return list(paths(group))
+
+
+def norm_name(name: str) -> str:
+    """Return the option that a norm's name stands for: `bn` for `batchnorm` or `BatchNorm`."""
+    word = re.sub("[-_]", "", name.lower())
+    return NORM_WORDS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
 
 def options(group: str, first: Path | None = None) -> list[Option]:

@@ -1,8 +1,9 @@
-"""The typed schema of a run: the keys of its config, with types, ranges and defaults.
+"""The typed schema of a run: the keys of its config, with types and defaults.
 
-A wrong key or type fails while the config is composed, with its full path. Groups such as `norm`,
-`placement` and `task` are YAML files instead; their values are checked against the signature of the
-class named in the option's file. Nothing here imports torch.
+A wrong key or type fails while the config is composed, with its full path; `ranges` says which
+values are allowed. Groups such as `norm`, `placement` and `task` are YAML files instead; their
+values are checked against the signature of the class named in the option's file. Nothing here
+imports torch.
 
 `norm` sets the norm of all places, `norm@encoder_norm=bn` the norm of the encoder's places; each
 key is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
@@ -13,28 +14,13 @@ attention (`encoder.0.self.q`) `q`, `k`, `v`, `mix` before the output projection
 A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anything, dots included.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, make_dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Annotated, Any, cast, get_type_hints
-
-from normlab.config.machine import MOST_THREADS
-from normlab.config.value_range import (
-    COUNT,
-    COUNT_OR_EPOCH,
-    FACTOR,
-    FROM_NONE,
-    NOISES,
-    POSITIVE,
-    SEED,
-    SHARE,
-    TAGS,
-    number,
-)
+from typing import Any, cast, get_type_hints
 
 MISSING = "???"  # as in omegaconf, which light commands do not import
-THREADS = number(int, gt=0, le=MOST_THREADS)
 
 Batching = Enum("Batching", ("bucket", "random"))
 Precision = Enum("Precision", ("auto", "fp32", "bf16", "fp64"))
@@ -64,25 +50,25 @@ STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
 class BudgetConfig:
     """When a run ends: at the first limit that it reaches."""
 
-    steps: Annotated[int | None, COUNT] = 3000
-    epochs: Annotated[float | None, POSITIVE] = None
-    tokens: Annotated[int | None, COUNT] = None
-    minutes: Annotated[float | None, POSITIVE] = None
+    steps: int | None = 3000
+    epochs: float | None = None
+    tokens: int | None = None
+    minutes: float | None = None
 
 
 @dataclass
 class ValidateConfig:
     """When a run is validated, and which weights are tested."""
 
-    every: Annotated[int | str, COUNT_OR_EPOCH] = 250
+    every: int | str = 250
     test: TestedWeights = TestedWeights.last
     best: bool = True
     select_by: str = "loss"
-    patience: Annotated[int | None, COUNT] = None
-    average: Annotated[int, FROM_NONE] = 0
+    patience: int | None = None
+    average: int = 0
     average_statistics: AverageStatistics = AverageStatistics.recalibrate
-    recalibration_batches: Annotated[int, COUNT] = 64
-    limit: Annotated[int | None, COUNT] = None
+    recalibration_batches: int = 64
+    limit: int | None = None
 
 
 @dataclass
@@ -92,22 +78,22 @@ class ObserveConfig:
     These settings do not change the experiment and are left out of its fingerprint.
     """
 
-    log_every: Annotated[int, COUNT] = 50
-    checkpoint_every: Annotated[int, COUNT] = 250
-    rank_timeout: Annotated[float, POSITIVE] = 30.0
-    threads: Annotated[int | None, THREADS] = None
+    log_every: int = 50
+    checkpoint_every: int = 250
+    rank_timeout: float = 30.0
+    threads: int | None = None
     fast: bool = False
     other_code: OtherCode = OtherCode.refuse
     debug: bool = False
     name: str | None = None
-    tags: Annotated[list[str], TAGS] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
     study: str | None = None
-    processes: Annotated[int | None, THREADS] = None
+    processes: int | None = None
     targets: Any = None
-    test_noise: Annotated[list[float], NOISES] = field(default_factory=list)
-    test_weight_noise: Annotated[list[float], NOISES] = field(default_factory=list)
-    test_brightness: Annotated[list[float], NOISES] = field(default_factory=list)
-    test_seen: Annotated[int, FROM_NONE] = 0
+    test_noise: list[float] = field(default_factory=list)
+    test_weight_noise: list[float] = field(default_factory=list)
+    test_brightness: list[float] = field(default_factory=list)
+    test_seen: int = 0
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)
 
@@ -130,20 +116,20 @@ class RunConfig:
     placement: Any = MISSING
     optim: Any = MISSING
     schedule: Any = MISSING
-    seed: Annotated[int, SEED] = 1
-    batch_size: Annotated[int | None, COUNT] = 32
-    max_tokens: Annotated[int | None, COUNT] = None
+    seed: int = 1
+    batch_size: int | None = 32
+    max_tokens: int | None = None
     batching: Batching = Batching.bucket
-    accumulate: Annotated[int, COUNT] = 1
-    clip_grad: Annotated[float | None, POSITIVE] = None
+    accumulate: int = 1
+    clip_grad: float | None = None
     precision: Precision = Precision.auto
     device: Device = Device.auto
-    divergence_factor: Annotated[float, FACTOR] = 3.0
+    divergence_factor: float = 3.0
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     validate: ValidateConfig = field(default_factory=ValidateConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     start_from: Any = None
-    freeze_statistics: Annotated[float | None, SHARE] = None
+    freeze_statistics: float | None = None
     data_dir: str | None = None
     runs_dir: str = "runs"
     choices: dict[str, Any] = field(default_factory=dict)
@@ -156,28 +142,34 @@ SHORT = {
 """Short keys, with what each stands for."""
 
 
-@dataclass
-class WrittenConfig(RunConfig):
-    """What may be typed, or written in an experiment: the config of a run, and short keys."""
-
-    lr: Any = MISSING
-    steps: Any = MISSING
-    epochs: Any = MISSING
-    name: Any = MISSING
-    tags: Any = MISSING
-    debug: Any = MISSING
-
+WrittenConfig = make_dataclass(
+    "WrittenConfig", [(key, Any, MISSING) for key in SHORT], bases=(RunConfig,)
+)
+"""What may be typed, or written in an experiment: the config of a run, and short keys."""
+TRACKERS = ("wandb", "tensorboard")
+"""The sinks with short keys of their own: `wandb=true`, `wandb.KEY=VALUE`."""
 
 LATER: dict[str, Any] = {
-    "rope": {"base": 10_000.0, "pairs": "halves", "local_base": None, "global_every": 6},
-    **{"gated": False, "bias": True, "tied": True, "init": "xavier"},
-    **{"qk_eps": 1e-5, "score_cap": None, "logit_cap": None, "attention_gate": "none"},
+    "model.rope.base": 10_000.0,
+    "model.rope.pairs": "halves",
+    "model.rope.local_base": None,
+    "model.rope.global_every": 6,
+    "model.gated": False,
+    "model.bias": True,
+    "model.tied": True,
+    "model.init": "xavier",
+    "model.qk_eps": 1e-5,
+    "model.score_cap": None,
+    "model.logit_cap": None,
+    "model.attention_gate": "none",
+    "norm.one_plus": False,
+    "validate.limit": None,
 }
-"""Keys of `model` that are newer than many runs, with their defaults. They may be typed for any
-model whose class has them, and no config holds one that is at its default, so that older runs keep
-their fingerprints."""
-LATER_KEYS = {"validate.limit": None}
-"""Other such keys, dotted; no plain config holds one that is at its default."""
+"""Keys that are newer than many runs, with their defaults; `norm.` stands for each norm of a run.
+
+No plain config holds one that is at its default, so that older runs keep their fingerprints. Those
+of `model` may be typed for any model whose class has them.
+"""
 REPEATS = {
     "schedule.lr": "optim.lr",
     "schedule.total": "budget.steps",
@@ -191,6 +183,11 @@ OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 """The nodes of `RunConfig` with a schema of their own."""
+
+
+def lifts_steps(keys: Collection[str]) -> bool:
+    """Return whether typed keys lift the limit on steps, as `epochs` without `steps` does."""
+    return "epochs" in keys and not {"steps", SHORT["steps"]} & {*keys}
 
 
 def top_level_keys() -> dict[str, Any]:

@@ -13,14 +13,31 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from normlab.config import ranges, registry
-from normlab.config.experiments import EXPERIMENT
+from normlab.config.error_messages import no_such_key
+from normlab.config.experiments import EXPERIMENT, names_in, settings_of
+from normlab.config.folders import groups
 from normlab.config.machine import settled_precision
-from normlab.config.overrides import settings_of_experiments, start_file, typed
+from normlab.config.overrides import typed
 from normlab.config.plain import check_plain, in_schema, nodes_with, to_dict
 from normlab.config.recipe import settle_recipe
-from normlab.config.registry import TARGET, with_option_names
-from normlab.config.schema import LATER, MISSING, NORM_KEYS, OPTIONS, SHORT, Precision
+from normlab.config.registry import (
+    START_FILE,
+    TARGET,
+    option_names,
+    option_settings,
+    with_option_names,
+)
+from normlab.config.schema import (
+    LATER,
+    MISSING,
+    NORM_KEYS,
+    OPTIONS,
+    SHORT,
+    Precision,
+    lifts_steps,
+)
 from normlab.config.sites import settle_sites
+from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
 
 _READS_FILES = (
@@ -58,8 +75,8 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     set_full_keys(run, written)
     settle_recipe(run, run.choices, written.values)
     name_options(run)
-    settle_sites(run)
-    drop_later_keys(run)
+    if run.sites is not None:
+        settle_sites(run)
     keep_one_batch_size(run, written)
     settle_paths(run)
     OmegaConf.resolve(run)  # last, since all of the above changes what other keys repeat
@@ -89,9 +106,28 @@ def what_was_written(
     """Return what was typed and what experiments set; UserError if a class was typed."""
     if classes := [text for text in overrides if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
-    files = settings_of_experiments(overrides, choices)
+    values = typed(overrides)
+    files = settings_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
+    check_keys(files, choices)
     keys = [*files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
-    return Written(short, files, typed(overrides), keys)
+    return Written(short, files, values, keys)
+
+
+def check_keys(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
+    """Raise UserError for a key that the run's option does not have; Hydra would add it."""
+    for key in settings:
+        node, _, rest = key.partition(".")
+        group = "norm" if node in NORM_KEYS else node
+        option, names = choices.get(node), option_names(group)
+        if not rest or option not in names:
+            continue
+        has = {*option_settings(group, option, node), *names}  # `norm: {rms: {eps: 1e-6}}`, too
+        has |= {name.partition("/")[2] for name in groups() if name.startswith(f"{group}/")}
+        has |= {name.split(".")[1] for name in LATER if name.startswith(f"{node}.")}
+        if node == "optim":
+            has.add("groups")
+        if rest.partition(".")[0] not in has:
+            raise UserError(no_such_key(key))
 
 
 def set_full_keys(run: DictConfig, written: Written) -> None:
@@ -102,7 +138,7 @@ def set_full_keys(run: DictConfig, written: Written) -> None:
     last = {SHORT.get(key, key): key for key in written.keys}
     for key in written.short.keys() & last.values():
         OmegaConf.update(run, SHORT[key], written.short[key])
-    if "epochs" in written.short and SHORT["steps"] not in last:
+    if lifts_steps(written.keys):
         run.budget.steps = None
 
 
@@ -114,23 +150,6 @@ def name_options(run: DictConfig) -> None:
             node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
             choices = {} if parent is run.observe else run.choices
             parent[key] = with_option_names(node, key, choices)
-
-
-def drop_later_keys(run: DictConfig) -> None:
-    """Remove newer keys at their defaults, so that older runs keep their hash."""
-    _drop(run.model, LATER)
-    for node in (*map(run.get, NORM_KEYS), *(run.sites or {}).values()):
-        _drop(node, {"one_plus": False})
-
-
-def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
-    for name, value in defaults.items():
-        if isinstance(node, DictConfig) and name in node:
-            if isinstance(value, Mapping):
-                _drop(node[name], value)
-                value = {}
-            if node[name] == value:
-                node.pop(name)
 
 
 def keep_one_batch_size(run: DictConfig, written: Written) -> None:
@@ -152,8 +171,23 @@ def settle_paths(run: DictConfig) -> None:
         if isinstance(run[key], str):
             run[key] = os.path.expanduser(run[key])
     if isinstance(folder := run.start_from, str):
-        path = start_file(folder, Path(run.runs_dir))
+        path = _weights_of(folder, Path(run.runs_dir))
         run.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
+
+
+def _weights_of(name: str, runs: Path) -> Path:
+    """Return the weights file of a run, given by its path or its name below `runs_dir`."""
+    place = Path(name) if Path(name).exists() else runs / name
+    files = sorted(place.glob(f"**/{START_FILE}"))
+    if len(files) > 1:
+        one = files[0].parents[1]
+        raise UserError(f"start_from={name} has {len(files)} runs; name one, such as {one}")
+    if not files:
+        folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
+        names = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
+        near = did_you_mean(name.removeprefix(f"{runs}/"), names)
+        raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
+    return files[0]
 
 
 def check_complete(run: DictConfig) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from omegaconf import DictConfig, OmegaConf
 
 from normlab.config import registry
-from normlab.config.overrides import no_option
+from normlab.config.error_messages import no_option
 from normlab.config.registry import with_option_names
 from normlab.errors import UserError
 
@@ -17,8 +17,6 @@ _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 def settle_sites(config: DictConfig) -> None:
     """Replace the norm names in `sites` with nodes, and add the rules' label to the choices."""
-    if config.sites is None:
-        return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
         raise UserError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")

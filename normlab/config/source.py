@@ -4,19 +4,30 @@ Hydra parses every file again for each composition, in Python, which takes most 
 here imports torch.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import hydra
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra import initialize_config_dir
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.plugins.config_source import ConfigLoadError, ConfigResult
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from normlab.config.experiments import EXPERIMENT, settings_in
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.registry import read_option
+from normlab.config.schema import LATER, WrittenConfig
 
+CONFIG_NAME = "config"
+_SCHEMA, _LATER = "normlab_schema", "normlab_later"  # their names in configs/config.yaml
 _SCHEME = "normlab"
 _FOLDERS = {
     str(CONFIG_DIR): CONFIG_DIR,
@@ -26,7 +37,7 @@ _FOLDERS = {
 _HEADER = 512  # characters in which Hydra looks for `# @package`
 
 
-class OptionSource(FileConfigSource):
+class OptionSource(ConfigSource):
     """A folder of options, such as `configs/`, for Hydra."""
 
     @staticmethod
@@ -34,9 +45,25 @@ class OptionSource(FileConfigSource):
         """Return the word before `://` in Hydra's search path."""
         return _SCHEME
 
+    def available(self) -> bool:
+        """Return whether the folder exists."""
+        return self.is_group("")
+
+    def is_group(self, config_path: str) -> bool:
+        """Return whether there is such a folder below this one."""
+        return Path(self.path, config_path).is_dir()
+
     def is_config(self, config_path: str) -> bool:
         """Return whether there is such a file."""
         return self._file(config_path).is_file()
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """Return the names of the groups and options in a group, for a sweep over `glob(*)`."""
+        names: list[str] = []
+        for path in Path(self.path, config_path).iterdir():
+            below = f"{config_path}/{path.name}"
+            self._list_add_result(names, below, path.name, results_filter)
+        return sorted({*names})
 
     def load_config(self, config_path: str) -> ConfigResult:
         """Return a copy of a file's content, which Hydra then edits, and its package."""
@@ -74,3 +101,38 @@ class OptionFolders(SearchPathPlugin):
                 element.path = f"{_SCHEME}://{folder}"
         for folder in folders()[1:]:
             search_path.append("normlab.options", f"{_SCHEME}://{folder}")
+
+
+def register() -> None:
+    """Register the schema, newer keys and the folders with options with Hydra."""
+    store = ConfigStore.instance()
+    if f"{_SCHEMA}.yaml" in store.repo:
+        return
+    store.store(_SCHEMA, node=WrittenConfig)
+    later = OmegaConf.create()
+    for key, default in LATER.items():
+        if key.startswith("model."):
+            OmegaConf.update(later, key, default, force_add=True)
+    store.store(_LATER, node=later)
+    Plugins.instance().register(OptionSource)
+    Plugins.instance().register(OptionFolders)
+
+
+@contextmanager
+def configs_open() -> Iterator[None]:
+    """Let Hydra read `configs/` in the block; a caller that uses Hydra itself keeps its state."""
+    register()
+    caller = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = caller
+
+
+def defaults_list(overrides: Sequence[str]) -> Any:
+    """Return Hydra's list of the options from which it composes a run with these overrides."""
+    with configs_open() if GlobalHydra.instance().hydra is None else nullcontext():
+        loader = GlobalHydra.instance().config_loader()
+        return loader.compute_defaults_list(CONFIG_NAME, [*overrides], RunMode.RUN)

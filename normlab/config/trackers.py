@@ -1,19 +1,26 @@
-"""The short keys of W&B and TensorBoard: `wandb=true`, `wandb.KEY=VALUE`, `tensorboard=true`."""
+"""The short keys of W&B and TensorBoard: `wandb=true`, `wandb.KEY=VALUE`, `tensorboard=true`.
 
-import re
+Nothing here imports torch.
+"""
+
 from collections.abc import Sequence
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
 from normlab.config.registry import options_with
+from normlab.config.schema import TRACKERS
+from normlab.config.source import defaults_list
 from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
 
-TRACKERS = ("wandb", "tensorboard")
-
 
 def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[str]:
-    """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings.
+    """Return the words of a run, with the sinks that `wandb=true` and `wandb.KEY=VALUE` stand for.
 
-    The other sinks are those that were typed, or those of the experiments.
+    The other sinks are those that were typed or, without any, those of the experiments, which are
+    given as the override that chooses them, or none.
     """
     words: list[str] = []
     trackers: dict[str, bool] = {}
@@ -24,59 +31,51 @@ def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[
         if name not in TRACKERS:
             words.append(text)
         elif setting:
-            options = [each for each, sinks in options_with("sink").items() if name in sinks]
-            if setting not in options:
-                has = f"{name} has {', '.join(options)}" if options else f"give {name}=true"
-                near = did_you_mean(setting, options, before=f"{name}.")
-                raise UserError(f"{key} does not exist: {has}.{near}")
+            _check_setting(name, setting)
             trackers.setdefault(name, True)
             settings.append(text)
         elif value in ("true", "false"):
             trackers[name] = value == "true"
         else:
             raise UserError(f"{text}: give {name}=true or {name}=false")
-    if not trackers:
-        return words
-    names = dict.fromkeys([*_other_sinks(words, experiments, next(iter(trackers))), *trackers])
+    typed = [text for text in words if text.startswith("sink=")]
+    try:
+        sinks, *others = _sinks_of_runs(typed[-1:] or experiments)
+    except (HydraException, OmegaConfBaseException, ValueError):
+        return [*experiments, *words]  # composing says why they cannot be read
+    if any(set(each) != set(sinks) for each in others):
+        tracker = next(iter(trackers))
+        raise UserError(
+            f"{tracker}: the runs of this sweep have different sinks; name {tracker} in sink=, or "
+            "in the experiments"
+        )
+    names = dict.fromkeys([*sinks, *trackers])
     return [
-        *(text for text in words if not text.startswith("sink=")),
+        *experiments,
+        *(text for text in words if text not in typed),
         *(f"observe.sink.{text}" for text in settings if trackers[text.partition(".")[0]]),
         f"sink=[{','.join(name for name in names if trackers.get(name, True))}]",
     ]
 
 
-def _other_sinks(arguments: Sequence[str], experiments: Sequence[str], tracker: str) -> list[str]:
-    """Return the sinks that were typed, otherwise those that the experiments choose.
+def _check_setting(tracker: str, setting: str) -> None:
+    """Raise UserError, with what was meant, for a setting that a tracker does not have."""
+    known = [key for key, sinks in options_with("sink").items() if tracker in sinks]
+    if setting not in known:
+        has = f"{tracker} has {', '.join(known)}" if known else f"give {tracker}=true"
+        near = did_you_mean(setting, known, before=f"{tracker}.")
+        raise UserError(f"{tracker}.{setting} does not exist: {has}.{near}")
 
-    Raises UserError if they differ between the runs of a sweep.
-    """
-    from normlab.config.compose import sinks_of
 
-    last = [text for text in arguments if text.startswith("sink=")][-1:]
-    sinks = [
-        re.findall(r"\w+", choice.removeprefix("sink="))
-        if last
-        else sinks_of([choice] if choice else [])
-        for choice in _swept_choices(last or experiments)
+def _sinks_of_runs(choice: Sequence[str]) -> list[list[str]]:
+    """Return the sinks of each run for which an override, or none, chooses sinks or experiments."""
+    choices = [[*choice]]
+    for override in OverridesParser.create().parse_overrides([*choice]):
+        if override.is_discrete_sweep():
+            key, values = override.get_key_element(), override.sweep_string_iterator()
+            choices = [[f"{key}={value}"] for value in values]
+    files = [[str(each.config_path) for each in defaults_list(words).defaults] for words in choices]
+    return [
+        [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]
+        for paths in files
     ]
-    if any(set(each) != set(sinks[0]) for each in sinks):
-        raise UserError(
-            f"{tracker}: the runs of this sweep have different sinks; name {tracker} in sink=, or "
-            "in the experiments"
-        )
-    return sinks[0]
-
-
-def _swept_choices(choice: Sequence[str]) -> list[str]:
-    """Return the choices that an override stands for, one per run of a sweep; "" for none."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    if not choice:
-        return [""]
-    try:
-        override = OverridesParser.create().parse_override(choice[0])
-    except Exception:  # the parser's own errors; `check_arguments` says what is wrong
-        return [*choice]
-    if not override.is_discrete_sweep():
-        return [*choice]
-    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]

@@ -1,7 +1,4 @@
-"""The range of a value, in words and as a type, and the ranges that many keys have.
-
-A key of the schema has its range in its annotation: `accumulate: Annotated[int, COUNT] = 1`.
-"""
+"""The range of a value, in words and as a type, and the ranges that many keys have."""
 
 import sys
 from typing import Annotated, Any, Literal, NamedTuple

@@ -214,11 +214,10 @@ def _trained_model(subject: Examined) -> Subject | None:
     return subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
 
 
-def card(
-    subject: Examined, environment: Mapping[str, Any], answers: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the content of `card.json` as plain values."""
+def card_of(subject: Examined, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of `card.json` as plain values, with this machine's environment."""
     config = to_dict(subject.config("translation"))
+    environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()
     described = {option.name: option.description for option in options("norm")}
     return {
         "format": FORMAT,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Literal
 
-from normlab.config.overrides import check_option, norm_name
+from normlab.config.error_messages import check_option
+from normlab.config.registry import norm_name
 from normlab.errors import UserError
 from normlab.terminal import print_section
 

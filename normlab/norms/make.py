@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from normlab.config import ranges
+from normlab.config.error_messages import check_option
 from normlab.config.objects import instantiate
-from normlab.config.overrides import check_option, norm_name
-from normlab.config.registry import option_settings
+from normlab.config.registry import norm_name, option_settings
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 

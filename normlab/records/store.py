@@ -22,6 +22,8 @@ from normlab.records.labels import norm_label
 from normlab.records.packed import RECORDS, address_of, pack, run_at, runs_at
 from normlab.records.record import MEND_RUN, Row, RunRecord, fingerprint
 
+RUNS = Path("runs")
+"""The folder of runs if `runs_dir` is not set."""
 RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.jsonl"

@@ -136,6 +136,11 @@ class ScoreTable:
     says_score: bool = False
 
     @property
+    def problems(self) -> list[str]:
+        """Return a line for each row without scores."""
+        return [f"{row.label}: {row.problem}" for row in self.rows if row.problem]
+
+    @property
     def head(self) -> list[str]:
         columns = [self.names.get(name) or name for name in self.columns]
         return ["setting", "at", *columns, "stability", *filter(None, [self.article_heading])]

@@ -34,7 +34,7 @@ class SweepActions(NamedTuple):
 
     train: "Callable[[DictConfig], RunRecord]"
     train_alone: "Callable[[DictConfig], int]"
-    compare: Callable[[list[str]], object]
+    compare: Callable[[list[Path]], None]
 
 
 class HydraRuns:
@@ -133,7 +133,7 @@ class HydraRuns:
         ended = run_all_shown(RunsInOrder(left), self._processes, again=self.again) if left else []
         failed = {done.run.folder for done in ended if done.failed}  # and have an old record
         folders = [run.folder for run in runs if run.folder not in failed]
-        if recorded := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
+        if recorded := [folder for folder in folders if (folder / RECORD_FILE).is_file()]:
             print()
             self.actions.compare(recorded)
         return 1 if any(done.status for done in ended) else 0
@@ -238,9 +238,10 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
     """
     import hydra
 
-    from normlab.config.compose import CONFIG_NAME, compose_written, register, with_recipe
+    from normlab.config.compose import compose_written, with_recipe
     from normlab.config.experiments import EXPERIMENT
     from normlab.config.overrides import first_run, quoted, typed
+    from normlab.config.source import CONFIG_NAME, register
 
     values = typed(argv)
     if "true" in (values.get("debug"), values.get("observe.debug")):
@@ -279,7 +280,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
     argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
     """
-    from hydra._internal.utils import get_args_parser
+    from hydra._internal.utils import get_args_parser  # the parser is not public
 
     overrides: list[str] = get_args_parser().parse_intermixed_args([*arguments]).overrides
     flags = [*arguments]

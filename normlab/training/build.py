@@ -20,7 +20,7 @@ from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
 from normlab.tasks.conditions import disturbed
 from normlab.training.checkpoint import Checkpoints
-from normlab.training.evaluate import Evaluator
+from normlab.training.evaluate import LOSS, Evaluator
 from normlab.training.optimizer import build_optimizer, group_settings, own_keys
 from normlab.training.runtime import Runtime
 from normlab.training.schedule import Schedule
@@ -98,10 +98,13 @@ def build_parts(
 
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
     """Raise UserError, before training, if a run needs a score that its task does not have."""
-    available, targets = task.score_names(), config["observe"]["targets"]
+    targets = config["observe"]["targets"]
     targets = task.targets if targets is None else targets
-    target_keys = [("observe.targets", name) for name in targets]
-    for key, name in [("validate.select_by", config["validate"]["select_by"]), *target_keys]:
+    needed = [("validate.select_by", config["validate"]["select_by"])]
+    needed += [("observe.targets", name) for name in targets]
+    needed = [(key, name) for key, name in needed if name != LOSS]  # every task has a loss
+    available = task.score_names() if needed else ()
+    for key, name in needed:
         if available and name not in available:
             known = ", ".join(sorted(available))
             raise UserError(f"{key}={name} is not a score of this task; choose from {known}")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from normlab.config.objects import check
+from normlab.config.objects import check, instantiate
 from normlab.config.registry import OPTION, TARGET, settings_of
 from normlab.config.schema import leaves
 from normlab.data.cache import cache_key, known_checksum
@@ -77,9 +77,10 @@ def changes(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
     before, now = record.data.get("files") or {}, file_checksums(config)
     if now == before:
         return []
-    from normlab.training.build import build_task
+    from normlab.tasks.base import Task  # imports torch
 
-    parts = differing(record.data.get("checksums"), build_task(config).checksums())
+    task = instantiate(config["task"], "task", Task)
+    parts = differing(record.data.get("checksums"), task.checksums())
     return differing(before, now) if parts and before and now else parts
 
 

@@ -17,8 +17,7 @@ from torch import nn
 
 from normlab.config.machine import MOST_THREADS
 from normlab.config.objects import instantiate
-from normlab.config.schema import NORM_KEYS
-from normlab.config.trackers import TRACKERS
+from normlab.config.schema import NORM_KEYS, TRACKERS
 from normlab.data.cache import cache_key
 from normlab.distributed import process_group
 from normlab.distributed.process_group import Shard

@@ -249,6 +249,16 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
     return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)])
 
 
+def score_kept(folder: Path, changes: Sequence[str]) -> dict[str, Score]:
+    """Rescore the translations kept with a run, with changed settings: the scores of its record."""
+    record = read_record(folder)
+    config = to_dict(from_dict(record.config, changes))
+    task = build_task(config)
+    check_data(folder, record, task, config)
+    scores = rescored(folder, task)
+    return {name: score for name, score in scores.items() if name in record.scores}
+
+
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
     """Rescore the translations kept with a run's record.
 

@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
+from normlab.config.registry import option_settings
 from normlab.errors import UserError
+from normlab.training.wandb import find_login, reach
 
 GROUPING = ("task", "corpus", "scale", "norm", "placement", "batch")
 _SIZES = "Score by batch size"
@@ -17,6 +21,36 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Throughput": ("train/tokens_per_second", "time/seconds"),
 }
 """The metrics in each section of a workspace: points over the batch size, bars, then lines."""
+
+
+def save_workspace(
+    entity: str | None, project: str | None, name: str, conditions: Mapping[str, str]
+) -> str:
+    """Save a workspace of the runs whose config has a value (or `ln,bn`) per key; return its URL.
+
+    The project is by default that of the sink, the entity that of the login. Raises UserError for a
+    missing login or package, or if W&B refuses.
+    """
+    import wandb
+    from wandb.errors import Error
+
+    login = find_login()
+    if login.source is None:
+        raise UserError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
+    sink = option_settings("sink", "wandb", "sink")
+    where = {key: [*map(yaml.safe_load, of.split(","))] for key, of in conditions.items()}
+    try:
+        reach(login.host, float(sink["connect_seconds"]))
+        entity = entity or sink["entity"] or wandb.Api().default_entity
+        if not entity:
+            raise UserError(f"the login at {login.host} has no default entity: add --entity NAME")
+        saved = workspace(entity=entity, project=project or sink["project"], name=name, where=where)
+        saved.save()
+    except OSError as error:
+        raise UserError(f"{login.host} does not answer ({error}): nothing was saved") from None
+    except Error as error:
+        raise UserError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
+    return saved.url
 
 
 def workspace(

@@ -9,7 +9,7 @@ from hydra.errors import MissingConfigException
 
 from normlab import commands
 from normlab.cli import _message, main
-from normlab.config.overrides import error_line
+from normlab.config.error_messages import error_line
 
 
 def test_the_page_of_commands_fits_a_terminal(capsys):

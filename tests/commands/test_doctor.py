@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from normlab.commands import doctor
-from normlab.commands.doctor import run_checks
 from normlab.config import machine
+from normlab.training.machine_checks import run_checks
 
 
 @pytest.fixture(autouse=True)

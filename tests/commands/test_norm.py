@@ -5,15 +5,15 @@ import sys
 import pytest
 
 from normlab.cli import main
-from normlab.commands import norm
 from normlab.config import folders
+from normlab.inspection import new_norm
 
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     monkeypatch.chdir(folders.CONFIG_DIR.parent)
     found = tmp_path / "mine.py", tmp_path / "mine.yaml"
-    monkeypatch.setattr(norm, "places", lambda name, folder: found)
+    monkeypatch.setattr(new_norm, "files_of_norm", lambda name, folder: found)
     return found
 
 
@@ -31,10 +31,10 @@ def places(tmp_path, monkeypatch):
 )
 def test_a_name_that_cannot_be_is_refused(arguments, told, monkeypatch, capsys):
     monkeypatch.chdir(folders.CONFIG_DIR.parent)
-    there = set(norm.places("x")[0].parent.iterdir())
+    there = set(new_norm.files_of_norm("x", None)[0].parent.iterdir())
     assert main(["norm", *arguments]) == 1
     assert told in capsys.readouterr().err
-    assert set(norm.places("x")[0].parent.iterdir()) == there
+    assert set(new_norm.files_of_norm("x", None)[0].parent.iterdir()) == there
 
 
 @pytest.mark.parametrize("there", [0, 1])

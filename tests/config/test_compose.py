@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from normlab.config.compose import compose
-from normlab.config.overrides import run_groups
+from normlab.config.error_messages import run_groups
 from normlab.config.plain import from_dict, reads_files, to_dict
 from normlab.config.registry import option_names, option_settings
 from normlab.norms.base import Norm

@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 import normlab
 from normlab.cli import main
-from normlab.commands import _run
+from normlab.commands import train as train_command
 from normlab.config import folders, objects, registry
 from normlab.norms.make import make_norm
 from tests.records.examples import record
@@ -83,7 +83,7 @@ def test_an_interrupted_run_exits_with_130_whatever_hydra_is_told(
     more, monkeypatch, capsys, tmp_path
 ):
     stopped = record(status="interrupted")
-    monkeypatch.setattr(_run, "train_and_summarize", lambda config: stopped)
+    monkeypatch.setattr(train_command, "train_and_summarize", lambda config: stopped)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "task=toy", "scale=smoke", *more]) == 130
     assert "to resume: normlab train task=toy" in capsys.readouterr().err

@@ -3,9 +3,10 @@
 import pytest
 
 from normlab.cli import main as cli
-from normlab.commands import _run
+from normlab.commands import train as train_command
 from normlab.config.compose import compose
-from normlab.config.overrides import check_arguments, check_given_once, error_line
+from normlab.config.error_messages import error_line
+from normlab.config.overrides import check_arguments, check_given_once
 from normlab.records.record import Outcome
 from tests.training.sink_runs import record
 
@@ -93,7 +94,7 @@ def test_the_command_that_resumes_is_printed_by_the_first_rank(rank, monkeypatch
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
     stopped = record(outcome=Outcome("interrupted", 3))
-    monkeypatch.setattr(_run, "train_and_summarize", lambda config: stopped)
+    monkeypatch.setattr(train_command, "train_and_summarize", lambda config: stopped)
     assert cli(["train", "experiment=gpt_bn", "norm=batchnorm"]) == 130
     typed = "experiment=gpt_bn norm=batchnorm"
     said = capsys.readouterr().err.count(f"to resume: normlab train {typed}\n")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from normlab.commands.list import keys
 from normlab.config import ranges
 from normlab.config.compose import compose
+from normlab.config.keys import config_keys
 from normlab.config.machine import MOST_THREADS
 from normlab.config.plain import from_dict, to_dict
 from normlab.config.ranges import RANGES
@@ -133,7 +133,7 @@ def test_the_configs_of_all_published_records_obey_the_table():
 
 
 def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():
-    listed = {key.name: key for key in keys()}
+    listed = {key.name: key for key in config_keys()}
     assert {*top_level_keys(), *RANGES} <= set(listed)
     assert listed["clip_grad"].allowed == "above 0"
     assert listed["batching"].allowed == "bucket, random"

@@ -21,7 +21,7 @@ from hydra._internal.utils import get_args_parser
 import normlab
 import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
-from normlab.commands import DOES, _run
+from normlab.commands import DOES
 from normlab.commands import train as training
 from normlab.commands._arguments import Parser
 from normlab.config.overrides import written_out
@@ -118,7 +118,7 @@ def begun(monkeypatch):
         return [[runs[0], runs[-1]] for runs in all_runs(*arguments)]
 
     monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
-    monkeypatch.setattr(_run, "train_and_summarize", begin)
+    monkeypatch.setattr(training, "train_and_summarize", begin)
     monkeypatch.setattr(training, "train_and_summarize", begin)
     monkeypatch.setattr(hydra_sweep.HydraRuns, "_run_grid", grid)
     monkeypatch.setattr(hydra_sweep, "RunsInOrder", list)

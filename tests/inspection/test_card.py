@@ -11,10 +11,11 @@ import pytest
 from normlab.commands.norm import card as make_card
 from normlab.errors import UserError
 from normlab.inspection import card as cards
+from normlab.inspection import card_files
 from normlab.inspection import short_runs as runs
 from normlab.inspection.card import SCALES, answers, examined
 from normlab.inspection.questions import questions
-from normlab.records import code, manifest
+from normlab.records import manifest
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
 from normlab.reports.cards import Card, baselines_for, board, card_page, read_card, scores
@@ -251,7 +252,7 @@ def test_a_published_card_never_changes_unless_it_is_replaced(tmp_path, monkeypa
     finding = card_of("rms", [2.0])["examinations"]["translation"]
     made: list[str] = []  # the questions that were asked
     monkeypatch.setattr(cards, "answers", lambda *_: made.append("all") or [("cost", finding)])
-    for module in (code, runtime):
+    for module in (card_files, runtime):
         monkeypatch.setattr(module, "checkout_state", lambda: (commit[0], False))
     words = ["norm=rms", "--folder", str(tmp_path / "cards"), "--publish", str(results)]
     assert make_card(words) == 0

@@ -376,9 +376,10 @@ def test_newer_keys_are_in_a_config_only_if_they_are_not_at_their_default():
 
 def test_the_defaults_of_newer_keys_are_those_of_the_classes():
     parameters = inspect.signature(TextArchitecture).parameters
-    found = {name: parameters[name].default for name in LATER if name != "rope"}
-    rope = {name: getattr(Rope(), name) for name in Rope.__struct_fields__}
-    assert {**found, "rope": rope} == LATER
+    defaults = {f"model.{name}": each.default for name, each in parameters.items()}
+    defaults |= {f"model.rope.{name}": getattr(Rope(), name) for name in Rope.__struct_fields__}
+    later = {key: default for key, default in LATER.items() if key.startswith("model.")}
+    assert {key: defaults[key] for key in later} == later
 
 
 def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console as RichConsole
 
-from normlab.commands._run import summary
+from normlab.commands.train import summary
 from normlab.formats import duration, estimated, number
 from normlab.metrics.baseline import is_near_baseline, on_plateau
 from normlab.progress import Stage

@@ -1,0 +1,107 @@
+"""`normlab inspect --hf` and `--module`: examine a model that normlab did not build."""
+
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from normlab.commands._arguments import Parser, as_path
+from normlab.terminal import at_work, in_colour, print_prose, print_section
+
+_FLAGS = ("hf", "module", "text", "trust_remote_code", "inputs", "causal", "all", "html")
+_CONVENTIONS = ("rows", "positions", "mask")
+_KINDS = ("real", "padding", "lengths")
+
+
+def add_any_model(parser: Parser) -> None:
+    """Add the flags that name a model and its inputs."""
+    add = parser.add_argument_group("models that normlab did not build").add_argument
+    text = "a folder saved by transformers, or an id on huggingface.co"
+    add("--hf", metavar="MODEL", help=text)
+    add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
+    add("--trust-remote-code", action="store_true", help="run Python code from the model's folder")
+    add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
+    add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
+    text = "axis of rows in the main input: 1 for [position, row]"
+    add("--rows", type=int, metavar="AXIS", help=text)
+    text = "axis of positions in the main input: 2 for [row, x, position]"
+    add("--positions", type=int, metavar="AXIS", help=text)
+    text = (
+        "the input that marks padding, and what it holds: real (1 = real token), padding "
+        "(1 = padding) or lengths (the real length of each row)"
+    )
+    add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
+    add("--causal", action="store_true", help="positions must not depend on later ones")
+    add("--all", action="store_true", help="ask the slow questions too")
+    add("--html", type=as_path, metavar="FILE", help="write a page")
+
+
+def names_any_model(arguments: Namespace) -> bool:
+    """Return whether any of these flags was given."""
+    return bool(_conventions(arguments)) or any(map(vars(arguments).get, _FLAGS))
+
+
+def _conventions(arguments: Namespace) -> dict[str, Any]:
+    """Return what the flags say about the axes and the mask of the inputs."""
+    values = vars(arguments)
+    return {name: values[name] for name in _CONVENTIONS if values[name] is not None}
+
+
+def inspect_any_model(parser: Parser, arguments: Namespace) -> int:
+    """Examine the model and print the findings; return 1 if one is broken or failed."""
+    conventions = _conventions(arguments)
+    _check(parser, arguments, conventions)
+    with at_work("loading the model"):
+        from normlab.any_model.loading.load import load_hf, load_names
+        from normlab.any_model.report import inspect
+        from normlab.findings.summary import FAILING
+
+        if arguments.hf:
+            trust = arguments.trust_remote_code
+            model, batches, note = load_hf(arguments.hf, arguments.text, trust=trust)
+        else:
+            model, batches, note = load_names(arguments.module, arguments.inputs)
+    with at_work("examining the model"):
+        checks = arguments.only or ("quick", "all")[arguments.all]
+        conventions["causal"] = arguments.causal or None
+        report = inspect(model, batches, checks=checks, **conventions)
+    if note and not arguments.json:
+        print_prose(note)
+    shown = report.to_json() if arguments.json else f"{report.text(in_colour=in_colour())}\n"
+    print(shown, end="")
+    norms = report.findings.get("norms")
+    if norms and norms.table.rows and not arguments.json:
+        columns, rows = norms.table
+        text = "The axes that each norm pools over were found by changing single values."
+        print_section("Norms", text, columns, rows)
+    if arguments.html:
+        report.to_html(arguments.html)
+        print("" if arguments.json else f"written to {arguments.html}\n", end="")
+    return int(any(finding.verdict in FAILING for finding in report.findings.values()))
+
+
+def _check(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
+    """Exit with an error for arguments that contradict each other."""
+    if arguments.subject or arguments.where or arguments.data or arguments.out:
+        parser.error("--hf and --module exclude RUN, key=value, --where, --data and --out")
+    one = bool(arguments.hf) != bool(arguments.module)
+    if not one or bool(arguments.module) != bool(arguments.inputs):
+        parser.error("pass --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
+    if arguments.module and (arguments.text or arguments.trust_remote_code):
+        parser.error("--text and --trust-remote-code need --hf")
+    if conventions and not arguments.module:
+        parser.error(f"--{next(iter(conventions))} needs --module")
+    if arguments.rows is not None and arguments.rows == arguments.positions:
+        parser.error(f"--rows and --positions are both {arguments.rows}: use different axes")
+    if arguments.html and not arguments.html.absolute().parent.is_dir():
+        parser.error(f"--html {arguments.html}: no such folder")
+
+
+def _mask(text: str) -> Any:
+    """Return a mask's name or position, a kind, or a name with its kind."""
+    name, equals, kind = text.partition("=")
+    if not name or (equals and kind not in _KINDS):
+        raise ArgumentTypeError(
+            f"{text}: expected NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})"
+        )
+    key = int(name) if name.isdigit() else name
+    return {key: kind} if equals else key

@@ -1,0 +1,36 @@
+"""Loading a trained run, with a word about one that did not finish."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from normlab.records.record import RunRecord
+from normlab.terminal import at_work, print_error
+
+if TYPE_CHECKING:
+    from normlab.training.loaded import LoadedRun
+
+
+def load(
+    folder: Path,
+    changes: Sequence[str],
+    *,
+    weights: str | None,
+    fold: bool = False,
+    data: bool = True,
+) -> "LoadedRun":
+    """Load a run like `normlab.training.loaded.load_run`; warn if it did not finish."""
+    with at_work(f"loading {folder}"):
+        from normlab.training.loaded import load_run  # imports torch
+
+        run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
+        run.runtime.set_torch()
+    say_stopped(folder, run.record)
+    return run
+
+
+def say_stopped(folder: Path, record: RunRecord) -> None:
+    """Warn if the weights of a run are not from its last planned step."""
+    if (ended := record.outcome).status != "finished":
+        end = f"{ended.status} at step {ended.step:,}"
+        print_error(f"{folder}: {end}, so these are not the weights of a whole run")

@@ -1,0 +1,100 @@
+"""Messages about keys and options that do not exist, and Hydra's errors as one line.
+
+Nothing here imports torch, and only `error_line` imports OmegaConf.
+"""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from normlab.config.folders import groups, of_your_own
+from normlab.config.ranges import range_of
+from normlab.config.registry import NORM_WORDS, option_names, options_with
+from normlab.config.schema import NORM_KEYS, OPTIONS, SHORT, TRACKERS, top_level_keys
+from normlab.config.suggestions import choice_of, did_you_mean, suggestion
+from normlab.errors import UserError
+
+_SYNONYMS = {"norm": NORM_WORDS, "task": dict(bert="mlm", gpt="lm")}
+_MOST = 3  # suggestions at most
+
+
+def run_groups() -> list[str]:
+    """Return the groups a run chooses from, and `norm@` keys; not `article`, `claim`, `study`."""
+    kinds = [group for group in groups() if group not in ("article", "claim", "study")]
+    return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
+
+
+def is_group(key: str) -> bool:
+    """Return whether a key such as `norm@encoder_norm` or `hydra/launcher` chooses an option."""
+    return key.startswith("hydra/") or key in run_groups()
+
+
+def no_such_key(key: str) -> str:
+    """Return the message for an unknown key."""
+    return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
+
+
+def meant(key: str) -> str:
+    """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
+
+    If other options of the group have the key, the text names those options instead.
+    """
+    node, _, last = key.partition(".")
+    if last and (having := options_with(node).get(last)):
+        return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
+    known = [*SHORT, *TRACKERS, *run_groups(), *top_level_keys()]
+    known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
+    words: dict[str, list[str]] = {}
+    for name in known:
+        words.setdefault(name.rpartition(".")[2], []).append(name)
+    near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
+    keys = dict.fromkeys(name for word in near for name in words[word])
+    # Suggest a short key or the key it stands for, not both.
+    long = {SHORT[name] for name in keys if name in SHORT}
+    return suggestion([name for name in keys if name not in (SHORT if last else long)][:_MOST])
+
+
+def no_option(group: str, option: str) -> str:
+    """Return the message for an unknown option: the group's options, or the package to install."""
+    if group.startswith("hydra/"):
+        package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
+        return f"{group}={option} is missing: pip install -c constraints.txt {package}"
+    known, word = option_names(group), option.lower().replace("_", "")
+    synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
+    near = suggestion([synonym]) if synonym in known else did_you_mean(option, known)
+    choice = choice_of(known, f"normlab list {group}", near)
+    return f"no option {option!r:.60} of the group {group!r}{choice}.{of_your_own()}"
+
+
+def error_line(error: Exception, typed: Collection[str] = ()) -> str:
+    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
+
+    For a missing key such as `task.source.size`, OmegaConf may name only the missing node,
+    `task.source`; `typed` are the keys that were typed.
+    """
+    from omegaconf import errors
+
+    if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
+        group, _, option = missing.removesuffix(".yaml").rpartition("/")
+        return no_option(group, option)
+    causes = (error, error.__cause__, error.__context__)  # Hydra wraps OmegaConf's
+    cause = next((e for e in causes if isinstance(e, errors.OmegaConfBaseException)), None)
+    if cause is None or not (key := cause.full_key):
+        return "; ".join(filter(None, map(str.strip, str(error).splitlines())))
+    if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
+        key = next((name for name in typed if name.startswith(f"{key}.")), key)
+        if key.startswith("optim.groups"):
+            return f"{key} must be added with a plus sign: give +{key}=VALUE"
+        return no_such_key(key)
+    problem = str(cause).splitlines()[0]  # further lines name the key and types of OmegaConf
+    if isinstance(cause, errors.MissingMandatoryValue):
+        return f"{key} must be given, as {key}=VALUE"
+    if isinstance(cause, errors.ValidationError):
+        limits = range_of(key)
+        return f"{key}={cause.value} must be {limits.allowed}" if limits else f"{key}: {problem}"
+    return problem if key in problem else f"{key}: {problem}"
+
+
+def check_option(group: str, option: str) -> None:
+    """Raise UserError, listing the group's options, if the group has no such option."""
+    if option not in option_names(group):
+        raise UserError(no_option(group, option))

@@ -1,0 +1,155 @@
+"""The report of runs on disk, finished or in training: its page, its LaTeX and its figures."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from normlab.errors import UserError
+from normlab.records.files import atomic_write
+from normlab.reports.arrangement import by_recipe
+from normlab.reports.chart_data import LIGHT
+from normlab.reports.figures import draw, figures_of, row_styles, write
+from normlab.reports.latex import Uncertainty, latex
+from normlab.reports.names import chosen_names, renamed
+from normlab.reports.page import TableSection, runs_page
+from normlab.reports.run_places import matching_runs, none_below
+from normlab.reports.runs import Run, read_runs
+from normlab.reports.score_table import score_table
+from normlab.reports.table_runs import TableRuns
+from normlab.reports.translations import SideBySide, side_by_side
+from normlab.terminal import at_work, print_error
+
+_SAMPLES = 5  # sentences
+
+
+@dataclass
+class RunsReport:
+    """The report of the runs at or below some places, in a folder; a problem is printed once.
+
+    `conditions` are values that the records of its runs must have, by key. `baseline` is the row
+    to compare with, `scores` are the columns, `order` says which rows follow the baseline, and
+    `names` are the words of `--names`.
+    """
+
+    places: Sequence[Path]
+    folder: Path
+    conditions: Mapping[str, str] = field(default_factory=dict[str, str])
+    baseline: str | None = None
+    scores: Sequence[str] = ()
+    order: Sequence[str] = ()
+    names: Sequence[str] = ()
+    data_dir: Path | None = None
+    _printed: set[str] = field(default_factory=set[str])
+
+    @property
+    def page(self) -> Path:
+        """Return the file of the page."""
+        return self.folder / "report.html"
+
+    def write_page(self, *, reload: int = 0) -> tuple[list[TableSection], bool]:
+        """Write the page; return its tables, and whether all runs could be read.
+
+        In a browser the page reloads every `reload` seconds; 0: never. Raises UserError for places
+        without runs, or a baseline or score that no run has.
+        """
+        with at_work("reading runs"):
+            runs, problems = read_runs(self.places)
+            runs = matching_runs(runs, self.conditions)
+        self._print_problems(problems, [] if reload else runs)
+        if not runs:
+            where = " --where ".join(f"{key}={value}" for key, value in self.conditions.items())
+            which = f" that matches --where {where}" if where else " that can be read"
+            raise UserError(none_below(self.places, which))
+        tables = by_recipe(runs, baseline=self.baseline, scores=self.scores, order=self.order)
+        names = chosen_names(self.names, tables)
+        tables = [renamed(table, names) for table in tables]
+        with at_work("making the page"):
+            sections = _sections(tables, names, self.data_dir)
+            several = f"{len(runs)} runs"
+            heading = ", ".join(map(str, self.places)) if len(self.places) < 3 else several
+            about = {"heading": heading, "problems": problems, "reload": reload}
+            page = runs_page(sections, self.folder, **about)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self.page) as file:
+            file.write(page)
+        return sections, not problems
+
+    def _print_problems(self, problems: Sequence[str], runs: Sequence[Run]) -> None:
+        """Print problems, and the state of unfinished runs."""
+        without = "its curves are shown, but not its scores"
+        unfinished = [f"{run.name}: {run.state}; {without}" for run in runs if run.record is None]
+        for line in [*problems, *unfinished]:
+            if line not in self._printed:
+                print_error(line)
+            self._printed.add(line)
+
+
+def _sections(
+    tables: Sequence[TableRuns], names: Mapping[str, str], data_dir: Path | None
+) -> list[TableSection]:
+    """Return a page's sections, one per table; if several, each gets a name and a number."""
+    sections = [
+        TableSection(
+            each,
+            score_table(each, names),
+            number=f"-{n}" if n > 1 else "",
+            samples=_samples(each.runs, data_dir),
+        )
+        for n, each in enumerate(tables, 1)
+    ]
+    if len(sections) == 1:
+        return sections
+    several = len({section.data_name for section in sections if section.records}) > 1
+    named_sections: list[TableSection] = []
+    for each in sections:
+        recipe = each.source.recipe
+        data = each.data_name if several or not recipe else ""
+        named_sections.append(replace(each, name=", ".join(filter(None, [data, recipe]))))
+    return named_sections
+
+
+def _samples(runs: Sequence[Run], data_dir: Path | None) -> SideBySide | str | None:
+    """Return test sentences with their translations, or the reason why there are none."""
+    try:
+        return side_by_side(runs, data_dir, count=_SAMPLES)
+    except UserError as error:
+        return str(error)
+
+
+def for_paper(section: TableSection) -> TableSection:
+    """Return a table and its runs with full names of norms."""
+    source = renamed(section.source, {}, full=True)
+    return replace(section, source=source, table=score_table(source, section.table.names))
+
+
+def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncertainty) -> Path:
+    """Write the tables of a page in LaTeX; return the file."""
+    texts = [
+        latex(each.table, baseline=each.source.baseline, uncertainty=uncertainty, number=n)
+        for n, each in enumerate(sections, 1)
+    ]
+    with atomic_write(file) as opened:
+        opened.write("\n".join(texts))
+    return file
+
+
+def draw_figures(
+    sections: Sequence[TableSection], folder: Path, form: str
+) -> Iterator[tuple[str, Path | None]]:
+    """Draw the figures of tables as `svg`, `pdf` or `png`; yield each one's name and file.
+
+    The file is None if the runs lack what the figure shows. With several tables, each has a folder
+    of figures.
+    """
+    for each in sections:
+        of_table = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")
+        styles = row_styles(each.runs)
+        for name, title, panels in figures_of(each.runs, each.table):
+            if not panels:
+                yield name, None
+                continue
+            path = folder / of_table / f"{name}.{form}"
+            with at_work(f"drawing {path}"):
+                write(draw(panels, styles, LIGHT), path, title=title)
+            yield name, path
