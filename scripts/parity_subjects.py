@@ -324,7 +324,7 @@ HIDDEN = 12  # width of a layer's feed-forward part
 
 
 def _projections(into: str, out: str) -> dict[str, str]:
-    """Return their names of an attention's projections by ours."""
+    """Return the other code's names for an attention's projections, keyed by our names."""
     return {
         f"{ours}.{name}": f"{theirs}.{name}"
         for ours, theirs in (("qkv_proj", into), ("out_proj", out))

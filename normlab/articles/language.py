@@ -56,7 +56,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return data_in_chinese(name) if self.code == "zh" else name
 
     def score_name(self, score: str) -> ScoreName:
-        """Return what a score is; KeyError if it has no name yet."""
+        """Return the name of a score in words; KeyError if it has none yet."""
         parts = score.split("/")
         if parts[0] == "stability":
             return self.scores["/".join(parts[1:3])]

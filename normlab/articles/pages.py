@@ -1,4 +1,4 @@
-"""The pages of all articles: to play with, sentence by sentence, and which norm when."""
+"""The pages on all articles: the interactive one, every sentence, and which norm to use when."""
 
 import sys
 import webbrowser

@@ -90,7 +90,7 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
 
 
 def _numbers(nodes: Sequence[Any], path: Path, key: str) -> tuple[Number, ...]:
-    """Convert a situation's numbers; a UserError names the key of one without its bounds."""
+    """Convert a situation's numbers; UserError with its key if one lacks its bounds."""
     numbers: list[Number] = []
     for place, node in enumerate(nodes):
         bounds = node.get("within") if isinstance(node, dict) else None

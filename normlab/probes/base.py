@@ -103,7 +103,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return self.metrics_of(self.collect())
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
-        """Return a step's metrics by site and for the whole model, given those by site."""
+        """Return a step's metrics at each site and for the whole model, from those at each site."""
         return all_by_site(by_site, largest=self.largest)
 
     def accumulate(self, numbers: Mapping[str, float]) -> None:

@@ -71,7 +71,7 @@ class Card:
         return {title: value for each in examinations for title, value in each["cells"].items()}
 
     def short_runs(self, task: str) -> Mapping[str, Any]:
-        """Return what an examination says of its short runs; empty if there were none."""
+        """Return what an examination reports about its short runs; empty if there were none."""
         values = self.content["examinations"].get(task, {}).get("figures", {})
         return values if "scores" in values else {}
 

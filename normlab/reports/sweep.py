@@ -17,7 +17,7 @@ from normlab.reports.table import ScoreRow, ScoreTable
 _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
 """Axes on which values are usually multiplied, whatever their range."""
 _UNITS = {"batch_size": " (sequences)", "model.depth": " (layers per stack)"}
-_APART = 0.08  # offset between rows drawn at one word, as a share of the distance between words
+_APART = 0.08  # offset between rows at the same value, as a share of the distance between values
 NOT_DRAWN = ("task",)
 """Axes over which scores are not drawn: BLEU and accuracy, for example, share no scale."""
 

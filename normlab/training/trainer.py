@@ -98,7 +98,7 @@ class Trainer:
         self._epoch_ended = False
         self._after_row: dict[str, Any] | None = None  # the state before all unread steps
         self._again = False
-        self._rank_0_seconds: float | None = None  # of several processes, its clock decides for all
+        self._rank_0_seconds: float | None = None  # its clock decides for all processes
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:

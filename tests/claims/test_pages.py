@@ -20,7 +20,7 @@ NAMED = {"yes": "supported", "no": "contradicted", "two": "no difference"}
 
 
 def section(text, number):
-    """Return what the page says of a claim."""
+    """Return the page's section on a claim."""
     return text.partition(f"## Claim {number}\n")[2].partition("\n## Claim ")[0]
 
 

@@ -125,7 +125,7 @@ def _other_side(examination: Examination, pairs: dict[str, PassPair]) -> dict[st
 
 
 def _implementations(examination: Examination) -> dict[str, OutputChange]:
-    """Return the changes by padding with the model's other implementations of attention."""
+    """Return how padding changes the output with each other implementation of attention."""
     model = cast("Any", examination.model)
     former = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not hasattr(model, "set_attn_implementation") or former not in IMPLEMENTATIONS:

@@ -40,7 +40,7 @@ _FEW = 4  # most parameters per output value of a row in a norm of an unknown cl
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 _BOTH = _BATCH | _POSITION
 _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
-    # name pattern; what it suggests; axes: it pools over at least one of these, over none of those
+    # name pattern; what it suggests; axes: it pools at least one of these, and none of those
     (r"batch_?norm|^bn_?\d*$", "pooling each feature over the batch", _BATCH, _FEATURE),
     (r"instance_?norm", "pooling each feature over positions", _POSITION, _BATCH | _FEATURE),
     (r"group_?norm|^gn_?\d*$", "pooling groups of features per row", _FEATURE | _POSITION, _BATCH),

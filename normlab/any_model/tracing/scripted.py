@@ -62,7 +62,7 @@ def hidden_norms(model: nn.Module) -> list[str]:
 
 
 def unexamined(names: list[str]) -> str:
-    """Say which norms were not examined, being inside scripted modules; empty for none."""
+    """Say which norms were not examined because they are in scripted modules; empty if none."""
     if not names:
         return ""
     more = f" and {len(names) - 3} more" * (len(names) > 3)

@@ -63,7 +63,7 @@ class Program:
     def take(self, seconds: float) -> Turn:
         """Let the program work for this much processor time, up to the end of a step."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # then it has ended, and there is no answer either
+        with suppress(BrokenPipeError):  # if it has ended, there is no answer either
             self.process.stdin.write(json.dumps({"seconds": seconds}) + "\n")
             self.process.stdin.flush()
         return Turn(**self._answer())
