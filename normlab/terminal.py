@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -27,6 +26,16 @@ _LEAST = 36  # minimum columns for prose
 _GAP = 2
 _JOINT = "\N{NO-BREAK SPACE}"  # labels do not fold at this space
 _FEWEST = 8  # text is never cut to fewer columns
+_BLANKS = " \t\n\x0b\x0c\r"  # not the no-break space
+_CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
+_MARKS = "，。；：、）」』》\uff1f\uff01"
+_OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
+_CLOSING = rf'(?:[{_MARKS}]|"(?![^\s{_MARKS}]))'
+_PIECE = re.compile(
+    rf"[{_BLANKS}]+|\[[\w.]+ \d+\]"
+    rf"|{_OPENING}*(?:{_CHINESE}|(?:(?!{_CHINESE})[^{_BLANKS}])+){_CLOSING}*"
+)
+"""What is not folded: blanks, a check with its number, a word or Chinese character with marks."""
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -170,21 +179,36 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
 def folded(
     text: str, width: int, *, first: str = "", rest: str = "", cut: bool = False
 ) -> list[str]:
-    """Fold text at spaces, with the prefix `first` on the first line and `rest` on the others.
+    """Fold text at spaces and between Chinese characters.
 
-    A word that is too long stays whole, so that a command, key or path can be copied; with `cut`,
-    as for the output of a model, it is cut.
+    The first line begins with `first`, the others with `rest`. A closing mark stays with the
+    character before it, an opening one with that after it, and the number of a check with its name.
+    A word that is too long stays whole, so that a command, key or path can be copied; with `cut` it
+    is cut, after a dot where possible.
     """
     if cell_len(first + text) <= width:
         return [first + text]
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=cut,
-        break_on_hyphens=False,
-    )
+    lines: list[str] = []
+    prefix, line = first, ""
+    pieces = _PIECE.findall(text)
+    if cut:
+        pieces = [part for piece in pieces for part in _cut(piece, width - cell_len(rest))]
+    for piece in pieces:
+        words = piece.rstrip(_BLANKS)
+        if words and line.strip(_BLANKS) and cell_len(prefix + line + words) > width:
+            lines.append(prefix + line.rstrip(_BLANKS))
+            prefix, line = rest, ""
+        if words or line or not lines:
+            line += piece if words else " " * len(piece)
+    return [*lines, prefix + line.rstrip(_BLANKS)]
+
+
+def _cut(word: str, width: int) -> list[str]:
+    """Return a word in parts that fit into a line, cut after dots where possible."""
+    if cell_len(word) <= width:
+        return [word]
+    parts = re.findall(r"[^.]+\.*|\.+", word)
+    return [part[at : at + width] for part in parts for at in range(0, len(part), width)]
 
 
 def print_section(

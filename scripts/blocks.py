@@ -95,8 +95,8 @@ def _content(root: Path, said: str) -> str:
     if kind == "inspected":
         return _inspected(root / words[0], named)
     if kind == "claims":
-        ledger = json.loads((root / "claims.json").read_text("utf-8"))
-        return str(sum(claim["verdict"] == " ".join(words) for claim in ledger))
+        claims = Results(root).claims.values()
+        return str(sum(claim.verdict == " ".join(words) for claim in claims))
     if kind == "cost":
         study, _, scale = words[0].partition("/")
         return _cost(study, scale, words[1])
@@ -122,9 +122,9 @@ def _content(root: Path, said: str) -> str:
 def _of_part(root: Path, name: str, form: str | None) -> str:
     """Return the value of a part of the ledger, by claim and name, such as `2.worse`."""
     part = Results(root).part(name)
-    if "value" not in part:
-        raise ValueError(f"part {name} has no value: {part['found']}")
-    return f"{part['value']:{form or '.3g'}}"
+    if part.value is None:
+        raise ValueError(f"part {name} has no value: {part.finding}")
+    return f"{part.value:{form or '.3g'}}"
 
 
 def _cost(study: str, scale: str, what: str) -> str:

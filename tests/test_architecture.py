@@ -267,7 +267,10 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
             {"normlab.models", "normlab.training"},
         ),
         ("import normlab.inspection.pooling", {"normlab.models", "normlab.training"}),
-        ("from normlab.cli import main; main(['claims', '7'])", {"hydra", "normlab.claims"}),
+        (
+            "from normlab.cli import main; main(['claims', '7'])",
+            {"hydra", "normlab.claims.evidence"},
+        ),
         ("import normlab.metrics.baseline, normlab.claims.ledger", {"scipy"}),
     ],
 )

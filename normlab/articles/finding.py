@@ -1,75 +1,64 @@
-"""What runs or timings found on a part of the ledger, as a sentence in either language.
+"""What was found on a part of a claim, as a sentence in either language.
 
-The ledger has values; the sentences are `templates/finding.en.txt` and `finding.zh.txt`.
+The ledger has the values of runs and timings; the sentences are `templates/finding.en.txt` and
+`finding.zh.txt`. What checks and sources found is in the ledger in English, and in Chinese in
+`checks_in_chinese` and in `chinese:` of a claim's `published:`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+
+from msgspec import structs
 
 from normlab.articles.language import Locale, ScoreName
-from normlab.claims.reason import Reason
-from normlab.claims.side import SideValue, sides_text
+from normlab.claims.ledger_file import SavedPart
+from normlab.claims.side import sides_text
 from normlab.templates import environment
 
 
-class PartFinding(NamedTuple):
-    """What runs or timings found on a part.
-
-    `number` has the value and the ends of its interval as text, rounded to meaningful digits;
-    `unit` says what the value is, such as a difference of the `score`. Between the `limits` it
-    shows no difference. `sides` has the values behind it, or, if seeds were `counted`, how many
-    train.
-    """
-
-    score: str
-    unit: str
-    number: Sequence[str]
-    sides: Sequence[SideValue]
-    counted: bool
-    limits: str
-    inside: bool
-    reason: Reason | None
-
-    @classmethod
-    def of(cls, part: Mapping[str, Any]) -> "PartFinding | None":
-        """Return what was found on a part of the ledger; None if no run or timing measured it."""
-        if part["verdict"] == "not measured" or not {"scores", "limits"} & part.keys():
-            return None
-        unit, number = part["unit"], part.get("number", ())
-        return cls(
-            score=next(iter(part.get("scores", ())), ""),
-            unit=unit,
-            number=["0"] * len(number) if _all_zero(number) else number,
-            sides=[_side(side) for side in part.get("sides", ())],
-            counted=part.get("counted", False),
-            limits=_limits(part["limits"], unit) if "limits" in part and "low" in part else "",
-            inside=part["verdict"] == "no difference",
-            reason=Reason(**part["reason"]) if "reason" in part else None,
-        )
-
-    def text(self, language: Locale) -> str:
-        """Return it in one line."""
-        values = self._asdict() | {
-            "score": language.score_name(self.score) if self.score else ScoreName(""),
-            "sides": sides_text(self.sides, chinese=language.code == "zh"),
-            "reason": self.reason.text(language.code) if self.reason else "",
-        }
-        template = environment("normlab.articles").get_template(f"finding.{language.code}.txt")
-        return template.render(values)
+def finding_text(part: SavedPart, language: Locale) -> str:
+    """Return what was found in one line; "" if nothing was, or not in this language."""
+    if not part.measured:
+        return ""
+    if not part.scores and not part.limits:
+        return part.finding if language.code == "en" else ""
+    values = {
+        "score": language.score_name(part.scores[0]) if part.scores else ScoreName(""),
+        "unit": part.unit,
+        "number": [language.signed(text) for text in _without_minus_zero(part.number)],
+        "sides": sides_text(
+            [structs.replace(side, value=language.signed(side.value)) for side in part.sides],
+            chinese=language.code == "zh",
+        ),
+        "counted": part.counted,
+        "limits": _limits(part),
+        "inside": part.verdict == "no difference",
+        "reason": part.reason.text(language.code) if part.reason else "",
+    }
+    return environment("normlab.articles").get_template(_template(language)).render(values)
 
 
-def _side(side: Mapping[str, Any]) -> SideValue:
-    place = tuple(side["place"]) if "place" in side else None
-    return SideValue(tuple(side["name"]), side["value"], side.get("least"), place)
+def facts_text(part: SavedPart, language: Locale) -> str:
+    """Return what was found and how it was tested; "" if nothing was found."""
+    finding = finding_text(part, language)
+    seeds = f"n = {part.n}" if finding else ""
+    tested = part.test if language.code == "en" else seeds
+    return language.between.join(filter(None, [finding, tested])).rstrip(".")
 
 
-def _all_zero(number: Sequence[str]) -> bool:
-    """Return whether a number and the ends of its interval are zero once they are rounded."""
-    return all(float(each.rstrip("%")) == 0 for each in number)
+def _template(language: Locale) -> str:
+    return f"finding.{language.code}.txt"
 
 
-def _limits(limits: Sequence[float], unit: str) -> str:
-    """Return the limits such as `±0.5`, or `0.8–1.25` for a factor."""
-    low, high = limits
-    shown = "{:.0%}".format if unit == "time saved" else "{:g}".format
-    return f"\u00b1{shown(high)}" if low == -high else f"{shown(low)}\u2013{shown(high)}"
+def _without_minus_zero(number: Sequence[str]) -> Sequence[str]:
+    """Return a number and the ends of its interval as plain zeros if they are rounded to zero."""
+    zero = all(float(each.rstrip("%")) == 0 for each in number)
+    return ["0"] * len(number) if zero else number
+
+
+def _limits(part: SavedPart) -> str:
+    """Return the limits such as `±0.5`, or `0.8–1.25` for a factor; "" without an interval."""
+    if not part.limits or part.low is None:
+        return ""
+    low, high = part.limits
+    digits = "{:.0%}".format if part.unit == "time saved" else "{:g}".format
+    return f"\u00b1{digits(high)}" if low == -high else f"{digits(low)}\u2013{digits(high)}"

@@ -1,13 +1,14 @@
 """The two languages: the articles' Chinese, and English; their words are in `templates/`."""
 
 from importlib.resources import files
+from typing import Literal
 
 import msgspec
 import yaml
 from msgspec import Struct
 
 from normlab.claims.chinese import data_in_chinese
-from normlab.claims.endpoint import Text
+from normlab.config.conversion import Text
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,14 +21,34 @@ class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
         return self.name
 
 
+class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The words around a claim on a terminal; a fact without one of the `labels` is not shown."""
+
+    statement: str
+    article: str
+    own_question: str
+    comma: str
+    place: str
+    to_measure: str
+    labels: dict[str, str]
+    label_width: int
+    secondary: str = ""
+    for_part: str = ""
+    records: str = ""
+    count: str
+    last_of_list: str
+    last_of_claim: str = ""
+
+
 class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
 
     `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` has
-    the names of scores; texts with braces are format strings.
+    the names of scores; texts with braces are format strings. Signs of numbers are
+    those of a terminal unless `typeset`.
     """
 
-    code: str
+    code: Literal["en", "zh"]
     verdicts: dict[str, str]
     article: str
     measured: str
@@ -49,7 +70,19 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     no_tables: str
     play: str
     ends: tuple[str, str]
+    claims: ClaimWords
     scores: dict[str, ScoreName]
+    minus: str = "-"
+    plus_minus: str = "+-"
+
+    @property
+    def typeset(self) -> "Locale":
+        """The language with the true signs of numbers, for pages and LaTeX."""
+        return msgspec.structs.replace(self, minus="\u2212", plus_minus="\u00b1")
+
+    def signed(self, number: str) -> str:
+        """Return a number below zero with the language's minus, others as they are."""
+        return number.replace("-", self.minus, 1) if number.startswith("-") else number
 
     def data_name(self, name: str) -> str:
         """Translate a study's name for its data."""

@@ -28,16 +28,15 @@ def open_play_page(results: Path) -> None:
 def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
     from normlab.articles.play import page as page_to_play
-    from normlab.claims.claim import load_all as load_claims
     from normlab.inspection.pieces import pieces
 
     articles = load_all(CONFIG_DIR / "article").values()
-    return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
+    return page_to_play(articles, Results(results), pieces())
 
 
 def sentences_page(results: Path) -> str:
     """Return the findings on each sentence of all articles, and what is open, as Markdown."""
-    from normlab.articles.coverage import page as page_of_sentences
+    from normlab.articles.sentences import page as page_of_sentences
 
     return page_of_sentences(load_all(CONFIG_DIR / "article").values(), Results(results))
 

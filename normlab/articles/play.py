@@ -5,21 +5,25 @@ what was found on each sentence, and what the live pieces start from. It needs n
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 import yaml
 from msgspec import Struct
 
-from normlab.articles.answers import Answer, Answers, Pair, Reference, both_of, in_both
+from normlab.articles.answer import Answer, Pair, both_of, in_both
 from normlab.articles.article import Article, ArticleTable, Passage
-from normlab.articles.evidence import Item
+from normlab.articles.evidence import Evidence
 from normlab.articles.language import CHINESE, ENGLISH
 from normlab.articles.results import Results
-from normlab.claims.claim import Claim
+from normlab.claims.ledger import verdict as verdict_of
 from normlab.templates import environment
+
+if TYPE_CHECKING:
+    from normlab.claims.verdict import Verdict
 
 SCRIPTS = (
     *("norms.js", "dom.js", "asked.js", "reading.js"),
@@ -28,6 +32,9 @@ SCRIPTS = (
 """The scripts in `templates/`, in the order in which the page has them."""
 _LINE = 4000
 """Data with at least this many characters get their own line, so that changes merge."""
+Reference = int | tuple[int, int]
+"""The number of an answer, or it and the number of the words that the answer is about."""
+T = TypeVar("T")
 
 
 class SentenceRow(Struct, frozen=True, array_like=True):
@@ -44,33 +51,141 @@ class SentenceRow(Struct, frozen=True, array_like=True):
     command: str = ""
 
 
-def page(
-    articles: Iterable[Article],
-    results: Results,
-    claims: Iterable[Claim],
-    pieces: Mapping[str, Any],
-) -> str:
+class PageData:
+    """The data of the page. What several sentences share is in a list, and named by its number.
+
+    `answers` are in the order in which the articles need them, `claims` has the answers to whole
+    claims; findings of checks, grades, studies (STUDY/SCALE) and `subjects`, the words of a
+    sentence that an answer is about, are shared by answers. Sentences and answers are lists of
+    values; `columns` names them.
+    """
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.answers: list[list[Any]] = []
+        self.claims: dict[int, Pair] = {}
+        self.findings: list[Pair] = []
+        self.grades: list[Pair] = []
+        self.studies: list[str] = []
+        self.subjects: list[Pair] = []
+        self._numbers: dict[Evidence, int] = {}
+
+    @property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The names of the values of an answer, by its kind, and of a sentence."""
+        kinds = {kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(Answer)}
+        return {**kinds, "sentence": SentenceRow.__struct_fields__}
+
+    def article(self, article: Article) -> dict[str, Any]:
+        return {
+            "id": article.id,
+            "title": in_both(article.title.text),
+            "tables": {name: self._table(table) for name, table in article.tables.items()},
+            "sections": [
+                {
+                    "title": in_both(section.title.text),
+                    "body": [self._passage(passage) for passage in section.body],
+                }
+                for section in article.sections
+            ],
+        }
+
+    def _table(self, table: ArticleTable) -> dict[str, Any]:
+        return {
+            "title": in_both(table.title.text),
+            "columns": [in_both(words.text) for words in table.columns],
+            "rows": [
+                [self._sentence(in_both(cell.text), cell.evidence) for cell in row]
+                for row in table.rows
+            ],
+            "below": [self._reference(each) for each in table.below],
+        }
+
+    def _passage(self, passage: Passage) -> dict[str, str] | list[Any]:
+        if passage.table or passage.piece:
+            return {"table": passage.table} if passage.table else {"piece": passage.piece}
+        text = both_of(passage.zh, passage.en)
+        return self._sentence(text, passage.evidence, passage.command)
+
+    def _sentence(self, text: Pair, evidence: Sequence[Evidence], command: str = "") -> list[Any]:
+        references = tuple(map(self._reference, evidence))
+        whole = verdict_of_sentence(evidence, self.results)
+        if whole == verdict_of_sentence(evidence[:1], self.results):
+            whole = ""
+        claims = self._whole_claims(evidence)
+        return _trimmed(msgspec.to_builtins(SentenceRow(text, references, claims, whole, command)))
+
+    def _reference(self, evidence: Evidence) -> Reference:
+        number = self._number_of_answer(evidence)
+        if evidence.about is None:
+            return number
+        return number, _number(self.subjects, in_both(evidence.about.text))
+
+    def _number_of_answer(self, evidence: Evidence) -> int:
+        """Return the number of an answer, which is the same whatever words it is about."""
+        evidence = evidence.about_everything
+        if evidence not in self._numbers:
+            self._numbers[evidence] = len(self.answers)
+            self.answers.append(self._answer(evidence.answer(self.results)))
+        return self._numbers[evidence]
+
+    def _answer(self, answer: Answer) -> list[Any]:
+        """Return the kind and the values of an answer, with numbers for what answers share."""
+        kind, values = answer.__struct_config__.tag, msgspec.structs.asdict(answer)
+        if values.get("grade") is not None:
+            values["grade"] = _number(self.grades, values["grade"])
+        if "study" in values:
+            values["study"] = _number(self.studies, values["study"])
+        if "findings" in values:
+            values["findings"] = [_number(self.findings, each) for each in values["findings"]]
+        return _trimmed([kind, *values.values()])
+
+    def _whole_claims(self, evidence: Iterable[Evidence]) -> tuple[int, ...]:
+        """Return the claims whose answers fit a sentence.
+
+        These are the claims of which it refers to at least half of the parts. To a sentence about
+        one fact of many, the answer to all of them says something else.
+        """
+        parts = dict.fromkeys(part for each in evidence for part in each.parts)
+        referred = Counter(self.results.claim_of(part).id for part in parts)
+        ledger = self.results.claims
+        fitting = [claim for claim, n in referred.items() if 2 * n >= len(ledger[claim].parts)]
+        for claim in fitting:
+            self.claims[claim] = both_of(ledger[claim].chinese_answer, ledger[claim].answer)
+        return tuple(fitting)
+
+
+def verdict_of_sentence(evidence: Iterable[Evidence], results: Results) -> str:
+    """Return the verdict on a sentence, from the parts and checks that it refers to, or "".
+
+    Unlike a claim, a sentence is supported only if nothing that it refers to is open.
+    """
+    verdicts: list[Verdict] = [v for each in evidence if (v := each.verdict(results)) is not None]
+    if not verdicts:
+        return ""
+    whole = verdict_of(verdicts)
+    all_supported = set(verdicts) == {"supported"}
+    return "mixed" if whole == "supported" and not all_supported else whole
+
+
+def page(articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]) -> str:
     """Return the page; `pieces` is the data of the live pieces by name.
 
     Raises UserError if evidence that an article names does not exist.
     """
-    answers = Answers(results, list(claims))
-    norms = {name: norm for piece in pieces.values() for name, norm in piece["norms"].items()}
-    shown = [_article(article, answers) for article in articles]
-    columns = {kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(Answer)}
-    data = {
-        "columns": {**columns, "sentence": SentenceRow.__struct_fields__},
+    data = PageData(results)
+    shown = [data.article(article) for article in articles]
+    values = {
+        "columns": data.columns,
         "articles": shown,
-        "answers": list(map(_row, answers.answers)),
-        "claims": answers.claims,
-        "findings": answers.findings,
-        "grades": answers.grades,
-        "studies": answers.studies,
-        "subjects": answers.subjects,
-        "norms": norms,
-        "pieces": {
-            name: {**piece, "norms": list(piece["norms"])} for name, piece in pieces.items()
-        },
+        "answers": data.answers,
+        "claims": data.claims,
+        "findings": data.findings,
+        "grades": data.grades,
+        "studies": data.studies,
+        "subjects": data.subjects,
+        "norms": {name: norm for each in pieces.values() for name, norm in each["norms"].items()},
+        "pieces": {name: {**each, "norms": list(each["norms"])} for name, each in pieces.items()},
         "words": yaml.safe_load(_text("words.yaml")),
         "verdicts": {
             name: both_of(CHINESE.verdicts[name], ENGLISH.verdicts[name])
@@ -81,8 +196,22 @@ def page(
     return template.render(
         style=_without_comments(_text("style.css")),
         script="".join(_without_comments(_text(name)) for name in SCRIPTS),
-        data=_inlined(data),
+        data=_inlined(values),
     )
+
+
+def _number(known: list[T], entry: T) -> int:
+    """Return the number of an entry of a list, to which it is appended if it is new."""
+    if entry not in known:
+        known.append(entry)
+    return known.index(entry)
+
+
+def _trimmed(row: list[Any]) -> list[Any]:
+    """Return a row without empty values at its end."""
+    while row[-1] in ("", None, []):
+        row.pop()
+    return row
 
 
 def _text(name: str) -> str:
@@ -95,16 +224,8 @@ def _without_comments(code: str) -> str:
     return "".join(f"{line}\n" for line in lines if not line.startswith(("//", "/*", "* ", "*/")))
 
 
-def _row(values: Struct) -> list[Any]:
-    """Return values in the order of their columns, without empty ones at the end."""
-    row = msgspec.to_builtins(values)
-    while row[-1] in ("", None, []):
-        row.pop()
-    return row
-
-
 def _inlined(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that is safe inside a script tag: no `<` begins a tag or a comment."""
+    """Return data as JSON that can stand in a script: no `<` begins a tag or a comment."""
     return _in_lines(data, 3).replace("<", "\\u003c")
 
 
@@ -119,43 +240,3 @@ def _in_lines(data: object, depth: int) -> str:
     if isinstance(data, list | tuple):
         return "[\n" + ",\n".join(_in_lines(each, depth - 1) for each in data) + "]"
     return line
-
-
-def _article(article: Article, answers: Answers) -> dict[str, Any]:
-    return {
-        "id": article.id,
-        "title": in_both(article.title.text),
-        "tables": {name: _table(table, answers) for name, table in article.tables.items()},
-        "sections": [
-            {
-                "title": in_both(section.title.text),
-                "body": [_passage(passage, answers) for passage in section.body],
-            }
-            for section in article.sections
-        ],
-    }
-
-
-def _passage(passage: Passage, answers: Answers) -> dict[str, str] | list[Any]:
-    if passage.table or passage.piece:
-        return {"table": passage.table} if passage.table else {"piece": passage.piece}
-    return _sentence(both_of(passage.zh, passage.en), passage.ours, answers, passage.command)
-
-
-def _table(table: ArticleTable, answers: Answers) -> dict[str, Any]:
-    return {
-        "title": in_both(table.title.text),
-        "columns": [in_both(words.text) for words in table.columns],
-        "rows": [
-            [_sentence(in_both(cell.text), cell.ours, answers) for cell in row]
-            for row in table.rows
-        ],
-        "below": [answers.reference(item) for item in table.below],
-    }
-
-
-def _sentence(text: Pair, items: Sequence[Item], answers: Answers, command: str = "") -> list[Any]:
-    references, verdict = tuple(map(answers.reference, items)), answers.verdict(items)
-    repeated = verdict == answers.verdict(items[:1])
-    claims = answers.whole_claims(items)
-    return _row(SentenceRow(text, references, claims, "" if repeated else verdict, command))

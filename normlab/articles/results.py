@@ -1,12 +1,11 @@
 """The published results that the articles refer to: parts of claims, findings of checks, runs."""
 
-import json
 from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from normlab.claims.evidence import CheckFinding, read_computed
+from normlab.claims.ledger_file import LEDGER, SavedClaim, SavedPart, read_ledger
 from normlab.errors import UserError
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment
@@ -15,38 +14,46 @@ _INSTALLED = "the results are in a checkout of normlab: name its folder with --r
 
 
 class Results:
-    """The published results in a folder; each file is read when a cell first needs it."""
+    """The published results in a folder; each file is read when a cell first needs it.
 
-    def __init__(self, folder: Path) -> None:
+    `claims` are those of the folder's ledger by number, unless others are given.
+    """
+
+    def __init__(self, folder: Path, claims: Mapping[int, SavedClaim] | None = None) -> None:
         self.folder = folder
         self.experiment = cache(self._experiment)
+        self._claims = claims
 
     @cached_property
-    def claims(self) -> dict[int, Mapping[str, Any]]:
-        """The claims of the ledger by number; UserError if there is no ledger."""
-        path = self.folder / "claims.json"
-        try:
-            return {claim["id"]: claim for claim in json.loads(path.read_text("utf-8"))}
-        except FileNotFoundError:
-            raise UserError(f"{path}: missing; {_INSTALLED}") from None
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise UserError(
-                f"{path}: damaged ({error}); normlab claims --write writes it"
-            ) from None
+    def claims(self) -> Mapping[int, SavedClaim]:
+        return read_ledger(self.folder) if self._claims is None else self._claims
 
     @cached_property
     def checks(self) -> Mapping[str, list[CheckFinding]]:
         return read_computed(self.folder / "computed.json")
 
-    def part(self, name: str) -> Mapping[str, Any]:
+    def part(self, name: str) -> SavedPart:
         """Return a part of the ledger by claim and name, such as `2.worse`."""
         claim, _, part = name.partition(".")
-        claim_entry = self.claims.get(int(claim), {}) if claim.isdecimal() else {}
-        names = {each["name"]: each for each in claim_entry.get("parts", ())}
-        if part not in names:
-            choices = f"; parts of claim {claim}: {', '.join(names)}" if names else ""
-            raise UserError(f"no part {name} in {self.folder / 'claims.json'}{choices}")
-        return names[part]
+        known = claim.isdecimal() and self.claims.get(int(claim))
+        parts = {each.name: each for each in known.parts} if known else {}
+        if part not in parts:
+            choices = f"; parts of claim {claim}: {', '.join(parts)}" if parts else ""
+            raise UserError(f"no part {name} in {self.folder / LEDGER}{choices}")
+        return parts[part]
+
+    def claim_of(self, part: str) -> SavedClaim:
+        """Return the claim of a part that exists."""
+        return self.claims[int(part.partition(".")[0])]
+
+    def place(self, part: str) -> str:
+        """Return the numbers of claim and part, such as `2.1`."""
+        return f"{part.partition('.')[0]}.{self.part(part).part}"
+
+    def claim_of_check(self, check: str) -> int | None:
+        """Return the first claim that a check decides a part of; None if it decides none."""
+        claims = self.claims.values()
+        return next((c.id for c in claims for p in c.parts if p.source.check == check), None)
 
     def check(self, name: str) -> CheckFinding:
         """Return a finding by its check and number, such as `modes.mismatch 1`."""

@@ -11,35 +11,31 @@ numbers: [{gap: ..., within: [0, null]}, ...]    differences in the records that
                              verdict on, as in configs/article/, and the bounds of their means
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
-from normlab.articles.evidence import GapItem, PartItem
+from normlab.articles.evidence import GapEvidence
+from normlab.articles.finding import finding_text
 from normlab.articles.language import CHINESE, ENGLISH, Locale, Words
-from normlab.articles.layout import filled
 from normlab.articles.results import Results
-from normlab.config.conversion import convert
+from normlab.claims.verdict import PARTS
+from normlab.config.conversion import WrongField, convert
 from normlab.config.yaml_files import read_yaml
-from normlab.errors import UserError
 from normlab.records.labels import in_markdown
+from normlab.templates import environment
 
-_ENDS = (-math.inf, math.inf)
 
+class BoundedGap(GapEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A difference in the records; the advice needs its mean `within` bounds, null for none."""
 
-class Number(NamedTuple):
-    """A difference in the records, and the bounds between which the advice needs its mean."""
-
-    gap: GapItem
-    low: float
-    high: float
+    within: tuple[float | None, float | None]
 
     def changed(self, results: Results) -> bool:
-        return not self.low <= self.gap.interval(results).mean <= self.high
+        low, high = self.within
+        mean = self.interval(results).mean
+        return (low is not None and mean < low) or (high is not None and mean > high)
 
 
 class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -49,62 +45,40 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     advice: Words
     rests_on: dict[str, str]
     also: tuple[str, ...] = ()
-    numbers: tuple[Any, ...] = ()
+    numbers: tuple[BoundedGap, ...] = ()
 
-    def changed(self, results: Results) -> list[str | Number]:
-        """Return the parts and numbers that are no longer what the advice needs."""
-        parts = [
-            name
-            for name, verdict in self.rests_on.items()
-            if results.part(name)["verdict"] != verdict
-        ]
-        return [*parts, *(number for number in self.numbers if number.changed(results))]
+    def __post_init__(self) -> None:
+        """Raise WrongField if it rests on nothing, or on a verdict that does not exist."""
+        if not self.rests_on:
+            raise WrongField("rests_on", "is empty; name a part of a claim and its verdict")
+        for name, verdict in self.rests_on.items():
+            if verdict not in PARTS:
+                known = ", ".join(PARTS)
+                raise WrongField(
+                    f"rests_on.{name}", f"{verdict!r} is not a verdict; choose from {known}"
+                )
 
-    def advised(self, results: Results, language: Locale) -> str:
+    def changed_parts(self, results: Results) -> list[str]:
+        """Return the parts that no longer have the verdict that the advice needs."""
+        needed = self.rests_on.items()
+        return [name for name, verdict in needed if results.part(name).verdict != verdict]
+
+    def changed_numbers(self, results: Results) -> list[BoundedGap]:
+        return [number for number in self.numbers if number.changed(results)]
+
+    def advice_text(self, results: Results, language: Locale) -> str:
         """Return the advice with the sizes of its numbers."""
-        sizes = [abs(number.gap.interval(results).mean) for number in self.numbers]
+        sizes = [abs(number.interval(results).mean) for number in self.numbers]
         return self.advice.text(language).format(*sizes)
 
 
-class _Choices(Struct, frozen=True, forbid_unknown_fields=True):
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
     situations: tuple[Situation, ...]
 
 
 def load_situations(path: Path) -> tuple[Situation, ...]:
     """Return the situations of a file; UserError naming file and key if it is invalid."""
-    situations = convert(read_yaml(path), _Choices, path).situations
-    for number, situation in enumerate(situations):
-        key = f"{path}: situations[{number}].rests_on"
-        if not situation.rests_on:
-            raise UserError(f"{key}: is empty; name a part of a claim and its verdict")
-        for name, verdict in situation.rests_on.items():
-            if verdict not in ENGLISH.verdicts:
-                known = ", ".join(ENGLISH.verdicts)
-                raise UserError(f"{key}.{name}: {verdict!r} is not a verdict; choose from {known}")
-    return tuple(
-        msgspec.structs.replace(
-            each, numbers=_numbers(each.numbers, path, f"situations[{number}].numbers")
-        )
-        for number, each in enumerate(situations)
-    )
-
-
-def _numbers(nodes: Sequence[Any], path: Path, key: str) -> tuple[Number, ...]:
-    """Convert a situation's numbers; UserError with its key if one lacks its bounds."""
-    numbers: list[Number] = []
-    for place, node in enumerate(nodes):
-        bounds = node.get("within") if isinstance(node, dict) else None
-        if not (isinstance(bounds, list) and len(bounds) == 2):
-            raise UserError(
-                f"{path}: {key}[{place}].within: needs the bounds of the mean difference, such as "
-                "[0, null] for at least 0"
-            )
-        low, high = (
-            end if bound is None else bound for bound, end in zip(bounds, _ENDS, strict=True)
-        )
-        rest = {name: value for name, value in node.items() if name != "within"}
-        numbers.append(Number(convert(rest, GapItem, path, f"{key}[{place}]"), low, high))
-    return tuple(numbers)
+    return convert(read_yaml(path), _File, path).situations
 
 
 def page(situations: Sequence[Situation], results: Results) -> str:
@@ -113,11 +87,13 @@ def page(situations: Sequence[Situation], results: Results) -> str:
         language.code: [_shown(situation, results, language) for situation in situations]
         for language in (ENGLISH, CHINESE)
     }
-    return filled("which_norm.md", shown).rstrip() + "\n"
+    return (
+        environment("normlab.articles").get_template("which_norm.md").render(shown).rstrip() + "\n"
+    )
 
 
 class _Shown(Struct, frozen=True):
-    """A situation in one language: its advice, or the parts for which it was withdrawn."""
+    """A situation in one language: its advice, or what has changed for which it is withdrawn."""
 
     when: str
     advice: str
@@ -128,31 +104,34 @@ class _Shown(Struct, frozen=True):
 
 
 def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
+    def parts(names: Sequence[str]) -> list[str]:
+        return [_part_line(name, results, language) for name in names]
+
+    def numbers(gaps: Sequence[BoundedGap]) -> list[str]:
+        return [in_markdown(gap.labelled_text(results, language)) for gap in gaps]
+
     return _Shown(
-        in_markdown(situation.when.text(language)),
-        in_markdown(situation.advised(results, language)),
-        [_evidence(each, results, language) for each in situation.changed(results)],
-        [_line(name, results, language) for name in situation.rests_on],
-        [_line(name, results, language) for name in situation.also],
-        [_evidence(number, results, language) for number in situation.numbers],
+        when=in_markdown(situation.when.text(language)),
+        advice=in_markdown(situation.advice_text(results, language)),
+        changed=[
+            *parts(situation.changed_parts(results)),
+            *numbers(situation.changed_numbers(results)),
+        ],
+        evidence=parts([*situation.rests_on]),
+        also=parts(situation.also),
+        numbers=numbers(situation.numbers),
     )
 
 
-def _evidence(each: str | Number, results: Results, language: Locale) -> str:
-    if isinstance(each, Number):
-        return in_markdown(each.gap.short(results, language))
-    return _line(each, results, language)
-
-
-def _line(name: str, results: Results, language: Locale) -> str:
+def _part_line(name: str, results: Results, language: Locale) -> str:
     """Return a part: its verdict, what it says, what was found, its grade and its place."""
-    part, item = results.part(name), PartItem(part=name)
-    statement = part["chinese"] if language is CHINESE else part["statement"]
-    value = item.value(results, language) if part["verdict"] != "not measured" else ""
-    grade = part["grades"][0 if language is CHINESE else 1] if part["grades"] else ""
-    verdict = f"*{language.verdicts[part['verdict']]}*"
-    place = f"[{item.place(results)}](claims.md#claim-{name.partition('.')[0]})"
-    facts = language.between.join(filter(None, [in_markdown(value), in_markdown(grade)]))
-    graded = facts.join(language.ends) if facts else ""
-    measured = language.measurement.format(facts) if value else graded
-    return f"{verdict} {language.about.format(place, in_markdown(statement))}{measured}"
+    part = results.part(name)
+    finding = finding_text(part, language)
+    facts = [in_markdown(text) for text in (finding, part.grade_in(language.code)) if text]
+    text = language.between.join(facts)
+    graded = text.join(language.ends) if text else ""
+    place = f"[{results.place(name)}](claims.md#claim-{results.claim_of(name).id})"
+    statement = in_markdown(part.statement_in(language.code))
+    measured = language.measurement.format(text) if finding else graded
+    verdict = f"*{language.verdicts[part.verdict]}*"
+    return f"{verdict} {language.about.format(place, statement)}{measured}"

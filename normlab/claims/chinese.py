@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import yaml
 
-from normlab.claims.ledger import JudgedPart
+if TYPE_CHECKING:
+    from normlab.claims.ledger import JudgedPart
 
 
 @cache
@@ -20,7 +22,7 @@ def data_in_chinese(name: str) -> str:
     return _names().get(name, name)
 
 
-def grade_in_chinese(outcome: JudgedPart) -> str:
+def grade_in_chinese(outcome: "JudgedPart") -> str:
     """Return the grade with its setting in Chinese, such as `C：Multi30k 德译英，2+2 层`."""
     if not outcome.grade:
         return ""

@@ -28,10 +28,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from normlab.claims.endpoint import Endpoint, Text
+from normlab.claims.endpoint import Endpoint
 from normlab.claims.other_endpoints import Computed, Published, Timing
 from normlab.claims.study_endpoints import Contrast, Gap, Level, Reported, Spread, Trains
-from normlab.config.conversion import convert
+from normlab.config.conversion import Text, convert
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 

@@ -19,11 +19,11 @@ is below `a` exactly when the line holds: two one-sided tests, then two-sided t 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from normlab.claims.reason import Reason
 from normlab.claims.sample import Count
 from normlab.claims.side import SideValue, sides_text
+from normlab.claims.verdict import DECIDED, Verdict
 from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
 from normlab.metrics.significance import (
     Interval,
@@ -36,8 +36,6 @@ from normlab.metrics.significance import (
 )
 from normlab.studies.study import ANALYSES
 
-Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
-DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = Reason("direction_shown")
 CONSTANT = Reason("constant")
 OPEN = Reason("counts_open")
@@ -121,7 +119,7 @@ class Decision:
 
 def stuck(reason: Reason, trained: Sequence[SideValue] = ()) -> Decision:
     """Return an undecided decision that more seeds would not change, with its `reason`."""
-    decision = Decision("undecided", reason=replace(reason, final=True), stuck=True)
+    decision = Decision("undecided", reason=reason.for_good(), stuck=True)
     return with_counts(decision, trained)
 
 

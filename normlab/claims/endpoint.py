@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from normlab.claims.decision import (
     FEWEST,
@@ -27,11 +27,12 @@ from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
 from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.claims.side import Side, SideValue, names_of
+from normlab.claims.source import Source, Unit
+from normlab.config.conversion import Text
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
 
-Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
 NOT_ALL = Reason("not_all_train")
 
@@ -70,11 +71,6 @@ class Basis:
     records: tuple[str, ...] = ()
 
 
-Unit = Literal["value", "difference", "interaction", "factor", "spread", "time saved", "seeds"]
-"""What a number is: a value, a difference, a difference of differences, a factor, a factor of
-standard deviations, the share of time saved, a count of seeds."""
-
-
 @dataclass(frozen=True)
 class Measurement:
     """A command that measures more, and what it costs, such as `30 runs, about 2.0 h`."""
@@ -104,6 +100,11 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def family(self) -> Place | None:
         """Return the study and scale, or the timings, whose p values are corrected together."""
         return None
+
+    @property
+    def source(self) -> Source:
+        """What decides the part, for the ledger's file."""
+        raise NotImplementedError
 
     @property
     def unit(self) -> Unit:
@@ -157,6 +158,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     @property
     def family(self) -> Place | None:
         return self.study, self.scale
+
+    @property
+    def source(self) -> Source:
+        return Source("runs", study=f"{self.study}/{self.scale}")
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -234,7 +239,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         sides = self.named_values({side: f"{train}/{n}" for side, (train, _) in counts.items()})
         least = math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
         return tuple(
-            replace(side, least=least if side.value == f"{n}/{n}" else None) for side in sides
+            structs.replace(side, least=least) if side.value == f"{n}/{n}" else side
+            for side in sides
         )
 
     def decide_at(

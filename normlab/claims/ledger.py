@@ -10,17 +10,16 @@ corrected.
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.decision import DECIDED, ERROR, Decision, Verdict
+from normlab.claims.decision import ERROR, Decision
 from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
 from normlab.claims.reason import Reason
-from normlab.claims.side import SideValue
 from normlab.claims.study_endpoints import Gap, Reported
+from normlab.claims.verdict import DECIDED, PARTS, Verdict
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
 
@@ -33,8 +32,6 @@ VERDICTS = {
     "not measured": "no evidence counts yet",
 }
 """The verdicts of claims, and what each means for the parts."""
-PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
-"""The verdicts of parts."""
 
 
 @dataclass(frozen=True)
@@ -67,46 +64,12 @@ class JudgedPart:
         return self.endpoint.question(self.part.assertion)
 
     @property
-    def finding(self) -> dict[str, Any]:
-        """The number that runs or timings gave, for the ledger's file, without empty fields.
-
-        `number` is the value with the ends of its interval, `sides` the values behind it, or, if
-        `counted`, how many seeds of each side train; `reason` says why it is open, `limits` are the
-        bounds between which it shows no difference.
-        """
-        decision, endpoint = self.decision, self.endpoint
-        limits = endpoint.limits or ()
-        if not endpoint.scored and not limits:
-            return {}
-        number = {
-            "scores": endpoint.scored,
-            "number": decision.number,
-            "sides": [_side(each) for each in decision.sides],
-            "counted": decision.counted,
-            "reason": _reason(self.reason),
-            "limits": [float(f"{limit:.3g}") for limit in limits],
-        }
-        return {name: value for name, value in number.items() if value}
-
-    @property
     def grade(self) -> str:
         """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`, or ""."""
         basis = self.basis
         if basis.grade is None or self.verdict == "not measured":
             return ""
         return ": ".join(filter(None, (basis.grade, basis.setting.text())))
-
-
-def _side(side: SideValue) -> dict[str, Any]:
-    """Return the value of a side for the ledger's file, without what it lacks."""
-    fields = {"value": side.value, "name": side.name, "least": side.least, "place": side.place}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _reason(reason: Reason | str) -> dict[str, Any]:
-    """Return a reason for the ledger's file, without what it lacks; empty if nothing was found."""
-    fields = asdict(reason) if isinstance(reason, Reason) else {}
-    return {name: value for name, value in fields.items() if value}
 
 
 @dataclass(frozen=True)

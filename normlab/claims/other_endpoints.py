@@ -14,10 +14,18 @@ from normlab.claims.decision import (
     undecided_by_seen,
     with_power,
 )
-from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting, Text, Unit
+from normlab.claims.endpoint import (
+    Basis,
+    Endpoint,
+    Judgement,
+    Measurement,
+    Setting,
+)
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
 from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue, names_of
+from normlab.claims.source import Source, Unit
+from normlab.config.conversion import Text
 from normlab.formats import aligned
 
 
@@ -32,6 +40,10 @@ class Published(Endpoint, frozen=True):
     standing: Literal["supports", "contradicts", "missing"]
     reason: Text
     chinese: str = ""
+
+    @property
+    def source(self) -> Source:
+        return Source("sources", chinese=self.chinese)
 
     def question(self, assertion: str) -> str:
         known = self.standing != "missing"
@@ -52,6 +64,10 @@ class Computed(Endpoint, frozen=True):
 
     check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
     only: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        return Source("check", check=self.check, only=self.only)
 
     def question(self, assertion: str) -> str:
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
@@ -110,6 +126,10 @@ class Timing(Endpoint, frozen=True):
     @property
     def family(self) -> Place | None:
         return BENCH, self.report
+
+    @property
+    def source(self) -> Source:
+        return Source("timing")
 
     @property
     def unit(self) -> Unit:

@@ -11,8 +11,8 @@ from textwrap import fill
 from typing import Any
 
 from normlab.claims.chinese import grade_in_chinese
-from normlab.claims.decision import DECIDED, p_text
-from normlab.claims.ledger import PARTS, VERDICTS, JudgedClaim, JudgedPart
+from normlab.claims.decision import p_text
+from normlab.claims.ledger import VERDICTS, JudgedClaim, JudgedPart
 from normlab.claims.texts import (
     observed_p,
     outcome_text,
@@ -21,6 +21,7 @@ from normlab.claims.texts import (
     value_text,
     verdict_text,
 )
+from normlab.claims.verdict import DECIDED, PARTS
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, address_of
 from normlab.templates import environment

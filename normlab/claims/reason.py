@@ -1,23 +1,26 @@
 """Why a part is open, in English and in Chinese; the words are in `templates/reasons.yaml`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
 import yaml
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Struct, frozen=True, omit_defaults=True):
     """Why a part is open: the key of a sentence in the template, and the values it quotes.
 
     With `final`, the text adds that more seeds cannot decide the part.
     """
 
     name: str
-    values: Mapping[str, str] = field(default_factory=dict, hash=False)
+    values: Mapping[str, str] = field(default_factory=dict)
     final: bool = False
+
+    def for_good(self) -> "Reason":
+        """Return the reason with the words that more seeds cannot decide the part."""
+        return Reason(self.name, self.values, final=True)
 
     def text(self, language: str) -> str:
         """Return the reason in a language, `en` or `zh`."""

@@ -1,13 +1,17 @@
-"""The ledger as JSON, `results/claims.json`."""
+"""A judged claim as the ledger's file has it, and the file's text."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from normlab.claims.chinese import grade_in_chinese
 from normlab.claims.decision import p_text
-from normlab.claims.endpoint import Measurement
 from normlab.claims.ledger import JudgedClaim, JudgedPart
+from normlab.claims.ledger_file import SavedClaim, SavedPart
+from normlab.claims.reason import Reason
 from normlab.claims.texts import (
     observed_p,
     outcome_text,
@@ -16,57 +20,77 @@ from normlab.claims.texts import (
     value_text,
     verdict_text,
 )
-from normlab.records.record import plain
 
 
-def saved(entries: Sequence[JudgedClaim]) -> str:
-    """Return the ledger as JSON, `results/claims.json`."""
-    return json.dumps([_claim(entry) for entry in entries], ensure_ascii=False, indent=1) + "\n"
+def ledger_json(claims: Sequence[SavedClaim]) -> str:
+    """Return claims as JSON."""
+    return json.dumps(msgspec.to_builtins(claims), ensure_ascii=False, indent=1) + "\n"
 
 
-def _claim(entry: JudgedClaim) -> dict[str, Any]:
+def saved_claim(entry: JudgedClaim) -> SavedClaim:
+    """Return a claim with its parts."""
     claim = entry.claim
-    fields = ("statement", "chinese", "answer", "chinese_answer", "figure", "articles", "see")
-    return {
-        "id": claim.id,
-        "verdict": entry.verdict,
-        "said": verdict_text(entry),
-        **{name: getattr(claim, name) for name in fields},
-        "literature": claim.literature.strip(),
-        "parts": list(map(_outcome, entry.primary)),
-        "secondary": list(map(_outcome, entry.secondary)),
-    }
+    return SavedClaim(
+        id=claim.id,
+        verdict=entry.verdict,
+        verdict_text=verdict_text(entry),
+        statement=claim.statement,
+        chinese=claim.chinese,
+        answer=claim.answer,
+        chinese_answer=claim.chinese_answer,
+        figure=claim.figure,
+        articles=claim.articles,
+        see=claim.see,
+        literature=claim.literature.strip(),
+        parts=tuple(map(saved_part, entry.primary)),
+        secondary=tuple(map(saved_part, entry.secondary)),
+    )
 
 
-def _outcome(outcome: JudgedPart) -> dict[str, Any]:
-    decision, basis = outcome.decision, outcome.basis
-    numbers: dict[str, float | None] = {"p": observed_p(outcome), "p_corrected": outcome.p_holm}
-    if (estimate := decision.estimate) is not None:
-        numbers["confidence"] = estimate.confidence
-        numbers |= {"value": estimate.mean, "low": estimate.low, "high": estimate.high}
+def saved_part(outcome: JudgedPart) -> SavedPart:
+    """Return a part, or a secondary endpoint, with its numbers rounded."""
+    decision, basis, endpoint = outcome.decision, outcome.basis, outcome.endpoint
+    estimate, p, more = decision.estimate, observed_p(outcome), outcome.judgement.to_measure
+    measured = bool(endpoint.scored or endpoint.limits)
     corrected = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
-    tested = f"p {p_text(observed_p(outcome))}{corrected}, {seeds_text(outcome)}"
-    return {
-        "part": outcome.number,
-        "name": outcome.part.name,
-        "statement": part_text(outcome.part),
-        "chinese": outcome.part.chinese,
-        "question": outcome.question,
-        "verdict": outcome.verdict,
-        "said": outcome_text(outcome),
-        "grades": [grade_in_chinese(outcome), outcome.grade] if outcome.grade else [],
-        "found": value_text(outcome),
-        "unit": outcome.endpoint.unit,
-        **outcome.finding,
-        "test": "" if observed_p(outcome) is None else tested,
-        **({"trained": basis.trained} if basis.trained else {}),
-        "excluded": "; ".join(basis.excluded),
-        **_measurement(outcome.judgement.to_measure),
-        "n": basis.n,
-        **{name: plain(float(f"{x:.6g}")) for name, x in numbers.items() if x is not None},
-        "records": list(dict.fromkeys(path.partition("@seed")[0] for path in basis.records)),
-    }
+    reason = outcome.reason if isinstance(outcome.reason, Reason) else None
+    return SavedPart(
+        part=outcome.number,
+        name=outcome.part.name,
+        statement=part_text(outcome.part),
+        chinese=outcome.part.chinese,
+        question=outcome.question,
+        source=endpoint.source,
+        verdict=outcome.verdict,
+        verdict_text=outcome_text(outcome),
+        grades=(grade_in_chinese(outcome), outcome.grade) if outcome.grade else (),
+        finding=value_text(outcome),
+        unit=endpoint.unit,
+        scores=endpoint.scored,
+        number=decision.number if measured else (),
+        sides=decision.sides if measured else (),
+        counted=decision.counted and measured,
+        reason=reason if measured else None,
+        limits=tuple(float(f"{limit:.3g}") for limit in endpoint.limits or ()),
+        test="" if p is None else f"p {p_text(p)}{corrected}, {seeds_text(outcome)}",
+        trained=basis.trained,
+        excluded="; ".join(basis.excluded),
+        to_measure=more.command if more else "",
+        cost=more.cost if more else "",
+        n=basis.n,
+        p=_rounded(p),
+        p_corrected=_rounded(outcome.p_holm),
+        confidence=_rounded(estimate and estimate.confidence),
+        value=_rounded(estimate and estimate.mean),
+        low=_rounded(estimate and estimate.low),
+        high=_rounded(estimate and estimate.high),
+        records=tuple(dict.fromkeys(path.partition("@seed")[0] for path in basis.records)),
+    )
 
 
-def _measurement(more: Measurement | None) -> dict[str, str]:
-    return {"to_measure": more.command if more else "", "cost": more.cost if more else ""}
+def _rounded(value: Any) -> Any:
+    """Return a number with six digits; an infinite one as text, as JSON has none."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.6g}")
+    return rounded if math.isfinite(rounded) else str(rounded)

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 Name = tuple[str, str]
 """A name in Chinese and in English."""
@@ -29,8 +30,7 @@ class Side:
     place: Name | None = None
 
 
-@dataclass(frozen=True)
-class SideValue:
+class SideValue(Struct, frozen=True, omit_defaults=True):
     """The value of a side; `least` is a lower bound in % on the share of seeds that train."""
 
     name: Name

@@ -21,11 +21,12 @@ from normlab.claims.decision import (
     stuck,
     with_counts,
 )
-from normlab.claims.endpoint import Chosen, StudyEndpoint, Unit
+from normlab.claims.endpoint import Chosen, StudyEndpoint
 from normlab.claims.evidence import Where
 from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, keys
 from normlab.claims.side import Side, name_of, names_of
+from normlab.claims.source import Unit
 from normlab.config.conversion import WrongField
 from normlab.formats import aligned
 from normlab.records.record import RunRecord, is_probe_metric

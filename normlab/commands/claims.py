@@ -1,18 +1,17 @@
 """`normlab claims`: the claims of the articles, their answers, and the evidence."""
 
-import json
 import re
 import shutil
 from argparse import ArgumentParser
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from normlab.articles.language import LANGUAGES, Locale
+from normlab.claims.ledger_file import LEDGER, SavedClaim, read_ledger
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.errors import UserError
-from normlab.terminal import at_work, print_error, print_prose
+from normlab.terminal import at_work, print_error
 
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
@@ -28,7 +27,6 @@ Without --compute, verdicts are read from results/claims.json, as the last
 seconds; --verify uses their saved values (results/computed.json).
 """
 _COMPUTED = "computed.json"
-_SAVED = "claims.json"
 
 
 def main(argv: list[str]) -> int:
@@ -45,30 +43,27 @@ def main(argv: list[str]) -> int:
     damaged: list[str] = []
     if arguments.compute or arguments.verify or arguments.write:
         with at_work("judging the records of all claims"):
-            pages, damaged = _judged(results, compute=not arguments.verify)
+            claims, pages, damaged = _judged(results, compute=not arguments.verify)
         if arguments.verify:
             return _verify(pages, damaged, results, again)
         if arguments.write:
             _write(pages, results)
-        claims = json.loads(pages[results / _SAVED])
     else:
-        claims = _read(results / _SAVED, again)
+        claims = [*read_ledger(results, again).values()]
     chosen = [
         claim
         for claim in claims
-        if number in (None, claim["id"]) and (article is None or article in claim["articles"])
+        if number in (None, claim.id) and (article is None or article in claim.articles)
     ]
     if not chosen:
-        known = f"claims are numbered 1 to {claims[-1]['id']}, articles 1 to 5"
+        known = f"claims are numbered 1 to {claims[-1].id}, articles 1 to 5"
         raise UserError(f"no claim {' '.join(arguments.which)}; {known}")
-    if arguments.chinese and not (arguments.json or arguments.write):
-        _show_in_chinese(chosen, results, single=number is not None)
-    elif arguments.json:
-        print(json.dumps(chosen, ensure_ascii=False, indent=1))
-    elif number is not None:
-        _show(chosen[0])
-    elif not arguments.write:
-        _list(chosen)
+    if arguments.json:
+        from normlab.claims.saved import ledger_json
+
+        print(ledger_json(chosen), end="")
+    elif number is not None or not arguments.write:
+        _show(chosen, LANGUAGES[arguments.language], single=number is not None)
     for message in damaged:
         print_error(message)
     return 1 if damaged else 0
@@ -86,7 +81,7 @@ def _parser() -> ArgumentParser:
         ("write", "write the ledger, its summary, docs/play, and the values of the checks"),
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
-    add("--zh", dest="chinese", action="store_true", help="in Chinese")
+    add("--zh", dest="language", action="store_const", const="zh", default="en", help="in Chinese")
     add("--json", action="store_true", help="print JSON (both languages)")
     add("--results", type=as_path, default=RESULTS, metavar="DIR", help="folder of published runs")
     return parser
@@ -103,24 +98,13 @@ def _which(text: str) -> tuple[int | None, str | None]:
     return None, text
 
 
-def _read(path: Path, again: str) -> list[dict[str, Any]]:
-    """Return the saved ledger; UserError if there is none."""
-    try:
-        claims = json.loads(path.read_text("utf-8"))
-        return sorted(claims, key=lambda claim: claim["id"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
-        raise UserError(f"{path}: {why}; {again} writes it from the records") from None
-
-
-def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]]:
-    """Judge all claims; return the text of each page, and a message for each damaged record."""
+def _judged(results: Path, *, compute: bool) -> tuple[list[SavedClaim], dict[Path, str], list[str]]:
+    """Judge all claims; return them, the text of each page, and a message per damaged record."""
     from normlab.claims.claim import load_all
     from normlab.claims.evidence import EvidenceStore, read_computed, to_json
     from normlab.claims.ledger import ledger
-    from normlab.claims.other_endpoints import Computed
     from normlab.claims.pages import markdown, summary
-    from normlab.claims.saved import saved
+    from normlab.claims.saved import ledger_json, saved_claim
 
     claims = load_all(CONFIG_DIR / "claim")
     computed = read_computed(results / _COMPUTED)
@@ -129,13 +113,14 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
         parts = [part for claim in claims for part in claim.parts]
         endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]
-        checks = sorted({each.check for each in endpoints if isinstance(each, Computed)})
+        checks = sorted({each.source.check for each in endpoints} - {""})
         computed = {name: computed_now(name) for name in checks}
     runs = EvidenceStore.read(results, CONFIG_DIR, computed)
     entries = ledger(claims, runs)
     pages = {results / "claims.md": markdown(entries), results / "summary.md": summary(entries)}
-    pages |= {results / _SAVED: saved(entries), results / _COMPUTED: to_json(computed)}
-    return pages, runs.damaged
+    claims_saved = list(map(saved_claim, entries))
+    pages |= {results / LEDGER: ledger_json(claims_saved), results / _COMPUTED: to_json(computed)}
+    return claims_saved, pages, runs.damaged
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
@@ -174,63 +159,12 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
     return 1 if problems else 0
 
 
-def _list(claims: Sequence[Mapping[str, Any]]) -> None:
-    """Print each claim with its verdict, and its answer below it."""
-    for claim in claims:
-        print_prose(f"{claim['id']:2}  [{claim['verdict']}] {claim['statement']}", hang=4)
-        print_prose(f"- {claim['answer']}", indent="    ", hang=2)
-    counts = Counter(claim["verdict"] for claim in claims)
-    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-    print("`normlab claims N` shows the parts of a claim and the evidence.")
-
-
-def _show(claim: Mapping[str, Any]) -> None:
-    """Print a claim and its answer, then its parts, and the secondary endpoints below."""
-    print_prose(f"Claim {claim['id']}: {claim['statement']}")
-    facts = {"answer": claim["answer"], "verdict": claim["said"]}
-    facts |= {"from": ", ".join(claim["articles"]) + " (docs/explanation/verdicts.md)"}
-    facts |= {"value": claim["figure"], "see": ", ".join(claim["see"])}
-    _print_facts({**facts, "literature": claim["literature"]})
-    for part in claim["parts"]:
-        print()
-        print_prose(f"{part['part']}. {part['statement']}", hang=3)
-        _print_outcome(part)
-    if claim["secondary"]:
-        print("\nSecondary endpoints, not counted in the verdict")
-    for each in claim["secondary"]:
-        print(f"for part {each['part']}:")
-        _print_outcome(each)
-    records = [name for part in claim["parts"] for name in part["records"]]
-    if records:
-        print("\nRecords")
-    for name in dict.fromkeys(records):
-        print(f"  {name}")
-
-
-def _show_in_chinese(claims: Sequence[Mapping[str, Any]], folder: Path, *, single: bool) -> None:
-    """Print one claim, or the list of claims, in Chinese."""
-    from normlab.articles.claims_in_chinese import claim_lines, list_of_claims
-    from normlab.articles.results import Results
+def _show(claims: Sequence[SavedClaim], language: Locale, *, single: bool) -> None:
+    """Print one claim with all its evidence, or the list of claims with their answers."""
+    from normlab.articles.claim_lines import claim_lines, list_lines
 
     width = shutil.get_terminal_size().columns
-    if not single:
-        print("\n".join(list_of_claims(claims, width)))
-        return
-    results = Results(folder)
-    results.claims = {claim["id"]: claim for claim in claims}
-    print("\n".join(claim_lines(claims[0], results, width)))
-
-
-def _print_outcome(outcome: Mapping[str, Any]) -> None:
-    """Print the verdict of an endpoint, the question that it asks, and the finding."""
-    facts = {"verdict": outcome["said"]}
-    for name in ("question", "found", "test", "excluded"):
-        facts[name] = outcome[name]
-    command, cost = outcome["to_measure"], outcome["cost"]
-    _print_facts({**facts, "to measure": f"{command} ({cost})" if command else ""})
-
-
-def _print_facts(facts: Mapping[str, str | None]) -> None:
-    for name, text in facts.items():
-        if text:
-            print_prose(f"  {name:<12}{text}", hang=14)
+    lines = (
+        claim_lines(claims[0], language, width) if single else list_lines(claims, language, width)
+    )
+    print("\n".join(lines))

@@ -2,16 +2,18 @@
 
 import argparse
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from normlab.articles.article import Article, ArticleTable, load_all
-from normlab.articles.language import LANGUAGES, Locale
-from normlab.articles.layout import folded, latex, markdown, page, shown, text
+from normlab.articles.language import LANGUAGES
 from normlab.articles.pages import open_play_page, sentences_page
 from normlab.articles.results import Results
+from normlab.articles.table import html, latex, markdown, shown
+from normlab.articles.table_text import text
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.errors import UserError
+from normlab.terminal import print_prose
 
 _EXAMPLES = """examples:
   normlab documents                          the articles and their tables
@@ -41,15 +43,7 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     articles = load_all(CONFIG_DIR / "article")
     if arguments.article is None:
-        if arguments.form == "html" and not arguments.table and arguments.run is None:
-            open_play_page(arguments.results)
-            return 0
-        if arguments.form == "markdown" and not arguments.table and arguments.run is None:
-            print(sentences_page(arguments.results), end="")
-            return 0
-        if arguments.table or arguments.run is not None or arguments.form:
-            raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
-        _list(articles.values(), LANGUAGES[arguments.language])
+        _show_all(articles, arguments)
         return 0
     if arguments.article not in articles:
         known = f"articles are numbered 1 to {max(articles)}"
@@ -60,16 +54,7 @@ def main(argv: list[str]) -> int:
             tables = ", ".join(article.tables)
             raise UserError(f"--run: name the table with --table, one of {tables}")
         return _run(article.table(arguments.table), arguments.run)
-    names = [arguments.table] if arguments.table else list(article.tables)
-    for name in names:
-        article.table(name)  # raises for an unknown table before anything is printed
-    if not names:
-        message = LANGUAGES[arguments.language].no_tables.format(id=article.id)
-        if arguments.form:
-            raise UserError(message)
-        print("\n".join(folded(message, room())))
-        return 0
-    _show(article, names, arguments)
+    _show_tables(article, arguments)
     return 0
 
 
@@ -96,42 +81,58 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _list(articles: Iterable[Article], language: Locale) -> None:
-    """Print the articles with the name, section and title of each of their tables."""
-    for article in articles:
-        print("\n".join(folded(f"{article.id}  {article.title.text(language)}", room(), hang=3)))
+def _show_all(articles: Mapping[int, Article], arguments: argparse.Namespace) -> None:
+    """List all articles with the name, section and title of each table, or show their page."""
+    one_table = arguments.table is not None or arguments.run is not None
+    if arguments.form == "html" and not one_table:
+        open_play_page(arguments.results)
+        return
+    if arguments.form == "markdown" and not one_table:
+        print(sentences_page(arguments.results), end="")
+        return
+    if one_table or arguments.form:
+        raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
+    language = LANGUAGES[arguments.language]
+    for article in articles.values():
+        print_prose(f"{article.id}  {article.title.text(language)}", hang=3)
         for name, table in article.tables.items():
             row = f"{name:<12} {table.section:<4} {table.title.text(language)}"
-            print("\n".join(f"   {line}" for line in folded(row, room() - 3, hang=18)))
-    print("\n".join(["", *folded(language.play, room())]))
+            print_prose(row, indent="   ", hang=18)
+    print()
+    print_prose(language.play)
 
 
-def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:
-    """Print tables in the requested format."""
+def _show_tables(article: Article, arguments: argparse.Namespace) -> None:
+    """Print the tables of an article, or one of them, in the requested format."""
     results, language = Results(arguments.results), LANGUAGES[arguments.language]
+    names = [arguments.table] if arguments.table else list(article.tables)
+    if not names:
+        message = language.no_tables.format(id=article.id)
+        if arguments.form:
+            raise UserError(message)
+        print_prose(message)
+        return
+    language = language.typeset if arguments.form in ("html", "latex") else language
     tables = [shown(article, name, results, language, notes=arguments.notes) for name in names]
     if arguments.form == "html":
-        print(page(tables), end="")
-    elif arguments.form:
-        print(
-            "\n".join(map({"latex": latex, "markdown": markdown}[arguments.form], tables)), end=""
-        )
+        print(html(tables), end="")
+    elif arguments.form == "latex":
+        print("\n".join(map(latex, tables)), end="")
+    elif arguments.form == "markdown":
+        print("\n".join(map(markdown, tables)), end="")
     else:
-        print("\n".join(text(table, room()) for table in tables), end="")
+        width = shutil.get_terminal_size().columns
+        print("\n".join(text(table, width) for table in tables), end="")
         if not arguments.notes:
-            print("\n".join(["", *folded(language.legend, room())]))
+            print()
+            print_prose(language.legend)
 
 
 def _run(table: ArticleTable, words: Sequence[str]) -> int:
     """Show the cost of a table's runs, execute them, and print their tables."""
     from normlab.commands import study
 
-    jobs = [[*each, *words] for each in table.runs]
+    jobs = [[*each, *words] for each in table.study_runs]
     for job in jobs:
         study.main(["plan", *job])
     return max(study.main(["run", *job]) for job in jobs)
-
-
-def room() -> int:
-    """Return the columns of the terminal (in a pipe, COLUMNS or 80)."""
-    return shutil.get_terminal_size().columns

@@ -16,6 +16,8 @@ import msgspec
 from normlab.errors import UserError
 
 _T = TypeVar("_T")
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+"""A text that is not empty."""
 
 
 class WrongField(ValueError):
@@ -24,6 +26,15 @@ class WrongField(ValueError):
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")
         self.key, self.problem = key, problem
+
+
+class OneOfKinds:
+    """Base class of the kinds of a value that a file has in several forms; kinds are Structs."""
+
+    @classmethod
+    def kind_of(cls, node: Any) -> type[Any]:
+        """Return the class of a value; raises `WrongField` if it has none of the forms."""
+        raise NotImplementedError
 
 
 class _Culprit(NamedTuple):
@@ -41,7 +52,7 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
     if not isinstance(content, dict):
         raise wrong_value(path, key, f"expected keys and values, found {content!r:.60}")
     try:
-        return msgspec.convert(content, kind, strict=strict)
+        return _converted(content, kind, strict=strict)
     except msgspec.ValidationError:
         culprit = _culprit(content, kind, strict=strict)
     assert culprit is not None
@@ -57,8 +68,10 @@ def wrong_value(path: Path, key: str, problem: str) -> UserError:
 def _culprit(node: Any, kind: Any, *, strict: bool) -> _Culprit | None:
     """Return the innermost value that does not fit `kind`; None if all do."""
     try:
-        msgspec.convert(node, kind, strict=strict)
+        _converted(node, kind, strict=strict)
     except msgspec.ValidationError as error:
+        if not isinstance(error.__cause__, WrongField):
+            kind = _kind_of(kind, node)
         for name, value, type_ in _below(node, kind):
             if (culprit := _culprit(value, type_, strict=strict)) is not None:
                 return _Culprit((name, *culprit.keys), culprit.problem)
@@ -66,13 +79,30 @@ def _culprit(node: Any, kind: Any, *, strict: bool) -> _Culprit | None:
     else:
         return None
     if isinstance(cause, WrongField):
-        return _Culprit((cause.key,), cause.problem)
+        return _Culprit((cause.key,) if cause.key else (), cause.problem)
     known = getattr(_plain(kind), "__struct_encode_fields__", None)
     if isinstance(node, dict) and known is not None:
         if unknown := [name for name in node if name not in known]:
             problem = f"there is no field `{unknown[0]}`; choose from {', '.join(known)}"
         return _Culprit((), problem)
     return _Culprit((), f"{problem}, found {node!r:.60}")
+
+
+def _converted(node: Any, kind: Any, *, strict: bool) -> Any:
+    """Convert a value; one in several forms is converted to the class of its form."""
+
+    def of_its_form(kind: type[Any], node: Any) -> Any:
+        form = _kind_of(kind, node)
+        return node if form is kind else _converted(node, form, strict=strict)
+
+    return msgspec.convert(node, kind, strict=strict, dec_hook=of_its_form)
+
+
+def _kind_of(kind: Any, node: Any) -> Any:
+    """Return the class of a value in one of several forms; other types as they are."""
+    if isinstance(kind, type) and issubclass(kind, OneOfKinds) and not _takes_mappings(kind):
+        return kind.kind_of(node)
+    return kind
 
 
 def _below(node: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:

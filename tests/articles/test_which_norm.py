@@ -10,6 +10,7 @@ from normlab.articles.results import Results
 from normlab.articles.which_norm import load_situations, page
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
+from tests.claims.ledgers import saved_claim, saved_part
 
 RESULTS = CONFIG_DIR.parent / "results"
 SITUATION = """
@@ -26,12 +27,9 @@ situations:
 
 def ledger(verdict):
     """Return results in which claim 2 has two parts, the first with this verdict."""
-    part = {"chinese": "较差。", "statement": "It is worse.", "found": "2 [1, 3]", "grades": []}
-    worse = {**part, "name": "worse", "part": 1, "verdict": verdict}
-    figure = {**part, "name": "figure", "part": 2, "verdict": "not measured"}
-    results = Results(RESULTS)
-    results.claims = {2: {"parts": [worse, figure]}}
-    return results
+    worse = saved_part("worse", verdict, finding="2 [1, 3]")
+    figure = saved_part("figure", "not measured", 2, finding="2 [1, 3]")
+    return Results(RESULTS, {2: saved_claim(2, worse, figure)})
 
 
 @pytest.fixture
@@ -78,19 +76,22 @@ def test_numbers_in_an_advice_are_of_the_records_or_settings_of_what_it_rests_on
     results = Results(RESULTS)
     for each in load_situations(path):
         parts = [results.part(name) for name in (*each.rests_on, *each.also)]
-        rests_on = " ".join([part["question"] + part["statement"] for part in parts])
-        rests_on += " ".join(f"{number.gap.row} {number.gap.at}" for number in each.numbers)
+        rests_on = " ".join([part.question + part.statement for part in parts])
+        rests_on += " ".join(f"{number.row} {number.at}" for number in each.numbers)
         for text in (each.advice.zh, each.advice.en):
             typed = re.findall(r"\d[\d.]*\d|\d", re.sub(r"\{.*?\}", "", text))
             assert set(typed) <= set(re.findall(r"\d[\d.]*\d|\d", rests_on)), text
-    said = msgspec.structs.replace(situations[0], advice=Words(zh="低 {0:.3f}", en="{0:.3f} lower"))
-    gap = said.numbers[0].gap.interval(results).mean
-    assert said.advised(results, CHINESE) == f"低 {-gap:.3f}" and gap < 0
+    replaced = msgspec.structs.replace(
+        situations[0], advice=Words(zh="低 {0:.3f}", en="{0:.3f} lower")
+    )
+    gap = replaced.numbers[0].interval(results).mean
+    assert replaced.advice_text(results, CHINESE) == f"低 {-gap:.3f}" and gap < 0
 
 
 def test_every_advice_that_is_published_follows_today():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
-    changed = [each.changed(Results(RESULTS)) for each in situations]
+    results = Results(RESULTS)
+    changed = [each.changed_parts(results) + each.changed_numbers(results) for each in situations]
     assert len(changed) > 10 and not any(changed)
 
 
@@ -113,7 +114,11 @@ def test_what_is_measured_has_its_number_in_chinese_too():
         ),
         ("also:", "and:", "and"),
         ("gap:", "hole:", "hole"),
-        ("within: [-1, 0]", "data: true", r"situations\[0\].numbers\[0\].within: needs the bounds"),
+        (
+            "within: [-1, 0]",
+            "data: true",
+            r"situations\[0\].numbers\[0\]: .*missing required field `within`",
+        ),
     ],
 )
 def test_an_invalid_file_is_named_with_its_key(tmp_path, old, new, message):

@@ -7,8 +7,10 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import Decision, Estimate, PValues
 from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting
 from normlab.claims.ledger import JudgedClaim, JudgedPart
+from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.other_endpoints import Computed, Published
 from normlab.claims.side import SideValue
+from normlab.claims.source import Source
 from normlab.claims.study_endpoints import Contrast
 
 COMMAND = "normlab study run norms scale=small"
@@ -92,3 +94,32 @@ def entries() -> list[JudgedClaim]:
         entry(4, size),
         entry(12, decided("pictures", awaited), decided("words", excluded)),
     ]
+
+
+def saved_part(name: str, verdict: Any, number: int = 1, **values: Any) -> SavedPart:
+    """Return a part as the ledger's file has it, decided by a study's runs."""
+    source = Source("runs", study="norms/small")
+    texts = {
+        "statement": "It is worse.",
+        "chinese": "较差。",
+        "question": "",
+        "verdict_text": verdict,
+    }
+    texts |= {"finding": "", "test": "", "excluded": "", "to_measure": "", "cost": ""}
+    defaults = {**texts, "grades": (), "unit": "difference", "n": 0, "records": ()}
+    return SavedPart(part=number, name=name, verdict=verdict, source=source, **defaults | values)
+
+
+def saved_claim(number: int, *parts: SavedPart) -> SavedClaim:
+    """Return a claim with these parts as the ledger's file has it."""
+    texts = (
+        "verdict",
+        "verdict_text",
+        "statement",
+        "chinese",
+        "answer",
+        "chinese_answer",
+        "literature",
+    )
+    values = {**dict.fromkeys(texts, ""), "figure": None, "articles": ("article 1",)}
+    return SavedClaim(id=number, parts=parts, see=(), secondary=(), **values)

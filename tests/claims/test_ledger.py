@@ -174,7 +174,19 @@ def test_claims_in_chinese_have_their_answers_parts_and_findings(capsys, monkeyp
     )
     assert max(map(cell_len, shown.splitlines())) <= 80
     assert command.main(["article", "1", "--zh"]) == 0
-    assert "\n2   [部分成立] 在机器翻译中" in capsys.readouterr().out
+    assert "\n 2  [部分成立] 在机器翻译中" in capsys.readouterr().out
+
+
+def test_the_claims_of_an_article_are_listed(capsys):
+    ledger = json.loads((CONFIG_DIR.parent / "results" / "claims.json").read_text())
+    theirs = [claim["id"] for claim in ledger if "article 3" in claim["articles"]]
+    for words in (["article 3"], ["article", "3"]):
+        assert command.main(words) == 0
+        listed = re.findall(r"(?m)^([ \d]\d)  \[", capsys.readouterr().out)
+        assert list(map(int, listed)) == theirs
+    for words, message in (["article 9"], "articles 1 to 5"), (["seven"], "expected a number"):
+        with pytest.raises(ValueError, match=message):
+            command.main(words)
 
 
 def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys):

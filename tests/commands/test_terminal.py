@@ -9,7 +9,7 @@ from normlab.cli import main
 from normlab.commands import DOES
 from normlab.commands.study import VERBS
 from normlab.reports.notes import Note, print_legend
-from normlab.terminal import print_prose, print_table, printable_output
+from normlab.terminal import folded, print_prose, print_table, printable_output
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
@@ -52,6 +52,20 @@ def test_prose_folds_and_numbers_do_not(lines, columns):
     assert others and first.startswith("  a sentence")
     assert all(line.startswith("    ") and line[4] != " " for line in others)
     assert " ".join([first, *others]).split() == PROSE.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("达到（五次）", 5, ["达到", "（五", "次）"]),
+        ("层归一化，很好。", 8, ["层归一", "化，很", "好。"]),
+        ('各科的"单科成绩"', 8, ["各科的", '"单科成', '绩"']),
+        ("holds [code.article_3 2]", 21, ["holds", "[code.article_3 2]"]),
+        ("a [padding.pollutes 3] b", 12, ["a [padding.", "pollutes 3]", "b"]),
+    ],
+)
+def test_chinese_folds_between_characters_and_marks_and_numbers_stay_with_them(text, width, lines):
+    assert folded(text, width, cut=True) == lines
 
 
 def test_a_label_folds_only_at_its_commas_and_no_table_is_wider_than_the_terminal(lines):

@@ -5,9 +5,11 @@ import re
 
 import pytest
 
+from normlab.claims.saved import ledger_json
 from normlab.reports.published import publish
 from normlab.studies.load import load_study
 from scripts.blocks import pages_with_blocks, regenerated
+from tests.claims.ledgers import saved_claim, saved_part
 from tests.reports.tables import made, run
 from tests.test_architecture import ROOT
 
@@ -52,9 +54,12 @@ def test_a_mean_a_difference_and_a_value_of_a_report(root):
 
 
 def test_the_value_of_a_part_is_found_by_its_name_wherever_the_part_stands(root):
-    parts = [{"name": "first", "found": "no runs"}, {"name": "worse", "value": 1.234}]
+    parts = (
+        saved_part("first", "undecided", finding="no runs"),
+        saved_part("worse", "supported", value=1.234),
+    )
     for order in (parts, parts[::-1]):
-        (root / "claims.json").write_text(json.dumps([{"id": 2, "parts": order}]))
+        (root / "claims.json").write_text(ledger_json([saved_claim(2, *order)]))
         assert made_of(root, "part 2.worse format=.1f") == "1.2"
     for said, problem in (
         ("part 2.first", "part 2.first has no value: no runs"),

@@ -17,7 +17,7 @@ def _first_group(name: str) -> Group:
 def worked() -> list[CheckFinding]:
     """What statistics do ln and two kinds of bn compute on the articles' example tensor?"""
     expected = {
-        "bn_sample": ("position 0, mean([1,2,3,4,-1,0,1,2])", 1.5, 2.25),
+        "bn_sample": ("position 0, mean([1,2,3,4,\u22121,0,1,2])", 1.5, 2.25),
         "ln": ("sample 1, token 1, [1,2,3,4]", 2.5, 1.25),
         "bn": ("feature 0 over all six tokens", 4.0, 35 / 3),
     }

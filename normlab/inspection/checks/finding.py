@@ -60,8 +60,9 @@ def change_finding(
 
 
 def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
-    """Format values, separated by spaces, without a negative zero."""
-    return " ".join(f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
+    """Format values, separated by spaces, with a true minus and without a negative zero."""
+    texts = (f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
+    return " ".join(texts).replace("-", "\u2212")
 
 
 def in_full(findings: Sequence[CheckFinding]) -> str:

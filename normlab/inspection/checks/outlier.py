@@ -39,7 +39,7 @@ def words() -> list[CheckFinding]:
     """What does layer norm turn the three words of article 3 into?"""
     first, second, third = norm_of_sentence("ln")
     statements = (
-        "ln brings 10 20 999 -5",
+        "ln brings 10 20 999 \u22125",
         "ln stretches 0.1 0.2 0.1 0.1",
         "ln keeps 5 5 5 5 distinct",
     )
@@ -94,7 +94,7 @@ def value_range() -> list[CheckFinding]:
     small = max(largest.values()) <= 1
     return [
         finding("ln's values are in a range that the width determines", bound, holds=not exceeding),
-        finding("ln brings the 999 into about -1 to 1", brought, holds=small, **numbers),
+        finding("ln brings the 999 into about \u22121 to 1", brought, holds=small, **numbers),
     ]
 
 

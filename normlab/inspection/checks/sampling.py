@@ -28,7 +28,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
     tokens, expected = 32 * length, 1 + (length - 1) * correlation
     per_sentence, design = 1 / (32 * independent[tokens]), tokens * correlated[tokens]
     by_one = "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256"
-    falls = f"as N^{slope:.2f}, {ratio:.3g} times"
+    falls = f"as N^\u2212{-slope:.2f}, {ratio:.3g} times"
     by_batch = f"N is the batch size, for sentences of {length} tokens too"
     too_large = (
         f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "

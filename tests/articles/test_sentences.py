@@ -5,33 +5,30 @@ import re
 import pytest
 
 from normlab.articles import pages
-from normlab.articles.article import load_all
-from normlab.articles.coverage import STATES, Sentence, sentences
-from normlab.articles.evidence import PartItem, RemarkItem
+from normlab.articles.article import Sentence, load_all
+from normlab.articles.evidence import PartEvidence, RemarkEvidence
 from normlab.articles.language import Words
 from normlab.articles.results import Results
+from normlab.articles.sentences import STATES, open_parts, state_of
 from normlab.cli import main
-from normlab.config.folders import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR, RESULTS
+from tests.claims.ledgers import saved_claim, saved_part
 
 ARTICLES = load_all(CONFIG_DIR / "article")
-RESULTS = CONFIG_DIR.parent / "results"
-ALL = [each for article in ARTICLES.values() for each in sentences(article)]
+ALL = [each for article in ARTICLES.values() for each in article.sentences()]
 
 
 def sentence(*verdicts, remark=False):
     """Return a sentence with one part per verdict, and results that contain these verdicts."""
-    parts = [PartItem(part=f"{number}.p") for number, _ in enumerate(verdicts)]
-    told = [RemarkItem(remark=Words("话", "a word"))] if remark else []
-    told += parts
-    told_of = {"name": "p", "part": 1, "statement": "S.", "found": "F", "n": 0, "excluded": ""}
-    commands = {"not measured": ("normlab study run x", "5 runs")}
-    results = Results(RESULTS)
-    results.claims = {
-        number: {"parts": [{**told_of, "verdict": v, "to_measure": command, "cost": cost}]}
+    parts = [PartEvidence(part=f"{number}.p") for number, _ in enumerate(verdicts)]
+    remarks = [RemarkEvidence(remark=Words("话", "a word"))] if remark else []
+    commands = {"not measured": {"to_measure": "normlab study run x", "cost": "5 runs"}}
+    claims = {
+        number: saved_claim(number, saved_part("p", v, finding="F", **commands.get(v, {})))
         for number, v in enumerate(verdicts)
-        for command, cost in [commands.get(v, ("", ""))]
     }
-    return Sentence(1, "place", "原文", "words", tuple(told)), results
+    evidence = (*remarks, *parts)
+    return Sentence(1, "place", "原文", "words", evidence), Results(RESULTS, claims)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +45,16 @@ def sentence(*verdicts, remark=False):
 )
 def test_a_sentence_is_answered_only_if_every_part_is_decided(verdicts, state):
     each, results = sentence(*verdicts)
-    assert each.state(results) == state in STATES
+    assert state_of(each, results) == state in STATES
     each, results = sentence(*verdicts, remark=True)
-    assert each.state(results) == ("remark" if not verdicts else state)
+    assert state_of(each, results) == ("remark" if not verdicts else state)
 
 
 def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
     each, results = sentence("supported", "undecided", "not measured")
-    assert each.open_parts(results) == [
-        ("1", "1.1", "undecided", "S.", "F", "", ""),
-        ("2", "2.1", "not measured", "S.", "", "normlab study run x", "5 runs"),
+    assert open_parts(each, results) == [
+        (1, "1.1", "undecided", "It is worse.", "F", "", ""),
+        (2, "2.1", "not measured", "It is worse.", "", "normlab study run x", "5 runs"),
     ]
     page = (RESULTS / pages.SENTENCES).read_text("utf-8")
     assert "](claims.md#claim-2) not measured: Batch norm reaches 28.7 BLEU" in page
@@ -86,5 +83,5 @@ def test_the_committed_page_is_what_the_command_prints(capsys):
 def test_whatever_is_not_decided_has_a_reason():
     results = Results(RESULTS)
     for each in ALL:
-        if each.state(results) in ("answered in part", "open", "not tested"):
-            assert each.open_parts(results), each
+        if state_of(each, results) in ("answered in part", "open", "not tested"):
+            assert open_parts(each, results), each

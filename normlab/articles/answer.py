@@ -1,0 +1,89 @@
+"""What opens below a sentence or a cell on the interactive page: one class per source.
+
+Each answer has its statement in Chinese and in English, and says what was found and how we know.
+Evidence makes its answer (`evidence/`), `play.py` puts it on the page, whose `reading.js` draws it.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from normlab.articles.language import CHINESE, ENGLISH, Locale
+
+Pair = tuple[str, ...]
+"""A text in Chinese and in English, or once if it is the same in both."""
+
+
+class OfClaim(Struct, frozen=True, kw_only=True):
+    """An answer about a statement, which is part of a claim."""
+
+    statement: Pair
+    claim: int | None = None
+
+
+class NotTested(OfClaim, frozen=True, kw_only=True, tag="not measured"):
+    """A part without an answer, and the command that would give it, or ""."""
+
+    command: str
+
+
+class JudgedAnswer(OfClaim, frozen=True, kw_only=True):
+    """An answer with a verdict, and the grade of its evidence."""
+
+    verdict: str
+    grade: Pair | None = None
+
+
+class FromRuns(JudgedAnswer, frozen=True, kw_only=True, tag="runs"):
+    """An answer by the runs of a study, STUDY/SCALE; without a confidence, seeds were counted."""
+
+    finding: Pair
+    seeds: int
+    confidence: float | None
+    study: str
+
+
+class FromTimings(JudgedAnswer, frozen=True, kw_only=True, tag="timing"):
+    """An answer by timings, in rounds."""
+
+    finding: Pair
+    rounds: int
+
+
+class FromCheck(JudgedAnswer, frozen=True, kw_only=True, tag="check"):
+    """An answer by a computed check, and what it found."""
+
+    check: str
+    findings: tuple[Pair, ...] = ()
+
+
+class FromSources(JudgedAnswer, frozen=True, kw_only=True, tag="sources"):
+    """An answer by published code and papers."""
+
+    finding: Pair
+
+
+class Scores(Struct, frozen=True, tag="scores"):
+    """What the runs of a study, STUDY/SCALE, show without a verdict."""
+
+    finding: Pair
+    study: str
+
+
+class Remark(Struct, frozen=True, tag="remark"):
+    """Why there is nothing to measure."""
+
+    statement: Pair
+
+
+Answer = FromRuns | FromTimings | FromCheck | FromSources | NotTested | Scores | Remark
+
+
+def in_both(text: Callable[[Locale], str]) -> Pair:
+    """Return a text in Chinese and in English with true signs, or once if it is the same."""
+    return both_of(text(CHINESE.typeset), text(ENGLISH.typeset))
+
+
+def both_of(chinese: str, english: str) -> Pair:
+    """Return both texts, or one if they are the same."""
+    return (chinese,) if chinese == english else (chinese, english)

@@ -1,0 +1,90 @@
+"""What a table, a page and the count of open sentences ask of evidence, whatever its kind."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+
+from msgspec import structs
+
+from normlab.articles.answer import Answer
+from normlab.articles.language import Locale, Words
+from normlab.articles.results import Results
+from normlab.claims.verdict import Verdict
+from normlab.config.conversion import OneOfKinds, WrongField
+
+
+class StudyRows(NamedTuple):
+    """Rows of a study at a point of its grid, or "" for all points."""
+
+    study: str
+    rows: tuple[str, ...]
+    point: str
+
+
+class Evidence(OneOfKinds):
+    """What a sentence or a cell refers to; `about` says which half of its words.
+
+    UserError of a method: what it refers to does not exist.
+    """
+
+    KINDS: ClassVar[dict[str, type["Evidence"]]] = {}
+    """The kinds, by the key that only they have; `register` adds them."""
+    about: Words | None
+
+    @classmethod
+    def kind_of(cls, node: Any) -> type["Evidence"]:
+        keys = [key for key in cls.KINDS if isinstance(node, dict) and key in node]
+        if len(keys) != 1:
+            known = ", ".join(cls.KINDS)
+            raise WrongField("", f"needs one of {known}; found {node!r:.60}")
+        return cls.KINDS[keys[0]]
+
+    def text(self, results: Results, language: Locale) -> str:
+        """Return what a cell shows, without what it is about."""
+        raise NotImplementedError
+
+    def answer(self, results: Results) -> Answer:
+        """Return what opens below a sentence on the interactive page."""
+        raise NotImplementedError
+
+    def note(self, results: Results, language: Locale) -> str:
+        """Return the full text for the notes below a table; "" if the cell says everything."""
+        return ""
+
+    def verdict(self, results: Results) -> Verdict | None:
+        """Return the verdict on the words that it is about; None for scores and remarks."""
+        return None
+
+    @property
+    def about_everything(self) -> "Evidence":
+        """The same evidence on all words."""
+        return structs.replace(cast("Any", self), about=None)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of claims that it refers to, such as `2.worse`."""
+        return ()
+
+    @property
+    def study_rows(self) -> StudyRows | None:
+        """The rows whose scores it shows; None if it shows no score."""
+        return None
+
+    def labelled_text(self, results: Results, language: Locale) -> str:
+        """Return what a cell shows, after what it is about."""
+        text = self.text(results, language)
+        if self.about is None:
+            return text
+        return language.about.format(self.about.text(language), text)
+
+
+_Kind = TypeVar("_Kind", bound=type[Evidence])
+
+
+def register(key: str) -> Callable[[_Kind], _Kind]:
+    """Register a class as the kind of evidence that has this key."""
+
+    def registered(kind: _Kind) -> _Kind:
+        Evidence.KINDS[key] = kind
+        return kind
+
+    return registered

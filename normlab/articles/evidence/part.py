@@ -1,0 +1,95 @@
+"""The verdict on a part of a claim: `{part: 2.worse}`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from normlab.articles.answer import (
+    Answer,
+    FromCheck,
+    FromRuns,
+    FromSources,
+    FromTimings,
+    NotTested,
+    both_of,
+    in_both,
+)
+from normlab.articles.checks_in_chinese import deciding_findings
+from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.finding import facts_text, finding_text
+from normlab.articles.language import Locale, Words
+from normlab.articles.results import Results
+from normlab.claims.ledger_file import SavedPart
+from normlab.claims.verdict import Verdict
+
+
+@register("part")
+class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The verdict on a part of a claim, by the claim's number and the part's name."""
+
+    part: str
+    about: Words | None = None
+
+    def text(self, results: Results, language: Locale) -> str:
+        return f"{language.verdicts[self.verdict(results)]} [{results.place(self.part)}]"
+
+    def answer(self, results: Results) -> Answer:
+        part = results.part(self.part)
+        of_claim = {
+            "statement": both_of(part.chinese, part.statement),
+            "claim": results.claim_of(self.part).id,
+        }
+        if not part.measured:
+            return NotTested(**of_claim, command=part.to_measure)
+        judged = {**of_claim, "verdict": part.verdict, "grade": part.grades or None}
+        return _ANSWERS[part.source.kind](part, results, judged)
+
+    def note(self, results: Results, language: Locale) -> str:
+        part = results.part(self.part)
+        statement = part.statement_in(language.code)
+        if facts := facts_text(part, language):
+            statement += language.measurement.format(facts)
+        verdict = language.verdicts[part.verdict]
+        return f"[{results.place(self.part)}] {language.about.format(verdict, statement)}"
+
+    def verdict(self, results: Results) -> Verdict:
+        return results.part(self.part).verdict
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.part,)
+
+
+def _from_runs(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+    finding = in_both(lambda language: finding_text(part, language))
+    basis = {"seeds": part.n, "confidence": part.confidence, "study": part.source.study}
+    return FromRuns(**judged, finding=finding, **basis)
+
+
+def _from_timing(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+    finding = in_both(lambda language: finding_text(part, language))
+    return FromTimings(**judged, finding=finding, rounds=part.n)
+
+
+def _from_check(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+    """Return the findings that decide a part; if there are several, after their questions."""
+    chosen = [*deciding_findings(part.source, results)]
+    findings = tuple(
+        both_of(chinese, f"{each.question}? {each.finding}" if len(chosen) > 1 else each.finding)
+        for each, chinese in chosen
+    )
+    return FromCheck(**judged, check=part.source.check, findings=findings)
+
+
+def _from_sources(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+    return FromSources(**judged, finding=both_of(part.source.chinese, part.finding))
+
+
+_ANSWERS: dict[str, Callable[[SavedPart, Results, dict[str, Any]], Answer]] = {
+    "runs": _from_runs,
+    "timing": _from_timing,
+    "check": _from_check,
+    "sources": _from_sources,
+}
+"""The answer by a part's source; the keys are those of `Source.kind`."""

@@ -1,0 +1,22 @@
+"""A sentence that says why there is nothing to measure: `{says: {zh: ..., en: ...}}`."""
+
+from msgspec import Struct, field
+
+from normlab.articles.answer import Answer, Remark, in_both
+from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.language import Locale, Words
+from normlab.articles.results import Results
+
+
+@register("says")
+class RemarkEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A sentence for a cell with nothing to measure, or nothing that can be measured."""
+
+    remark: Words = field(name="says")
+    about: Words | None = None
+
+    def text(self, results: Results, language: Locale) -> str:
+        return self.remark.text(language)
+
+    def answer(self, results: Results) -> Answer:
+        return Remark(in_both(self.remark.text))

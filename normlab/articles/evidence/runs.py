@@ -1,0 +1,164 @@
+"""Scores, runs that train, and differences, computed from the records of a study.
+
+{score: test/bleu, of: translation_norms/small, row: bn, at: placement=pre}
+{trains: test/bleu, of: translation_norms/small, row: bn, at: placement=pre}
+{gap: test/bleu, of: batching/small, row: bn, to: ln, at: batching=bucket}
+"""
+
+import math
+
+from msgspec import Struct
+
+from normlab.articles.answer import Answer, Scores, in_both
+from normlab.articles.evidence.base import Evidence, StudyRows, register
+from normlab.articles.language import Locale, Words
+from normlab.articles.results import Results
+from normlab.errors import UserError
+from normlab.formats import score_text
+from normlab.metrics.baseline import at_baseline
+from normlab.metrics.significance import Interval
+from normlab.records.pairs import PLANNED, Experiment, Summary
+from normlab.reports.comparison import Comparison
+from normlab.studies.load import load_study
+
+
+class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Evidence from the runs of a row: `of` is STUDY/SCALE, `at` the point of the grid, or "".
+
+    Unless `data` is false, the text names the data.
+    """
+
+    of: str
+    row: str
+    at: str = ""
+    data: bool = True
+    about: Words | None = None
+
+    @property
+    def metric(self) -> str:
+        """The name of the score."""
+        raise NotImplementedError
+
+    @property
+    def study_rows(self) -> StudyRows:
+        return StudyRows(self.of.partition("/")[0], (self.row,), self.at)
+
+    def answer(self, results: Results) -> Answer:
+        """Return what the runs show; the score is named, as the page has no head of a column."""
+
+        def finding(language: Locale) -> str:
+            return f"{language.score_name(self.metric)} {self.text(results, language)}"
+
+        return Scores(in_both(finding), self.of)
+
+    def runs(self, results: Results) -> Experiment:
+        """Return the runs of the row, one per seed; UserError if none has the score."""
+        experiment = results.experiment(self.of, self.row, self.at)
+        if not experiment.scores(self.metric):
+            row = f"{self.row} {self.at}".strip()
+            raise UserError(f"{results.folder / self.of}: no score {self.metric} of {row!r}")
+        return experiment
+
+    def origin(self, experiment: Experiment, n: int, language: Locale) -> str:
+        """Return the data and the number of seeds, in brackets."""
+        study, _, scale = self.of.partition("/")
+        tasks = {str(run.choice("task")) for run in experiment.records}
+        data = language.data_name(load_study(study).scale(scale).data_name_of(tasks))
+        parts = [*([data] if self.data else []), language.seeds.format(n=n)]
+        return language.comma.join(parts).join(language.ends)
+
+
+@register("score")
+class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Mean and standard deviation of a score over the runs that finished."""
+
+    score: str
+    percent: bool = False
+
+    @property
+    def metric(self) -> str:
+        return self.score
+
+    def text(self, results: Results, language: Locale) -> str:
+        experiment = self.runs(results)
+        values = list(experiment.values(self.score).values())
+        finite = [value for value in values if math.isfinite(value)]
+        if not finite:
+            text = language.never
+        elif len(finite) < len(values):
+            text = language.reached.format(n=len(finite), of=len(values))
+        else:
+            text = self._spread(values, language)
+        text += self.origin(experiment, len(values), language)
+        if at_baseline([run for run in experiment.records if run.finished], self.score):
+            text += language.between + language.untrained
+        return text
+
+    def _spread(self, values: list[float], language: Locale) -> str:
+        summary = Summary.of([100 * value for value in values] if self.percent else values)
+        mean = language.signed(self._digits(summary.mean))
+        sd = summary.sd
+        deviation = "" if sd is None else f" {language.plus_minus} {self._digits(sd)}"
+        return f"{mean}{deviation}{' %' if self.percent else ''}"
+
+    def _digits(self, value: float) -> str:
+        if "steps_to" in self.score:
+            return f"{value:,.0f}"
+        return f"{value:.1f}" if self.percent else score_text(value, self.score)
+
+
+@register("trains")
+class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How many runs train: finish, clearly better than the untrained baseline by a score."""
+
+    trains: str
+
+    @property
+    def metric(self) -> str:
+        return self.trains
+
+    def text(self, results: Results, language: Locale) -> str:
+        runs = self.runs(results).records
+        train = [run for run in runs if run.finished and not at_baseline([run], self.trains)]
+        return language.trains.format(n=len(train), of=len(runs))
+
+    def answer(self, results: Results) -> Answer:
+        return Scores(in_both(lambda language: self.text(results, language)), self.of)
+
+
+@register("gap")
+class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The difference of a score from the row `to`, paired by seed, with its 95 % interval."""
+
+    gap: str
+    to: str
+
+    @property
+    def metric(self) -> str:
+        return self.gap
+
+    @property
+    def study_rows(self) -> StudyRows:
+        return StudyRows(self.of.partition("/")[0], (self.to, self.row), self.at)
+
+    def interval(self, results: Results) -> Interval:
+        """Return the mean difference with its interval; UserError if the rows form no pairs."""
+        base = results.experiment(self.of, self.to, self.at)
+        interval = Comparison.of(self.runs(results), base, PLANNED).interval(self.gap)
+        if interval is None:
+            raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
+        return interval
+
+    def text(self, results: Results, language: Locale) -> str:
+        """Return the size of the difference: `0.51 [0.20, 0.82] lower`, and from how many seeds."""
+        interval = self.interval(results)
+        lower = interval.mean < 0
+        low, high = (-interval.high, -interval.low) if lower else (interval.low, interval.high)
+        mean, low, high = (
+            language.signed(score_text(value, self.gap))
+            for value in (abs(interval.mean), low, high)
+        )
+        way = language.lower if lower else language.higher
+        runs, base = self.runs(results), results.experiment(self.of, self.to, self.at)
+        seeds = len(runs.values(self.gap).keys() & base.values(self.gap).keys())
+        return way.format(f"{mean} [{low}, {high}]") + self.origin(runs, seeds, language)

@@ -1,0 +1,129 @@
+"""What was found on each sentence and cell of the articles, and what is open, and why.
+
+`page` returns it as Markdown (`results/sentences.md`): the counts, each sentence without a full
+answer with the reason and the command that would give it, and the whole list.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from normlab.articles.article import Article, Sentence
+from normlab.articles.language import ENGLISH
+from normlab.articles.results import Results
+from normlab.claims.verdict import DECIDED
+from normlab.formats import pipes
+from normlab.records.labels import in_markdown
+from normlab.templates import environment
+
+STATES = {
+    "answered": "every question that it raises is decided, either way",
+    "answered in part": "some are decided, others are open or not tested",
+    "open": "runs were made, but do not decide it",
+    "not tested": "no run or source is there yet",
+    "numbers": "what was measured is shown, without a verdict",
+    "remark": "there is nothing to measure; the reason is given",
+    "nothing": "it states nothing that can be checked, such as the numbers of an example",
+}
+"""How far a sentence is answered, and what that means."""
+_WITHOUT_FULL_ANSWER = [state for state in STATES if state not in ("answered", "nothing")]
+_COLUMNS = ("place", "Chinese", "English", "answered?", "found")
+
+
+def state_of(sentence: Sentence, results: Results) -> str:
+    """Return how far a sentence is answered, one of `STATES`."""
+    verdicts = [v for each in sentence.evidence if (v := each.verdict(results)) is not None]
+    decided = [verdict in DECIDED for verdict in verdicts]
+    if any(decided):
+        return "answered" if all(decided) else "answered in part"
+    if verdicts:
+        return "open" if "undecided" in verdicts else "not tested"
+    if any(each.study_rows for each in sentence.evidence):
+        return "numbers"
+    return "remark" if sentence.evidence else "nothing"
+
+
+class OpenPart(NamedTuple):
+    """A part that is not decided: its place, what it says, what was found, what would decide it."""
+
+    claim: int
+    place: str
+    verdict: str
+    statement: str
+    finding: str
+    command: str
+    cost: str
+
+    @classmethod
+    def of(cls, name: str, results: Results) -> "OpenPart":
+        part = results.part(name)
+        measured = part.n or part.excluded or not part.to_measure
+        return cls(
+            claim=results.claim_of(name).id,
+            place=results.place(name),
+            verdict=part.verdict,
+            statement=part.statement,
+            finding=part.finding if measured else "",
+            command=part.to_measure,
+            cost=part.cost,
+        )
+
+
+def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
+    """Return the parts that lack for a full answer."""
+    names = [name for each in sentence.evidence for name in each.parts]
+    return [OpenPart.of(x, results) for x in names if results.part(x).verdict not in DECIDED]
+
+
+def page(articles: Iterable[Article], results: Results) -> str:
+    """Return the page; UserError if evidence that an article names does not exist."""
+    states = [
+        (each, state_of(each, results)) for article in articles for each in article.sentences()
+    ]
+    rows: dict[int, list[list[str]]] = {}
+    for sentence, state in states:
+        rows.setdefault(sentence.article, []).append(_row(sentence, state, results))
+    values = {
+        "counts": _markdown(*_counts(states), words=1),
+        "lacking": [
+            (state, STATES[state], lacking)
+            for state in _WITHOUT_FULL_ANSWER
+            if (lacking := [_what_lacks(each, results) for each, its in states if its == state])
+        ],
+        "tables": [
+            (article, _markdown(_COLUMNS, of_article, words=len(_COLUMNS)))
+            for article, of_article in rows.items()
+        ],
+    }
+    template = environment("normlab.articles").get_template("sentences.md")
+    return template.render(values).rstrip() + "\n"
+
+
+def _what_lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[OpenPart], list[str]]:
+    """Return a sentence with the parts that are open; without any, with its other evidence."""
+    parts = open_parts(sentence, results)
+    texts = [] if parts else [each.text(results, ENGLISH) for each in sentence.evidence]
+    return sentence, parts, texts
+
+
+def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
+    texts = [in_markdown(each.labelled_text(results, ENGLISH)) for each in sentence.evidence]
+    cells = (sentence.place, sentence.zh, sentence.en, state)
+    return [*map(in_markdown, cells), "<br>".join(texts)]
+
+
+def _counts(states: list[tuple[Sentence, str]]) -> tuple[list[str], list[list[str]]]:
+    """Return a table of how many sentences of each article are answered, and how far."""
+    articles = list(dict.fromkeys(sentence.article for sentence, _ in states))
+    counts = Counter((sentence.article, state) for sentence, state in states)
+    rows: list[list[str]] = []
+    for state, meaning in STATES.items():
+        row = [counts[article, state] for article in articles]
+        rows.append([state, *map(str, row), str(sum(row)), meaning])
+    row = [sum(counts[article, state] for state in STATES) for article in articles]
+    head = ["", *(f"article {article}" for article in articles), "all", "meaning"]
+    return head, [*rows, ["all", *map(str, row), str(sum(row)), ""]]
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int) -> str:
+    return "\n".join(pipes(head, rows, words=words)).rstrip()

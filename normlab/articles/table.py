@@ -1,0 +1,181 @@
+"""An article's table in one language, as Markdown, LaTeX or HTML; `table_text` has the terminal's.
+
+Each row has the article's words and, under them, what was found. Notes give the judged statements
+in full. The formats are `table.tex` and `tables.html` in `templates/`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from normlab.articles.article import Article
+from normlab.articles.language import Locale
+from normlab.articles.results import Results
+from normlab.formats import pipes
+from normlab.records.labels import in_markdown, in_prose, one_line
+from normlab.reports.latex import PAGE_HEIGHT, escaped
+from normlab.templates import environment
+from normlab.terminal import folded
+
+_MANY_ROWS = 6  # a LaTeX table with more rows is in smaller letters, to fit on a page
+_NAME_WIDTH = 0.18
+"""The share of a LaTeX line that the names of rows have."""
+_LINE = 88
+"""Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
+_LEADING = {"en": 9.5, "zh": 12.4}
+"""Points from one line of footnotesize to the next; ctex puts Chinese lines further apart."""
+_LATEX_SIGNS = {
+    "\u2705": r"$\surd$",
+    "\u274c": r"$\times$",
+    "\u26a0\ufe0f": "(!)",
+    " \u00b1 ": r" $\pm$ ",
+    "\u2212": "$-$",
+}
+"""Signs that LaTeX's fonts lack, such as the articles' emoji for ticks and crosses."""
+_PLACE = re.compile(r" \[[\w.]+( \d+)?\]$")
+"""The part of a claim, such as `[2.1]`, or the computed check after a verdict."""
+
+
+class ShownRow(NamedTuple):
+    """A row as displayed: its name, the article's cells, and all that was found on each."""
+
+    name: str
+    article: list[str]
+    measured: list[list[str]]
+
+    def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+        """Yield each cell after the name: its column, the article's words, and what was found."""
+        return zip(head[1:], self.article, self.measured, strict=True)
+
+    @property
+    def places(self) -> list[str]:
+        """The parts and checks that its verdicts are about, such as `[2.1]`."""
+        texts = (text for cell in self.measured for text in cell)
+        return [place[0].strip() for text in texts if (place := _PLACE.search(text))]
+
+
+class ShownTable(NamedTuple):
+    """A table in one language: what every format prints."""
+
+    caption: str
+    label: str
+    head: list[str]
+    rows: list[ShownRow]
+    below: list[str]
+    notes: list[str]
+    language: Locale
+
+
+def shown(
+    article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
+) -> ShownTable:
+    """Return a table with all its evidence; UserError if something does not exist."""
+    table = article.table(name)
+    rows = [
+        ShownRow(
+            cells[0].text(language),
+            [cell.text(language) for cell in cells[1:]],
+            [
+                [each.labelled_text(results, language) for each in cell.evidence]
+                for cell in cells[1:]
+            ],
+        )
+        for cells in table.rows
+    ]
+    title = table.title.text(language)
+    all_notes = [each.note(results, language) for each in table.evidence] if notes else []
+    return ShownTable(
+        caption=language.caption.format(title=title, id=article.id, section=table.section),
+        label=f"article-{article.id}-{name}",
+        head=[words.text(language) for words in table.columns],
+        rows=rows,
+        below=[each.labelled_text(results, language) for each in table.below],
+        notes=[*dict.fromkeys(filter(None, all_notes))],
+        language=language,
+    )
+
+
+def markdown(table: ShownTable) -> str:
+    """Return a table in Markdown: the article's words, and under them, in bold, what was found."""
+    rows = [
+        [in_markdown(row.name), *map(_markdown_cell, row.article, row.measured)]
+        for row in table.rows
+    ]
+    head = [in_markdown(name) for name in table.head]
+    notes = [in_prose(note) for note in (*table.below, table.language.cells, *table.notes)]
+    title = f"**{in_prose(table.caption)}**\n"
+    return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes)]).rstrip() + "\n"
+
+
+def _markdown_cell(words: str, measured: Sequence[str]) -> str:
+    return "<br>".join([in_markdown(words), *(f"**{in_markdown(text)}**" for text in measured)])
+
+
+def html(tables: Sequence[ShownTable]) -> str:
+    """Return tables as an HTML page that needs no other file."""
+    jinja = environment(
+        "normlab.articles",
+        autoescape=True,
+        finalize=lambda value: one_line(value) if type(value) is str else value,
+    )
+    return jinja.get_template("tables.html").render(tables=tables)
+
+
+def latex(table: ShownTable) -> str:
+    r"""Return a table in LaTeX; a comment names the packages that the document needs.
+
+    A comment after a row names the parts that its verdicts are about. A table that is taller than a
+    page is a `longtable`, which breaks between pages.
+    """
+    columns = len(table.head) - 1
+    width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns
+    jinja = environment(
+        "normlab.articles",
+        block_start_string="((*",
+        block_end_string="*))",
+        variable_start_string="(((",
+        variable_end_string=")))",
+        comment_start_string="((=",
+        comment_end_string="=))",
+    )
+    jinja.filters["tex"], jinja.filters["one_line"] = _in_latex, one_line
+    jinja.filters["without_place"] = lambda text: _PLACE.sub("", text)
+    values = {
+        "table": table,
+        "columns": columns,
+        "name_width": _NAME_WIDTH,
+        "width": f"{width:.3f}",
+        "tall": _height(table, width) > PAGE_HEIGHT,
+        "size": "footnotesize" if len(table.rows) > _MANY_ROWS else "small",
+        "below": [*table.below, _without_brackets(table.language)],
+    }
+    return jinja.get_template("table.tex").render(values)
+
+
+def _without_brackets(language: Locale) -> str:
+    """Return what cells have in LaTeX, where no verdict is followed by its part in brackets."""
+    return re.split("; |；", language.cells)[0] + language.stop
+
+
+def _height(table: ShownTable, width: float) -> float:
+    """Estimate the height of a table in footnotesize in points, with columns of `width` lines."""
+
+    def lines(texts: Sequence[str], share: float) -> int:
+        """Return the lines of texts below each other in a share of the line."""
+        return sum(len(folded(one_line(text), int(share * _LINE), cut=True)) for text in texts)
+
+    count = 0
+    for row in table.rows:
+        name = lines([row.name], _NAME_WIDTH)
+        count += max(name, *(lines([words], width) for words in row.article))
+        count += max(lines(texts, width) for texts in row.measured)
+    count += sum(lines([words], 1.0) for words in (*table.below, table.language.cells))
+    return (count + len(table.rows) / 2) * _LEADING[table.language.code]
+
+
+def _in_latex(text: str) -> str:
+    """Return text for LaTeX, with its commands for signs that its fonts lack."""
+    line = escaped(text)
+    for sign, command in _LATEX_SIGNS.items():
+        line = line.replace(sign, command)
+    return line

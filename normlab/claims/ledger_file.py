@@ -1,0 +1,117 @@
+"""The ledger's file, `results/claims.json`: what it says on each claim, and on each part.
+
+`saved` makes it of judged claims; whatever shows a verdict reads it with `read_ledger`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from normlab.claims.reason import Reason
+from normlab.claims.side import SideValue
+from normlab.claims.source import Source, Unit
+from normlab.claims.verdict import Verdict
+from normlab.errors import UserError
+
+LEDGER = "claims.json"
+"""The ledger's file, in the folder of published runs."""
+Language = Literal["en", "zh"]
+
+
+class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a claim, or a secondary endpoint of it: the question, the verdict, what was found.
+
+    `part` is its number, `name` what other files call it; `grades` is its grade in Chinese and in
+    English, or empty. `number` is the value with the ends of its interval, as text with the digits
+    that it deserves, `sides` the values behind it, or, if `counted`, how many seeds of each side
+    train; between the `limits` there is no difference. `p` is the p value before its correction.
+    `excluded` says why runs do not count, `to_measure` is the command that measures more. Fields
+    with a default are left out of the file where they are empty.
+    """
+
+    part: int
+    name: str
+    statement: str
+    chinese: str
+    question: str
+    source: Source
+    verdict: Verdict
+    verdict_text: str = field(name="said")
+    grades: tuple[str, ...]
+    finding: str = field(name="found")
+    unit: Unit
+    scores: tuple[str, ...] = ()
+    number: tuple[str, ...] = ()
+    sides: tuple[SideValue, ...] = ()
+    counted: bool = False
+    reason: Reason | None = None
+    limits: tuple[float, ...] = ()
+    test: str
+    trained: tuple[tuple[str, int, int], ...] = ()
+    excluded: str
+    to_measure: str
+    cost: str
+    n: int
+    p: float | None = None
+    p_corrected: float | None = None
+    confidence: float | None = None
+    value: float | str | None = None
+    low: float | str | None = None
+    high: float | str | None = None
+    records: tuple[str, ...]
+
+    @property
+    def measured(self) -> bool:
+        """Whether evidence counts for it, decided or not."""
+        return self.verdict != "not measured"
+
+    def statement_in(self, language: Language) -> str:
+        return self.chinese if language == "zh" else self.statement
+
+    def grade_in(self, language: Language) -> str:
+        """Return the grade with its setting, or ""."""
+        return self.grades[language == "en"] if self.grades else ""
+
+
+class SavedClaim(Struct, frozen=True, kw_only=True):
+    """A claim with its verdict, its parts and the secondary endpoints."""
+
+    id: int
+    verdict: str
+    verdict_text: str = field(name="said")
+    statement: str
+    chinese: str
+    answer: str
+    chinese_answer: str
+    figure: str | None
+    articles: tuple[str, ...]
+    see: tuple[str, ...]
+    literature: str
+    parts: tuple[SavedPart, ...]
+    secondary: tuple[SavedPart, ...]
+
+    def statement_in(self, language: Language) -> str:
+        return self.chinese if language == "zh" else self.statement
+
+    def answer_in(self, language: Language) -> str:
+        return self.chinese_answer if language == "zh" else self.answer
+
+
+def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping[int, SavedClaim]:
+    """Return the claims in a folder of published runs by number.
+
+    Raises a UserError with the command that writes them, `again`, if there are none.
+    """
+    path = results / LEDGER
+    try:
+        claims = msgspec.json.decode(path.read_bytes(), type=list[SavedClaim])
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
+        raise UserError(
+            f"{path}: {why}; {again} writes it from the records; to read another "
+            "folder, name it with --results"
+        ) from None
+    return {claim.id: claim for claim in sorted(claims, key=lambda claim: claim.id)}

@@ -1,0 +1,58 @@
+"""`normlab documents`: what it lists, shows and runs, and what it refuses."""
+
+import pytest
+
+from normlab.cli import main
+from normlab.commands import study
+
+
+def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["documents"]) == 0
+    listed = capsys.readouterr().out
+    assert "   translation  4    Machine translation" in listed
+    assert "normlab documents --html" in listed
+    assert main(["documents", "1", "--table", "bert", "--zh"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("BERT预训练任务（文章 1，第 4 节）\n") and "--notes" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["1", "--table", "bret"], "article 1 has no table 'bret'; choose from translation, bert"),
+        (["6"], "numbered 1 to 5"),
+        (["--latex"], "name an article"),
+        (["5", "--latex"], "article 5 has no tables"),
+        (["1", "--table", "summary", "--run"], "has no scores of runs"),
+        (["1", "--run"], "name the table with --table"),
+    ],
+)
+def test_what_no_article_has_is_named(capsys, words, message):
+    assert main(["documents", *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_article_without_tables_points_to_its_claims(capsys):
+    assert main(["documents", "5"]) == 0 and 'claims "article 5"' in capsys.readouterr().out
+    assert main(["documents", "5", "--zh"]) == 0 and "没有表格" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["--markdown", "--html"])
+def test_each_form_says_which_claim_its_marks_name(capsys, form):
+    assert main(["documents", "2", "--table", "order", form]) == 0
+    assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
+
+
+def test_without_results_the_error_says_where_they_are(tmp_path, capsys):
+    assert main(["documents", "1", "--results", str(tmp_path)]) == 1
+    assert "name its folder with --results" in capsys.readouterr().err
+
+
+def test_run_shows_the_plan_of_each_study_before_any_run(monkeypatch):
+    calls = []
+    monkeypatch.setattr(study, "main", lambda argv: calls.append(argv) or 0)
+    assert main(["documents", "1", "--table", "translation", "--run", "scale=smoke"]) == 0
+    translation = ["translation_norms", "rows=['ln','bn','none']", "placement=pre", "scale=smoke"]
+    batching = ["batching", "rows=['ln','bn']", "scale=smoke"]
+    assert calls == [[v, *job] for v in ("plan", "run") for job in (translation, batching)]
