@@ -12,7 +12,7 @@ from typing import NamedTuple
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.ranges import RANGES, range_of
-from normlab.config.schema import LATER, SHORT, TRACKERS, top_level_keys
+from normlab.config.schema import SHORT, TRACKERS, later_model_keys, top_level_keys
 
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?")
 
@@ -28,17 +28,15 @@ class ConfigKey(NamedTuple):
 
 def config_keys() -> list[ConfigKey]:
     """Return the keys of every run, in the order of the config file, then the keys of options."""
-    lines = _lines("config.yaml")
+    explained = _explained_keys("config.yaml")
     for file in ("model/gpt2.yaml", "model/llama.yaml"):  # they explain the keys of every stack
-        comments = {name: comment for name, (_, comment) in _lines(file).items() if comment}
-        lines |= {f"model.{name}": ("", comment) for name, comment in comments.items()}
-    kinds, later = (
-        top_level_keys(),
-        {key: type(default) for key, default in LATER.items() if key.startswith("model.")},
-    )
-    every = []
+        comments = {key: text for key, (_, text) in _explained_keys(file).items() if text}
+        explained |= {f"model.{key}": ("", text) for key, text in comments.items()}
+    kinds = top_level_keys()
+    later = {key: type(default) for key, default in later_model_keys().items()}
+    every: list[ConfigKey] = []
     for name in dict.fromkeys([*kinds, *sorted({*RANGES, *later})]):
-        (default, comment), limits = lines.get(name, ("", "")), range_of(name)
+        (default, comment), limits = explained.get(name, ("", "")), range_of(name)
         kind = kinds.get(name) or later.get(name)
         allowed = "true, false" if kind is bool else ""
         if isinstance(kind, type) and issubclass(kind, Enum):
@@ -59,12 +57,12 @@ def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
     )
     for name in TRACKERS:
         yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
-        for setting, (default, comment) in _lines(f"sink/{name}.yaml").items():
+        for setting, (default, comment) in _explained_keys(f"sink/{name}.yaml").items():
             if not setting.startswith("_"):
                 yield ConfigKey(f"{name}.{setting}", default, "", comment)
 
 
-def _lines(file: str) -> dict[str, tuple[str, str]]:
+def _explained_keys(file: str) -> dict[str, tuple[str, str]]:
     """Return the default and comment of each dotted key in a file of `configs/`."""
     lines, top = {}, ""
     for line in (CONFIG_DIR / file).read_text("utf-8").splitlines():

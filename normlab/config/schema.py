@@ -140,15 +140,12 @@ SHORT = {
     **{"name": "observe.name", "tags": "observe.tags", "debug": "observe.debug"},
 }
 """Short keys, with what each stands for."""
-
-
 WrittenConfig = make_dataclass(
     "WrittenConfig", [(key, Any, MISSING) for key in SHORT], bases=(RunConfig,)
 )
 """What may be typed, or written in an experiment: the config of a run, and short keys."""
 TRACKERS = ("wandb", "tensorboard")
 """The sinks with short keys of their own: `wandb=true`, `wandb.KEY=VALUE`."""
-
 LATER: dict[str, Any] = {
     "model.rope.base": 10_000.0,
     "model.rope.pairs": "halves",
@@ -183,6 +180,11 @@ OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 """The nodes of `RunConfig` with a schema of their own."""
+
+
+def later_model_keys() -> dict[str, Any]:
+    """Return the dotted keys of `model` in `LATER`, with their defaults."""
+    return {key: default for key, default in LATER.items() if key.startswith("model.")}
 
 
 def lifts_steps(keys: Collection[str]) -> bool:

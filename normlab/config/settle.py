@@ -28,12 +28,12 @@ from normlab.config.registry import (
     with_option_names,
 )
 from normlab.config.schema import (
-    LATER,
     MISSING,
     NORM_KEYS,
     OPTIONS,
     SHORT,
     Precision,
+    later_model_keys,
     lifts_steps,
 )
 from normlab.config.sites import settle_sites
@@ -123,8 +123,9 @@ def check_keys(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
             continue
         has = {*option_settings(group, option, node), *names}  # `norm: {rms: {eps: 1e-6}}`, too
         has |= {name.partition("/")[2] for name in groups() if name.startswith(f"{group}/")}
-        has |= {name.split(".")[1] for name in LATER if name.startswith(f"{node}.")}
-        if node == "optim":
+        if node == "model":
+            has |= {name.split(".")[1] for name in later_model_keys()}
+        elif node == "optim":
             has.add("groups")
         if rest.partition(".")[0] not in has:
             raise UserError(no_such_key(key))

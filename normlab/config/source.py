@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from normlab.config.experiments import EXPERIMENT, settings_in
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.registry import read_option
-from normlab.config.schema import LATER, WrittenConfig
+from normlab.config.schema import WrittenConfig, later_model_keys
 
 CONFIG_NAME = "config"
 _SCHEMA, _LATER = "normlab_schema", "normlab_later"  # their names in configs/config.yaml
@@ -110,9 +110,8 @@ def register() -> None:
         return
     store.store(_SCHEMA, node=WrittenConfig)
     later = OmegaConf.create()
-    for key, default in LATER.items():
-        if key.startswith("model."):
-            OmegaConf.update(later, key, default, force_add=True)
+    for key, default in later_model_keys().items():
+        OmegaConf.update(later, key, default, force_add=True)
     store.store(_LATER, node=later)
     Plugins.instance().register(OptionSource)
     Plugins.instance().register(OptionFolders)

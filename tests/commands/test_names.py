@@ -24,7 +24,7 @@ def baseline(tmp_path, monkeypatch):
         store.write(kept, store.run_dir(kept.config))
 
 
-def test_compare_report_and_list_know_a_name(baseline, capsys):
+def test_compare_and_report_know_a_name(baseline, capsys):
     assert main(["compare", "baseline", "--markdown"]) == 0
     out = capsys.readouterr().out
     assert "30.50 +- 0.71" in out and "\n| bn |" not in out
@@ -32,6 +32,9 @@ def test_compare_report_and_list_know_a_name(baseline, capsys):
     assert main(["compare", "--where", "name=baseline", "--markdown"]) == 0
     assert "\n| bn |" not in capsys.readouterr().out
     assert [run.seed for run in load_records(name="baseline")] == [1, 2]
+
+
+def test_a_name_is_a_folder_in_the_list_of_runs(baseline, capsys):
     assert main(["list", "runs"]) == 0
     named = [line for line in capsys.readouterr().out.splitlines() if "first" in line]
     assert len(named) == 2 and all(line.startswith("runs/baseline/") for line in named)

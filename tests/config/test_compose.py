@@ -110,8 +110,11 @@ def test_each_key_of_a_norm_reaches_its_places():
     assert kinds(model, "inner_norm") == kinds(model, "embedding.norm") == {NoNorm}
     for stack, padding in ((model.encoder, "exclude"), (model.decoder, "include")):
         assert {m.padding for m in stack.modules() if isinstance(m, BatchNorm)} == {padding}
+
+
+def test_the_encoder_embeddings_and_feed_forward_layers_may_have_norms_of_their_own():
     words = (*SMALL, "norm@encoder_norm=rms", "norm@ffn_inner_norm=bn", "norm@embedding_norm=rms")
-    model = build_model(composed(*words), Words())
+    model: Any = build_model(composed(*words), Words())
     assert kinds(model.encoder, "residual") == kinds(model.encoder, "final_norm") == {RMSNorm}
     assert kinds(model.decoder, "residual") == {LayerNorm}
     assert kinds(model, "inner_norm") == {BatchNorm} and kinds(model, "embedding.norm") == {RMSNorm}

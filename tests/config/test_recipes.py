@@ -197,10 +197,15 @@ def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
     assert shown == to_dict(compose(words))
     assert shown["batch_size"] == 32 and shown["max_tokens"] is None
     assert shown["optim"]["lr"] == 1.5e-3 and shown["schedule"]["warmup"] == 8000
-    assert train_command.main([*words, "--cfg", "job", "--package", "validate"]) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == shown["validate"]
+
+
+def test_a_part_of_the_config_can_be_shown(capsys):
+    words = ["task=toy", "--cfg", "job", "--package"]
+    assert train_command.main([*words, "validate"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown == to_dict(compose(["task=toy"]))["validate"]
     with pytest.raises(UserError, match="--package valid: the config has no such part"):
-        train_command.main([*words, "--cfg", "job", "--package", "valid"])
+        train_command.main([*words, "valid"])
 
 
 def test_batch_norm_has_the_momentum_of_the_recipe_unless_another_is_written():
