@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, read_record, select
-from normlab.reports.runs import Run, read_runs
+
+if TYPE_CHECKING:
+    from normlab.reports.runs import Run
 
 
 def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
@@ -15,6 +18,8 @@ def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
 
     Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
     """
+    from normlab.reports.runs import read_runs  # a tenth of a second, which --help need not take
+
     for place in places:
         if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
             read_record(place)  # raises, since the run has not ended
@@ -43,7 +48,7 @@ def one_run(place: Path) -> Path:
     return folders[0]
 
 
-def matching_runs(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Run]:
+def matching_runs(runs: "Sequence[Run]", conditions: Mapping[str, str]) -> "list[Run]":
     """Return the runs whose records have, for each key, the value or one of several (`ln,bn`).
 
     A run without a record matches nothing. Raises UserError for a key that no run has.
