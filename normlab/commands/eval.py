@@ -31,6 +31,9 @@ The scores are printed, and the run's record does not change; --json > FILE
 saves them.
 """
 
+Scores = dict[Path, Mapping[str, Score]]
+"""Scores by run folder and name."""
+
 
 def main(argv: list[str]) -> int:
     """Load each run with the changes, score the split and print the scores."""
@@ -38,7 +41,7 @@ def main(argv: list[str]) -> int:
     folders = runs_of(arguments.run)
     if arguments.outputs and len(folders) > 1:
         raise UserError(f"--outputs works with one run, but {arguments.run} has {len(folders)}")
-    scores_of: dict[Path, Mapping[str, Score]] = {}
+    scores_of: Scores = {}
     smoothing = 0.0
     for folder in folders:
         if arguments.kept:
@@ -55,7 +58,9 @@ def main(argv: list[str]) -> int:
         plain = {str(folder): to_builtins(scores) for folder, scores in scores_of.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
     else:
-        notes = _show(scores_of, arguments.weights, arguments.limit, smoothing)
+        columns = [*(folder.name for folder in folders), "mean" if len(folders) > 1 else "record"]
+        print_table(["score", *columns], _rows(scores_of, arguments.weights), numeric=columns)
+        notes = _notes(scores_of, arguments.limit, smoothing)
         print_legend(notes, whole=arguments.notes)
     differing = _unlike_the_record(scores_of) if arguments.kept else []
     for text in differing:
@@ -93,7 +98,7 @@ def _parsed(argv: list[str]) -> Namespace:
     return arguments
 
 
-def _unlike_the_record(scores_of: Mapping[Path, Mapping[str, Score]]) -> list[str]:
+def _unlike_the_record(scores_of: Scores) -> list[str]:
     """Return a line for each score of kept translations that differs from the record."""
     return [
         f"{folder}: {name} of the kept translations differs from the record"
@@ -103,36 +108,34 @@ def _unlike_the_record(scores_of: Mapping[Path, Mapping[str, Score]]) -> list[st
     ]
 
 
-def _show(
-    scores_of: Mapping[Path, Mapping[str, Score]],
-    weights: str | None,
-    limit: int | None,
-    smoothing: float,
-) -> list[str]:
-    """Print one row per score: each run's value, and the mean of several or the record's value.
-
-    `smoothing` is the label smoothing that the loss includes. Returns the notes on the table.
-    """
+def _rows(scores_of: Scores, weights: str | None) -> list[list[str]]:
+    """Return one row per score: each run's value, and the mean of several or the record's value."""
     recorded = read_record(next(iter(scores_of))).scores
     rows: list[list[str]] = []
-    ways: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for scores in scores_of.values() for name in scores):
-        split, _, score_name = name.partition("/")
-        scores = [each.get(name) for each in scores_of.values()]
-        other = recorded.get(name if weights is None else f"{split}/{weights}/{score_name}")
-        last = None if other is None else other.value
-        if len(scores_of) > 1:
-            last = fmean(score.value for score in scores if score is not None)
-        values = [*(None if score is None else score.value for score in scores), last]
+        values = [None if (s := each.get(name)) is None else s.value for each in scores_of.values()]
+        if len(values) > 1:
+            values.append(fmean(value for value in values if value is not None))
+        else:
+            split, _, score = name.partition("/")
+            other = recorded.get(name if weights is None else f"{split}/{weights}/{score}")
+            values.append(None if other is None else other.value)
         rows.append([name, *("-" if value is None else f"{value:.4g}" for value in values)])
-        for way in {score.signature for score in scores if score and score.signature}:
-            ways.setdefault(way, []).append(name)
-    columns = [*(folder.name for folder in scores_of), "mean" if len(scores_of) > 1 else "record"]
+    return rows
+
+
+def _notes(scores_of: Scores, limit: int | None, smoothing: float) -> list[str]:
+    """Return the notes on the table; `smoothing` is the label smoothing that the loss includes."""
+    names_by_way: dict[str, dict[str, None]] = {}
+    for scores in scores_of.values():
+        for name, score in scores.items():
+            if score.signature:
+                names_by_way.setdefault(score.signature, {})[name] = None
     notes: list[str] = []
-    if smoothing and any(row[0].endswith("/loss") for row in rows):
+    if smoothing and any(name.endswith("/loss") for each in scores_of.values() for name in each):
         notes.append(f"loss includes label smoothing {smoothing:g}; nll and perplexity do not")
     if limit is not None and len(scores_of) == 1:
         notes.append(f"--limit {limit} scores part of the split; the record covers the whole split")
-    notes += [Note(f"scored by: {', '.join(names)} {way}") for way, names in ways.items()]
-    print_table(["score", *columns], rows, numeric=columns)
-    return notes
+    return notes + [
+        Note(f"scored by: {', '.join(names)} {way}") for way, names in names_by_way.items()
+    ]

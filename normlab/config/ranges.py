@@ -1,8 +1,8 @@
 """The range of each key of a config, in one table, and checks of values that conflict.
 
-An impossible value is refused when a run is composed, before it costs anything. Ranges are not
-annotations of the options' parameters, since reading those imports the options' classes, and with
-them torch. Nothing here imports torch.
+An impossible value is refused when a run is composed, before it costs anything, and without torch:
+annotations of an option's own parameters, such as `Annotated[int, Meta(gt=0)]`, are checked later,
+when its class is imported. Nothing here imports torch.
 """
 
 import math
