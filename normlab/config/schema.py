@@ -136,8 +136,12 @@ class RunConfig:
 
 
 SHORT = {
-    **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
-    **{"name": "observe.name", "tags": "observe.tags", "debug": "observe.debug"},
+    "lr": "optim.lr",
+    "steps": "budget.steps",
+    "epochs": "budget.epochs",
+    "name": "observe.name",
+    "tags": "observe.tags",
+    "debug": "observe.debug",
 }
 """Short keys, with what each stands for."""
 WrittenConfig = make_dataclass(

@@ -5,13 +5,14 @@ Nothing here imports torch.
 
 from collections.abc import Sequence
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config.registry import options_with
 from normlab.config.schema import TRACKERS
-from normlab.config.source import defaults_list
+from normlab.config.source import configs_open, defaults_list
 from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
 
@@ -69,13 +70,16 @@ def _check_setting(tracker: str, setting: str) -> None:
 
 def _sinks_of_runs(choice: Sequence[str]) -> list[list[str]]:
     """Return the sinks of each run for which an override, or none, chooses sinks or experiments."""
-    choices = [[*choice]]
-    for override in OverridesParser.create().parse_overrides([*choice]):
-        if override.is_discrete_sweep():
-            key, values = override.get_key_element(), override.sweep_string_iterator()
-            choices = [[f"{key}={value}"] for value in values]
-    files = [[str(each.config_path) for each in defaults_list(words).defaults] for words in choices]
-    return [
-        [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]
-        for paths in files
-    ]
+    with configs_open():
+        choices = [[*choice]]
+        parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # reads `glob(*)`
+        for override in parser.parse_overrides([*choice]):
+            if override.is_discrete_sweep():
+                key, values = override.get_key_element(), override.sweep_string_iterator()
+                choices = [[f"{key}={value}"] for value in values]
+        return [_sinks_of_run(words) for words in choices]
+
+
+def _sinks_of_run(choice: Sequence[str]) -> list[str]:
+    paths = [str(each.config_path) for each in defaults_list(choice).defaults]
+    return [path.removeprefix("sink/") for path in paths if path.startswith("sink/")]
