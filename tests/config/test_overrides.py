@@ -175,6 +175,11 @@ def test_a_sweep_over_experiments_with_different_sinks_refuses_a_tracker(tmp_pat
     assert "sink=[console,wandb]" in written_out(words)
 
 
+def test_a_tracker_is_added_to_a_sweep_over_all_experiments_of_a_pattern():
+    words = written_out(["-m", "experiment=glob(gpt*)", "wandb=true"])
+    assert words == ["experiment=glob(gpt*)", "-m", "sink=[console,jsonl,wandb]"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
