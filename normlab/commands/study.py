@@ -92,7 +92,7 @@ def read_time(text: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
-class Verb(NamedTuple):
+class Action(NamedTuple):
     """What an action does, the examples below its help, and its flags."""
 
     does: str
@@ -100,28 +100,28 @@ class Verb(NamedTuple):
     flags: str
 
 
-VERBS = {
-    "run": Verb(
+ACTIONS = {
+    "run": Action(
         "run studies and print their tables",
         _RUN,
         "--processes --budget --publish --replace --notes",
     ),
-    "plan": Verb(
+    "plan": Action(
         "show what studies cost: runs, updates, data, hours",
         _PLAN,
         "--processes --publish --notes --commands",
     ),
-    "tune": Verb(
+    "tune": Action(
         "choose learning rates with the same trials for every row",
         _TUNE,
         "--processes --budget --no-write --results",
     ),
-    "publish": Verb(
+    "publish": Action(
         "write tables, pages and records to results/",
         _PUBLISH,
         "--replace --notes --accept --results",
     ),
-    "verify": Verb(
+    "verify": Action(
         "check that published tables and pages follow from their records", None, "--results"
     ),
 }
@@ -145,16 +145,16 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def parser(verb: str) -> argparse.ArgumentParser:
+def parser(action: str) -> argparse.ArgumentParser:
     """Return the parser of an action."""
-    does, examples, flags = VERBS[verb]
-    result = command_parser(f"study {verb}", examples, does)
+    does, examples, flags = ACTIONS[action]
+    result = command_parser(f"study {action}", examples, does)
     add = result.add_argument
-    if verb == "verify":
+    if action == "verify":
         add("words", nargs="*", metavar="STUDY", help="published studies; default: all")
     else:
         text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and settings for all runs"
-        several = "*" if verb == "publish" else "+"
+        several = "*" if action == "publish" else "+"
         add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
     for flag in flags.split():
         if flag == "--notes":
@@ -170,11 +170,11 @@ def main(argv: list[str]) -> int:
 
     Returns 0 if the time budget ran out; the last line printed is the command that resumes.
     """
-    does = {verb: each.does for verb, each in VERBS.items()}
-    verb, rest = action_of("study", argv, does, _EXAMPLES)
-    arguments = parser(verb).parse_intermixed_args(rest)
+    does = {name: each.does for name, each in ACTIONS.items()}
+    action, rest = action_of("study", argv, does, _EXAMPLES)
+    arguments = parser(action).parse_intermixed_args(rest)
     again = shlex.join(["normlab", "study", *argv, *include_words()])
-    match verb:
+    match action:
         case "run":
             return _run(arguments, again)
         case "tune":

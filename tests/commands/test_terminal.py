@@ -7,7 +7,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import DOES
-from normlab.commands.study import VERBS
+from normlab.commands.study import ACTIONS
 from normlab.reports.notes import Note, print_legend
 from normlab.terminal import folded, print_prose, print_table, printable_output
 
@@ -126,7 +126,9 @@ def test_an_empty_path_is_not_the_current_folder(capsys):
     assert "argument --publish: expected a path, got nothing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["", *DOES, "norm card", *(f"study {verb}" for verb in VERBS)])
+@pytest.mark.parametrize(
+    "command", ["", *DOES, "norm card", *(f"study {action}" for action in ACTIONS)]
+)
 def test_help_fits_eighty_columns(lines, command):
     assert lines(80, main, [*command.split(), "--help"])
 
