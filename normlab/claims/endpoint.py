@@ -196,7 +196,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Return the end of a question: the selection and the nuisance keys, in words."""
+        """Return the end of a question, in words: the selection, and the nuisance keys."""
         where = f"; {keys(self.where)}" if self.where else ""
         mean = f"; {nuisances} {', '.join(self.over)}" if self.over else ""
         return where + mean + (f"; seeds after {self.seen_seeds}" if self.seen_seeds else "")

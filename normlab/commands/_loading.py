@@ -1,4 +1,4 @@
-"""Loading a trained run, with a word about one that did not finish."""
+"""Loads a trained run, and warns if it did not finish."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -14,7 +14,7 @@ from normlab.config.suggestions import choice_of, did_you_mean, suggestion
 from normlab.errors import UserError
 
 _SYNONYMS = {"norm": NORM_WORDS, "task": dict(bert="mlm", gpt="lm")}
-_MOST = 3  # suggestions at most
+_MOST = 3  # maximum number of suggestions
 
 
 def run_groups() -> list[str]:
@@ -85,7 +85,7 @@ def error_line(error: Exception, typed: Collection[str] = ()) -> str:
         if key.startswith("optim.groups"):
             return f"{key} must be added with a plus sign: give +{key}=VALUE"
         return no_such_key(key)
-    problem = str(cause).splitlines()[0]  # further lines name the key and types of OmegaConf
+    problem = str(cause).splitlines()[0]  # the other lines name the key and OmegaConf's types
     if isinstance(cause, errors.MissingMandatoryValue):
         return f"{key} must be given, as {key}=VALUE"
     if isinstance(cause, errors.ValidationError):

@@ -92,7 +92,7 @@ def included(arguments: Sequence[str]) -> list[str]:
 
 
 def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the other arguments, and the folders of options with the text typed before each.
+    """Split arguments into others, and named folders of options with the text typed before each.
 
     A folder is named by `include=FOLDER` or, as Hydra's users type it, `--config-dir FOLDER` and
     `hydra.searchpath=[file://FOLDER,pkg://PACKAGE]`.

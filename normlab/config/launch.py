@@ -25,7 +25,7 @@ class Launch(NamedTuple):
 
     @property
     def variables(self) -> str:
-        """The environment variables that say so, with their values."""
+        """The environment variables that launched it, with their values."""
         names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         return " ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
 

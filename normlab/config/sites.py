@@ -11,7 +11,7 @@ from normlab.config.registry import with_option_names
 from normlab.errors import UserError
 
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
-_LABELED = 4  # rules named in a label, at most
+_LABELED = 4  # maximum number of rules in a label
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-_MOST = 3  # suggestions at most
-_MOST_LISTED = 12  # options that an error lists at most
+_MOST = 3  # maximum number of suggestions
+_MOST_LISTED = 12  # maximum number of options in an error
 
 
 def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:

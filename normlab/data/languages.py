@@ -26,7 +26,7 @@ _NOT_SPLIT_AT_SPACES = {
     **{"Tibt": ("TIBETAN",), "Java": ("JAVANESE",), "Bali": ("BALINESE",)},
     **{"Lana": ("TAI",), "Tale": ("TAI",), "Tavt": ("TAI",), "Talu": ("NEW",)},  # e.g. "TAI LE"
 }
-# characters from which a text's script is inferred, and minimum letters
+# a text's script is inferred from this many characters; they must contain this many letters
 _SAMPLE, _FEWEST = 20_000, 20
 _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
 

@@ -57,7 +57,7 @@ def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
     """Write the files of a norm that divides by the root mean square; return module and config.
 
     They are written to a folder or, without one, into this checkout of normlab. Raises UserError
-    for a name that cannot be a norm's, or that something has.
+    for a name that cannot be a norm's, or that is already taken.
     """
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, beginning with a letter, no keyword"
@@ -69,7 +69,7 @@ def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
         if path is not None and path.exists():
             raise UserError(f"{os.path.relpath(path)} exists: choose another name")
     known = find_spec(name) if folder is not None else None
-    if known is not None and known.origin is not None:  # a mere folder has none, and hides nothing
+    if known is not None and known.origin is not None:  # a plain folder has no origin
         raise UserError(f"{name} is the name of another Python module: choose another name")
     title = "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
     module = f"normlab.norms.{name}" if folder is None else name

@@ -85,7 +85,7 @@ def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
         values = entry.values
         if entry.summary is None or not all(map(math.isfinite, values)):
             continue
-        if not axis.numeric:  # rows at one word are drawn next to each other
+        if not axis.numeric:  # rows at the same value are drawn next to each other
             x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
         points_of_lines.append(
             (

@@ -88,7 +88,7 @@ def _how_to_read(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
 
 
 def _states_of_code(rows: Sequence[ScoreRow]) -> Iterator[Note]:
-    """Yield that seeds have different states of the code, if they do."""
+    """Yield a note if seeds ran different states of the code."""
     records = [record for row in rows for record in row.records]
     if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]

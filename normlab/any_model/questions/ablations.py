@@ -1,4 +1,4 @@
-"""The slow questions of how much an output changes with rounded, or without some, modules."""
+"""The slow questions: how much an output changes if modules are rounded or left out."""
 
 from collections.abc import Callable
 from dataclasses import replace
