@@ -103,7 +103,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sentence of an article and the evidence on it, or a table, or a live piece.
 
-    `command` is one to try, in addition to the commands of the evidence.
+    `command` is a command to try, in addition to those of the evidence.
     """
 
     zh: str = ""

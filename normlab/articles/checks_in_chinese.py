@@ -28,7 +28,7 @@ class ByStanding(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Translation = str | ByStanding
-"""A finding in Chinese: a text that quotes its numbers, or one that is true at one standing only.
+"""A finding in Chinese: a text that quotes its numbers, or one that holds for one standing only.
 
 `变化 {moved:.1%}`, or `{supports: 结果不变}`.
 """

@@ -33,7 +33,7 @@ SCRIPTS = (
 _LINE = 4000
 """Data with at least this many characters get their own line, so that changes merge."""
 Reference = int | tuple[int, int]
-"""The number of an answer, or it and the number of the words that the answer is about."""
+"""The number of an answer, alone or with the number of the words that the answer is about."""
 T = TypeVar("T")
 
 
@@ -230,7 +230,7 @@ def _inlined(data: Mapping[str, Any]) -> str:
 
 
 def _in_lines(data: object, depth: int) -> str:
-    """Return data as JSON with a line for each element down to a depth, unless all are short."""
+    """Return data as JSON: on one line if short, else one line per element down to a depth."""
     line = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if not depth or len(line) < _LINE:
         return line

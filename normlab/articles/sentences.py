@@ -70,7 +70,7 @@ class OpenPart(NamedTuple):
 
 
 def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
-    """Return the parts that lack for a full answer."""
+    """Return the parts that are missing for a full answer."""
     names = [name for each in sentence.evidence for name in each.parts]
     return [OpenPart.of(x, results) for x in names if results.part(x).verdict not in DECIDED]
 

@@ -17,9 +17,9 @@ from normlab.reports.latex import PAGE_HEIGHT, escaped
 from normlab.templates import environment
 from normlab.terminal import folded
 
-_MANY_ROWS = 6  # a LaTeX table with more rows is in smaller letters, to fit on a page
+_MANY_ROWS = 6  # a LaTeX table with more rows has a smaller font, to fit on a page
 _NAME_WIDTH = 0.18
-"""The share of a LaTeX line that the names of rows have."""
+"""The share of a LaTeX line that the names of rows take."""
 _LINE = 88
 """Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
 _LEADING = {"en": 9.5, "zh": 12.4}
@@ -161,7 +161,7 @@ def _height(table: ShownTable, width: float) -> float:
     """Estimate the height of a table in footnotesize in points, with columns of `width` lines."""
 
     def lines(texts: Sequence[str], share: float) -> int:
-        """Return the lines of texts below each other in a share of the line."""
+        """Return how many lines the texts take in a column of this share of the line."""
         return sum(len(folded(one_line(text), int(share * _LINE), cut=True)) for text in texts)
 
     count = 0

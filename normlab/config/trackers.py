@@ -60,7 +60,7 @@ def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[
 
 
 def _check_setting(tracker: str, setting: str) -> None:
-    """Raise UserError, with what was meant, for a setting that a tracker does not have."""
+    """Raise UserError for a setting that a tracker does not have; suggest a similar one."""
     known = [key for key, sinks in options_with("sink").items() if tracker in sinks]
     if setting not in known:
         has = f"{tracker} has {', '.join(known)}" if known else f"give {tracker}=true"
@@ -69,7 +69,7 @@ def _check_setting(tracker: str, setting: str) -> None:
 
 
 def _sinks_of_runs(choice: Sequence[str]) -> list[list[str]]:
-    """Return the sinks of each run for which an override, or none, chooses sinks or experiments."""
+    """Return each run's sinks; `choice` may have an override that chooses sinks or experiments."""
     with configs_open():
         choices = [[*choice]]
         parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # reads `glob(*)`
