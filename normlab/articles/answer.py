@@ -1,7 +1,8 @@
 """What opens below a sentence or a cell on the interactive page: one class per source.
 
 Each answer has its statement in Chinese and in English, and says what was found and how we know.
-Evidence makes its answer (`evidence/`), `play.py` puts it on the page, whose `reading.js` draws it.
+Evidence makes its answer (`evidence/`), `interactive_page.py` puts it on
+the page, whose `reading.js` draws it.
 """
 
 from collections.abc import Callable

@@ -67,6 +67,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stop: str
     legend: str
     cells: str
+    brackets: str
     no_tables: str
     play: str
     ends: tuple[str, str]

@@ -27,26 +27,26 @@ def open_play_page(results: Path) -> None:
 
 def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
-    from normlab.articles.play import page as page_to_play
+    from normlab.articles import interactive_page
     from normlab.inspection.pieces import pieces
 
     articles = load_all(CONFIG_DIR / "article").values()
-    return page_to_play(articles, Results(results), pieces())
+    return interactive_page.html(articles, Results(results), pieces())
 
 
 def sentences_page(results: Path) -> str:
     """Return the findings on each sentence of all articles, and what is open, as Markdown."""
-    from normlab.articles.sentences import page as page_of_sentences
+    from normlab.articles import sentences
 
-    return page_of_sentences(load_all(CONFIG_DIR / "article").values(), Results(results))
+    return sentences.markdown(load_all(CONFIG_DIR / "article").values(), Results(results))
 
 
 def advice(results: Path) -> str:
     """Return the page "which norm when", as Markdown: advice from the current verdicts."""
-    from normlab.articles.which_norm import load_situations
-    from normlab.articles.which_norm import page as page_of_advice
+    from normlab.articles import which_norm
 
-    return page_of_advice(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
+    situations = which_norm.load_situations(CONFIG_DIR / "which_norm.yaml")
+    return which_norm.markdown(situations, Results(results))
 
 
 def pages(results: Path) -> dict[Path, str]:

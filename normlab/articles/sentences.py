@@ -1,6 +1,6 @@
 """What was found on each sentence and cell of the articles, and what is open, and why.
 
-`page` returns it as Markdown (`results/sentences.md`): the counts, each sentence without a full
+`markdown` returns the page `results/sentences.md`: the counts, each sentence without a full
 answer with the reason and the command that would give it, and the whole list.
 """
 
@@ -75,7 +75,7 @@ def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
     return [OpenPart.of(x, results) for x in names if results.part(x).verdict not in DECIDED]
 
 
-def page(articles: Iterable[Article], results: Results) -> str:
+def markdown(articles: Iterable[Article], results: Results) -> str:
     """Return the page; UserError if evidence that an article names does not exist."""
     states = [
         (each, state_of(each, results)) for article in articles for each in article.sentences()
@@ -84,14 +84,14 @@ def page(articles: Iterable[Article], results: Results) -> str:
     for sentence, state in states:
         rows.setdefault(sentence.article, []).append(_row(sentence, state, results))
     values = {
-        "counts": _markdown(*_counts(states), words=1),
+        "counts": _table(*_counts(states), words=1),
         "lacking": [
             (state, STATES[state], lacking)
             for state in _WITHOUT_FULL_ANSWER
             if (lacking := [_what_lacks(each, results) for each, its in states if its == state])
         ],
         "tables": [
-            (article, _markdown(_COLUMNS, of_article, words=len(_COLUMNS)))
+            (article, _table(_COLUMNS, of_article, words=len(_COLUMNS)))
             for article, of_article in rows.items()
         ],
     }
@@ -107,7 +107,7 @@ def _what_lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[Op
 
 
 def _row(sentence: Sentence, state: str, results: Results) -> list[str]:
-    texts = [in_markdown(each.labelled_text(results, ENGLISH)) for each in sentence.evidence]
+    texts = [in_markdown(each.shown(results, ENGLISH).line) for each in sentence.evidence]
     cells = (sentence.place, sentence.zh, sentence.en, state)
     return [*map(in_markdown, cells), "<br>".join(texts)]
 
@@ -125,5 +125,5 @@ def _counts(states: list[tuple[Sentence, str]]) -> tuple[list[str], list[list[st
     return head, [*rows, ["all", *map(str, row), str(sum(row)), ""]]
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int) -> str:
     return "\n".join(pipes(head, rows, words=words)).rstrip()

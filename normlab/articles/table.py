@@ -4,11 +4,11 @@ Each row has the article's words and, under them, what was found. Notes give the
 in full. The formats are `table.tex` and `tables.html` in `templates/`.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from normlab.articles.article import Article
+from normlab.articles.evidence import Shown
 from normlab.articles.language import Locale
 from normlab.articles.results import Results
 from normlab.formats import pipes
@@ -32,8 +32,6 @@ _LATEX_SIGNS = {
     "\u2212": "$-$",
 }
 """Signs that LaTeX's fonts lack, such as the articles' emoji for ticks and crosses."""
-_PLACE = re.compile(r" \[[\w.]+( \d+)?\]$")
-"""The part of a claim, such as `[2.1]`, or the computed check after a verdict."""
 
 
 class ShownRow(NamedTuple):
@@ -41,17 +39,16 @@ class ShownRow(NamedTuple):
 
     name: str
     article: list[str]
-    measured: list[list[str]]
+    measured: list[list[Shown]]
 
-    def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+    def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[Shown]]]:
         """Yield each cell after the name: its column, the article's words, and what was found."""
         return zip(head[1:], self.article, self.measured, strict=True)
 
     @property
     def places(self) -> list[str]:
-        """The parts and checks that its verdicts are about, such as `[2.1]`."""
-        texts = (text for cell in self.measured for text in cell)
-        return [place[0].strip() for text in texts if (place := _PLACE.search(text))]
+        """The parts and checks that its verdicts are about, such as `2.1`."""
+        return [each.place for cell in self.measured for each in cell if each.place]
 
 
 class ShownTable(NamedTuple):
@@ -65,6 +62,12 @@ class ShownTable(NamedTuple):
     notes: list[str]
     language: Locale
 
+    @property
+    def legend(self) -> str:
+        """What a cell has, and what brackets mean."""
+        language = self.language
+        return language.cells + language.between + language.brackets + language.stop
+
 
 def shown(
     article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
@@ -75,10 +78,7 @@ def shown(
         ShownRow(
             cells[0].text(language),
             [cell.text(language) for cell in cells[1:]],
-            [
-                [each.labelled_text(results, language) for each in cell.evidence]
-                for cell in cells[1:]
-            ],
+            [[each.shown(results, language) for each in cell.evidence] for cell in cells[1:]],
         )
         for cells in table.rows
     ]
@@ -89,7 +89,7 @@ def shown(
         label=f"article-{article.id}-{name}",
         head=[words.text(language) for words in table.columns],
         rows=rows,
-        below=[each.labelled_text(results, language) for each in table.below],
+        below=[each.shown(results, language).line for each in table.below],
         notes=[*dict.fromkeys(filter(None, all_notes))],
         language=language,
     )
@@ -102,13 +102,15 @@ def markdown(table: ShownTable) -> str:
         for row in table.rows
     ]
     head = [in_markdown(name) for name in table.head]
-    notes = [in_prose(note) for note in (*table.below, table.language.cells, *table.notes)]
+    notes = [in_prose(note) for note in (*table.below, table.legend, *table.notes)]
     title = f"**{in_prose(table.caption)}**\n"
     return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes)]).rstrip() + "\n"
 
 
-def _markdown_cell(words: str, measured: Sequence[str]) -> str:
-    return "<br>".join([in_markdown(words), *(f"**{in_markdown(text)}**" for text in measured)])
+def _markdown_cell(words: str, measured: Sequence[Shown]) -> str:
+    return "<br>".join(
+        [in_markdown(words), *(f"**{in_markdown(each.line)}**" for each in measured)]
+    )
 
 
 def html(tables: Sequence[ShownTable]) -> str:
@@ -139,7 +141,6 @@ def latex(table: ShownTable) -> str:
         comment_end_string="=))",
     )
     jinja.filters["tex"], jinja.filters["one_line"] = _in_latex, one_line
-    jinja.filters["without_place"] = lambda text: _PLACE.sub("", text)
     values = {
         "table": table,
         "columns": columns,
@@ -147,14 +148,9 @@ def latex(table: ShownTable) -> str:
         "width": f"{width:.3f}",
         "tall": _height(table, width) > PAGE_HEIGHT,
         "size": "footnotesize" if len(table.rows) > _MANY_ROWS else "small",
-        "below": [*table.below, _without_brackets(table.language)],
+        "below": [*table.below, table.language.cells + table.language.stop],
     }
     return jinja.get_template("table.tex").render(values)
-
-
-def _without_brackets(language: Locale) -> str:
-    """Return what cells have in LaTeX, where no verdict is followed by its part in brackets."""
-    return re.split("; |；", language.cells)[0] + language.stop
 
 
 def _height(table: ShownTable, width: float) -> float:
@@ -168,8 +164,8 @@ def _height(table: ShownTable, width: float) -> float:
     for row in table.rows:
         name = lines([row.name], _NAME_WIDTH)
         count += max(name, *(lines([words], width) for words in row.article))
-        count += max(lines(texts, width) for texts in row.measured)
-    count += sum(lines([words], 1.0) for words in (*table.below, table.language.cells))
+        count += max(lines([each.line for each in cell], width) for cell in row.measured)
+    count += sum(lines([words], 1.0) for words in (*table.below, table.legend))
     return (count + len(table.rows) / 2) * _LEADING[table.language.code]
 
 

@@ -43,7 +43,7 @@ def _column_widths(table: ShownTable, width: int) -> list[int]:
     texts = [[head] for head in table.head[1:]]
     for row in table.rows:
         for column, (_, words, measured) in zip(texts, row.cells(table.head), strict=True):
-            column += [words, *measured]
+            column += [words, *(each.line for each in measured)]
     room = width - name - half - _GAP * (len(texts) + 1)
     return [name, half, *_narrowed([max(map(cell_len, column)) for column in texts], room)]
 
@@ -62,7 +62,7 @@ def _row(row: ShownRow, language: Locale, widths: Sequence[int]) -> Iterator[str
     name = _folded(row.name, widths[0])
     article = [[language.article], *([words] for words in row.article)]
     first = [_cell(texts, width) for texts, width in zip(article, widths[1:], strict=True)]
-    measured = [[language.measured], *row.measured]
+    measured = [[language.measured], *([each.line for each in cell] for cell in row.measured)]
     second = [_cell(texts, width) for texts, width in zip(measured, widths[1:], strict=True)]
     height = max(map(len, first))
     yield from _side_by_side([name[:height], *first], widths)

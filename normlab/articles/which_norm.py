@@ -1,6 +1,6 @@
 """Which norm when: advice for a situation, withdrawn when what it rests on changes.
 
-`page` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
+`markdown` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
 
 when: {zh: ..., en: ...}     the situation
 advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict, and
@@ -81,7 +81,7 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
     return convert(read_yaml(path), _File, path).situations
 
 
-def page(situations: Sequence[Situation], results: Results) -> str:
+def markdown(situations: Sequence[Situation], results: Results) -> str:
     """Return the page in Markdown; UserError if a part that it names does not exist."""
     shown = {
         language.code: [_shown(situation, results, language) for situation in situations]
@@ -108,7 +108,7 @@ def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
         return [_part_line(name, results, language) for name in names]
 
     def numbers(gaps: Sequence[BoundedGap]) -> list[str]:
-        return [in_markdown(gap.labelled_text(results, language)) for gap in gaps]
+        return [in_markdown(gap.shown(results, language).line) for gap in gaps]
 
     return _Shown(
         when=in_markdown(situation.when.text(language)),

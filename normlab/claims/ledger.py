@@ -19,7 +19,7 @@ from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
 from normlab.claims.reason import Reason
 from normlab.claims.study_endpoints import Gap, Reported
-from normlab.claims.verdict import DECIDED, PARTS, Verdict
+from normlab.claims.verdict import DECIDED, PARTS, Verdict, combined_verdict
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
 
@@ -82,7 +82,7 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> str:
-        return verdict([each.verdict for each in self.primary])
+        return combined_verdict([each.verdict for each in self.primary])
 
     @property
     def grades(self) -> str:
@@ -101,21 +101,6 @@ class JudgedClaim:
                 parts = "" if texts else " part" if number == 1 else " parts"
                 texts.append(f"{number}{parts} {'open' if name == 'undecided' else name}")
         return ", ".join(texts)
-
-
-def verdict(parts: Sequence[Verdict]) -> str:
-    """Combine the verdicts of a claim's parts.
-
-    Only decided parts count: a claim is `supported` if all of them are, `contradicted` if each is
-    contradicted or shows no difference, and otherwise `mixed`. If no part is decided, the claim is
-    `undecided` if a part was measured.
-    """
-    decided = set(parts) & set(DECIDED)
-    if not decided:
-        return "undecided" if "undecided" in parts else "not measured"
-    if decided == {"supported"}:
-        return "supported"
-    return "mixed" if "supported" in decided else "contradicted"
 
 
 def ledger(claims: Sequence[Claim], runs: EvidenceStore) -> list[JudgedClaim]:

@@ -1,8 +1,24 @@
-"""The verdicts on a part of a claim."""
+"""The verdicts on parts of claims, and the verdict on a claim that follows from them."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
 """The verdicts of parts, those that decide them first."""
+
+
+def combined_verdict(parts: Sequence[Verdict]) -> str:
+    """Combine the verdicts of a claim's parts.
+
+    Only decided parts count: a claim is `supported` if all of them are, `contradicted` if each is
+    contradicted or shows no difference, and otherwise `mixed`. If no part is decided, the claim is
+    `undecided` if a part was measured.
+    """
+    decided = set(parts) & set(DECIDED)
+    if not decided:
+        return "undecided" if "undecided" in parts else "not measured"
+    if decided == {"supported"}:
+        return "supported"
+    return "mixed" if "supported" in decided else "contradicted"

@@ -52,7 +52,8 @@ def test_a_score_at_the_untrained_baseline_says_so(results):
 
 
 def test_a_part_has_its_number_in_the_ledger_and_its_verdict(results):
-    assert PartEvidence(part="2.size").text(results, ENGLISH) == "does not hold [2.5]"
+    shown_part = PartEvidence(part="2.size").shown(results, ENGLISH)
+    assert shown_part.line == "does not hold [2.5]" and shown_part.place == "2.5"
     assert PartEvidence(part="2.size").verdict(results) == "contradicted"
 
 

@@ -111,7 +111,7 @@ def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data)
             assert names[0] == names[1], key
             assert not chinese.search(re.sub("[我爱吃]", "", node[1])), key
 
-    words = ROOT / "normlab" / "articles" / "templates" / "words.yaml"
+    words = ROOT / "normlab" / "articles" / "templates" / "page.yaml"
     check(yaml.safe_load(words.read_text("utf-8")), "words")
 
 

@@ -25,7 +25,7 @@ def results():
 
 def texts_of(table):
     """Return what was found on all cells."""
-    return [text for row in table.rows for measured in row.measured for text in measured]
+    return [each.line for row in table.rows for measured in row.measured for each in measured]
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

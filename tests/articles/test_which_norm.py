@@ -7,7 +7,7 @@ import pytest
 
 from normlab.articles.language import CHINESE, Words
 from normlab.articles.results import Results
-from normlab.articles.which_norm import load_situations, page
+from normlab.articles.which_norm import load_situations, markdown
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
 from tests.claims.ledgers import saved_claim, saved_part
@@ -40,7 +40,7 @@ def situations(tmp_path):
 
 
 def test_advice_stands_above_what_it_rests_on_in_both_languages(situations):
-    english, chinese = page(situations, ledger("supported")).split("## 中文")
+    english, chinese = markdown(situations, ledger("supported")).split("## 中文")
     assert "| Translation | Layer norm. |" in english and "| 翻译 | 用层归一化。 |" in chinese
     assert "\n**Layer norm.**\n\nIt rests on:\n\n- *holds* [2.1](claims.md#claim-2): " in english
     assert "It is worse. Measured: 2 [1, 3]." in english
@@ -48,7 +48,7 @@ def test_advice_stands_above_what_it_rests_on_in_both_languages(situations):
 
 
 def test_what_records_show_without_a_verdict_is_between_the_verdicts(situations):
-    english, chinese = page(situations, ledger("supported")).split("## 中文")
+    english, chinese = markdown(situations, ledger("supported")).split("## 中文")
     measured = r"- accuracy: 0\.\d+ \[.+\] lower \(CIFAR-10.*, 5 seeds\)"
     assert re.search(rf"\n\nMeasured, without a verdict:\n\n{measured}\n\nSee also:", english)
     assert "\n\n另有实测，未作判定：\n\n- 准：低 0." in chinese
@@ -56,7 +56,7 @@ def test_what_records_show_without_a_verdict_is_between_the_verdicts(situations)
 
 @pytest.mark.parametrize("verdict", ["undecided", "contradicted", "no difference"])
 def test_advice_is_withdrawn_if_a_verdict_changes_that_it_rests_on(situations, verdict):
-    english, chinese = page(situations, ledger(verdict)).split("## 中文")
+    english, chinese = markdown(situations, ledger(verdict)).split("## 中文")
     assert (
         "| Translation | No advice: what it rests on has changed since it was written. |" in english
     )
@@ -66,7 +66,7 @@ def test_advice_is_withdrawn_if_a_verdict_changes_that_it_rests_on(situations, v
 def test_advice_is_withdrawn_if_a_number_leaves_its_bounds(tmp_path):
     path = tmp_path / "which_norm.yaml"
     path.write_text(SITUATION.replace("[-1, 0]", "[0, null]"), "utf-8")
-    english = page(load_situations(path), ledger("supported")).split("## 中文")[0]
+    english = markdown(load_situations(path), ledger("supported")).split("## 中文")[0]
     assert "| Translation | No advice: what it rests on has changed since it was" in english
     assert "Layer norm." not in english and "\n- accuracy: 0." in english
 
@@ -97,7 +97,7 @@ def test_every_advice_that_is_published_follows_today():
 
 def test_what_is_measured_has_its_number_in_chinese_too():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
-    chinese = page(situations, Results(RESULTS)).split("## 中文")[1]
+    chinese = markdown(situations, Results(RESULTS)).split("## 中文")[1]
     for found in ("训练成功的种子数：", "节省的时间 -20.5% [", "BLEU 之差 2.98 ["):
         assert f"实测：{found}" in chinese
     assert "在界限 ±0.05 之内" in chinese and not re.search(r"实测：-?\d", chinese)

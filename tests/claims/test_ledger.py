@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from normlab.claims.evidence import CheckFinding, read_computed, to_json
-from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
+from normlab.claims.ledger import NOT_SURVIVED, ledger
+from normlab.claims.verdict import combined_verdict
 from normlab.commands import claims as command
 from normlab.config.folders import CONFIG_DIR
 from normlab.records import manifest
@@ -32,7 +33,7 @@ from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part,
     ],
 )
 def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
-    assert verdict(parts) == expected
+    assert combined_verdict(parts) == expected
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ remark.py   why there is nothing to measure
 base.py has the methods that all of them have.
 """
 
-from normlab.articles.evidence.base import Evidence, StudyRows
+from normlab.articles.evidence.base import Evidence, Shown, StudyRows
 from normlab.articles.evidence.check import CheckEvidence
 from normlab.articles.evidence.part import PartEvidence
 from normlab.articles.evidence.remark import RemarkEvidence
@@ -21,6 +21,7 @@ __all__ = [
     "PartEvidence",
     "RemarkEvidence",
     "ScoreEvidence",
+    "Shown",
     "StudyRows",
     "TrainsEvidence",
 ]

@@ -20,6 +20,17 @@ class StudyRows(NamedTuple):
     point: str
 
 
+class Shown(NamedTuple):
+    """What a cell shows of evidence; the place is in brackets in all formats but LaTeX."""
+
+    text: str
+    place: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.text} [{self.place}]" if self.place else self.text
+
+
 class Evidence(OneOfKinds):
     """What a sentence or a cell refers to; `about` says which half of its words.
 
@@ -39,8 +50,12 @@ class Evidence(OneOfKinds):
         return cls.KINDS[keys[0]]
 
     def text(self, results: Results, language: Locale) -> str:
-        """Return what a cell shows, without what it is about."""
+        """Return what a cell shows, without what it is about, and without its place."""
         raise NotImplementedError
+
+    def place(self, results: Results) -> str:
+        """Return where more is said: a part of a claim, `2.1`, or a check; "" if nowhere."""
+        return ""
 
     def answer(self, results: Results) -> Answer:
         """Return what opens below a sentence on the interactive page."""
@@ -69,12 +84,12 @@ class Evidence(OneOfKinds):
         """The rows whose scores it shows; None if it shows no score."""
         return None
 
-    def labelled_text(self, results: Results, language: Locale) -> str:
+    def shown(self, results: Results, language: Locale) -> "Shown":
         """Return what a cell shows, after what it is about."""
         text = self.text(results, language)
-        if self.about is None:
-            return text
-        return language.about.format(self.about.text(language), text)
+        if self.about is not None:
+            text = language.about.format(self.about.text(language), text)
+        return Shown(text, self.place(results))
 
 
 _Kind = TypeVar("_Kind", bound=type[Evidence])

@@ -19,7 +19,10 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
     about: Words | None = None
 
     def text(self, results: Results, language: Locale) -> str:
-        return f"{language.verdicts[self.verdict(results)]} [{self.check}]"
+        return language.verdicts[self.verdict(results)]
+
+    def place(self, results: Results) -> str:
+        return self.check
 
     def answer(self, results: Results) -> Answer:
         finding, check = results.check(self.check), self.check.partition(" ")[0]

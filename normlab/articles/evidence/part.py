@@ -1,7 +1,7 @@
 """The verdict on a part of a claim: `{part: 2.worse}`."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from normlab.articles.answer import (
     FromSources,
     FromTimings,
     NotTested,
+    Pair,
     both_of,
     in_both,
 )
@@ -32,17 +33,19 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
     about: Words | None = None
 
     def text(self, results: Results, language: Locale) -> str:
-        return f"{language.verdicts[self.verdict(results)]} [{results.place(self.part)}]"
+        return language.verdicts[self.verdict(results)]
+
+    def place(self, results: Results) -> str:
+        return results.place(self.part)
 
     def answer(self, results: Results) -> Answer:
-        part = results.part(self.part)
-        of_claim = {
-            "statement": both_of(part.chinese, part.statement),
-            "claim": results.claim_of(self.part).id,
-        }
+        part, claim = results.part(self.part), results.claim_of(self.part).id
+        statement = both_of(part.chinese, part.statement)
         if not part.measured:
-            return NotTested(**of_claim, command=part.to_measure)
-        judged = {**of_claim, "verdict": part.verdict, "grade": part.grades or None}
+            return NotTested(statement=statement, claim=claim, command=part.to_measure)
+        judged = _Judged(
+            statement=statement, claim=claim, verdict=part.verdict, grade=part.grades or None
+        )
         return _ANSWERS[part.source.kind](part, results, judged)
 
     def note(self, results: Results, language: Locale) -> str:
@@ -61,18 +64,32 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
         return (self.part,)
 
 
-def _from_runs(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+class _Judged(TypedDict):
+    """What the answers of all sources have."""
+
+    statement: Pair
+    claim: int
+    verdict: Verdict
+    grade: Pair | None
+
+
+def _from_runs(part: SavedPart, results: Results, judged: _Judged) -> Answer:
     finding = in_both(lambda language: finding_text(part, language))
-    basis = {"seeds": part.n, "confidence": part.confidence, "study": part.source.study}
-    return FromRuns(**judged, finding=finding, **basis)
+    return FromRuns(
+        **judged,
+        finding=finding,
+        seeds=part.n,
+        confidence=part.confidence,
+        study=part.source.study,
+    )
 
 
-def _from_timing(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+def _from_timing(part: SavedPart, results: Results, judged: _Judged) -> Answer:
     finding = in_both(lambda language: finding_text(part, language))
     return FromTimings(**judged, finding=finding, rounds=part.n)
 
 
-def _from_check(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Answer:
     """Return the findings that decide a part; if there are several, after their questions."""
     chosen = [*deciding_findings(part.source, results)]
     findings = tuple(
@@ -82,11 +99,11 @@ def _from_check(part: SavedPart, results: Results, judged: dict[str, Any]) -> An
     return FromCheck(**judged, check=part.source.check, findings=findings)
 
 
-def _from_sources(part: SavedPart, results: Results, judged: dict[str, Any]) -> Answer:
+def _from_sources(part: SavedPart, results: Results, judged: _Judged) -> Answer:
     return FromSources(**judged, finding=both_of(part.source.chinese, part.finding))
 
 
-_ANSWERS: dict[str, Callable[[SavedPart, Results, dict[str, Any]], Answer]] = {
+_ANSWERS: dict[str, Callable[[SavedPart, Results, _Judged], Answer]] = {
     "runs": _from_runs,
     "timing": _from_timing,
     "check": _from_check,

@@ -1,6 +1,6 @@
 """The interactive page: the articles sentence by sentence, and live pieces.
 
-`page` fills `page.html` in `templates/` with the style, scripts and words there, and with the data:
+`html` fills `page.html` in `templates/` with the style, scripts and words there, and with the data:
 what was found on each sentence, and what the live pieces start from. It needs no other file.
 """
 
@@ -19,7 +19,7 @@ from normlab.articles.article import Article, ArticleTable, Passage
 from normlab.articles.evidence import Evidence
 from normlab.articles.language import CHINESE, ENGLISH
 from normlab.articles.results import Results
-from normlab.claims.ledger import verdict as verdict_of
+from normlab.claims.verdict import combined_verdict
 from normlab.templates import environment
 
 if TYPE_CHECKING:
@@ -163,12 +163,12 @@ def verdict_of_sentence(evidence: Iterable[Evidence], results: Results) -> str:
     verdicts: list[Verdict] = [v for each in evidence if (v := each.verdict(results)) is not None]
     if not verdicts:
         return ""
-    whole = verdict_of(verdicts)
+    whole = combined_verdict(verdicts)
     all_supported = set(verdicts) == {"supported"}
     return "mixed" if whole == "supported" and not all_supported else whole
 
 
-def page(articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]) -> str:
+def html(articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]) -> str:
     """Return the page; `pieces` is the data of the live pieces by name.
 
     Raises UserError if evidence that an article names does not exist.
@@ -186,7 +186,7 @@ def page(articles: Iterable[Article], results: Results, pieces: Mapping[str, Any
         "subjects": data.subjects,
         "norms": {name: norm for each in pieces.values() for name, norm in each["norms"].items()},
         "pieces": {name: {**each, "norms": list(each["norms"])} for name, each in pieces.items()},
-        "words": yaml.safe_load(_text("words.yaml")),
+        "words": yaml.safe_load(_text("page.yaml")),
         "verdicts": {
             name: both_of(CHINESE.verdicts[name], ENGLISH.verdicts[name])
             for name in CHINESE.verdicts
