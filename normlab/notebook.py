@@ -16,7 +16,8 @@ from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.arrangement import arranged, main_tests
 from normlab.reports.chart_data import LIGHT
-from normlab.reports.figures import KINDS, LACK, draw, row_styles, write
+from normlab.reports.drawing import draw, write
+from normlab.reports.figures import KINDS, LACK, row_styles
 from normlab.reports.runs import found_run, rows_of_run
 from normlab.reports.score_table import score_table
 from normlab.reports.table import markdown

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from normlab.records.packed import Key
 from normlab.reports.chart_data import DARK, LIGHT
-from normlab.reports.figures import KINDS, draw, row_styles, write
+from normlab.reports.drawing import draw, write
+from normlab.reports.figures import KINDS, row_styles
 from normlab.reports.runs import read_runs
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"

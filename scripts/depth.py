@@ -22,7 +22,7 @@ from normlab.inspection.depth import gradients
 from normlab.inspection.subject import subject_of_config
 from normlab.records.files import atomic_write
 from normlab.reports.chart_data import DARK, LIGHT, Panel, Series, styles_of
-from normlab.reports.figures import draw, write
+from normlab.reports.drawing import draw, write
 
 TITLE = "Gradient of the last feed-forward layer at initialisation"
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"

@@ -5,12 +5,13 @@ It writes `docs/images/batch_size.svg` from the records of the study `batch_size
 
 from pathlib import Path
 
+from normlab.reports.axes import by_axis
 from normlab.reports.chart_data import LIGHT
-from normlab.reports.figures import draw, row_styles, write
+from normlab.reports.drawing import draw, write
+from normlab.reports.figures import row_styles
 from normlab.reports.names import renamed
 from normlab.reports.published import read
 from normlab.reports.score_table import score_table
-from normlab.reports.sweep import by_axis
 from normlab.reports.table_runs import TableRuns
 from normlab.studies.load import load_study
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from normlab.notebook import load_records
 from normlab.records.store import series
 from normlab.reports.chart_data import LIGHT, Panel, Series, styles_of
-from normlab.reports.figures import draw, write
+from normlab.reports.drawing import draw, write
 from normlab.reports.runs import rows_of_run
 from normlab.training.wandb import group
 

@@ -19,6 +19,7 @@ from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.reports.arrangement import arranged, by_recipe
+from normlab.reports.axes import values_at
 from normlab.reports.latex import latex
 from normlab.reports.names import Names, chosen_names, renamed
 from normlab.reports.notes import About, Note, print_legend

@@ -220,7 +220,7 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     """Verify or regenerate the pages of some or all published studies; return 1 for a problem."""
-    from normlab.reports.published import verify
+    from normlab.reports.verification import verify
 
     wrong: list[str] = []
     for study in studies or [None]:
@@ -350,7 +350,7 @@ def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
 def _publisher(
     root: Path | None, jobs: Sequence[Job], arguments: argparse.Namespace, *, making: bool
 ) -> Publisher:
-    from normlab.reports.published import check_jobs, publish_seeds
+    from normlab.reports.publishing import check_jobs, publish_seeds
 
     on_line, publish = partial(print, flush=True), None
     if root is not None:

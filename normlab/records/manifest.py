@@ -3,7 +3,7 @@
 `results/MANIFEST.sha256` has one line per file, a checksum and a path, in the format of
 `sha256sum -c`. It lists every file below results/ that is not generated from other files: records,
 curves, hypotheses, measurements, hand-written pages. Generated files (tables and pages of studies
-and cards, the ledger) are checked by regenerating them (`published.verify`). Entries change when
+and cards, the ledger) are checked by regenerating them (`verification.verify`). Entries change when
 evidence is published, or when a person accepts a changed file by name.
 """
 

@@ -7,15 +7,16 @@ one seed. It leaves out rows that did not clearly learn.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
 from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
+from normlab.reports.axes import Axis, table_axes, values_at
 from normlab.reports.comparison import count_diverged
 from normlab.reports.headings import heading, in_brackets, setting_with_values, unit
-from normlab.reports.sweep import Axis, table_axes, values_at
 from normlab.reports.table import ScoreRow, ScoreTable
 
 _COUNTS = (
@@ -24,20 +25,34 @@ _COUNTS = (
 )
 _MOST_ROWS = 4
 _MOST_PARTS = 5
-BELOW, ABOVE, OPEN, UNTRAINED, UNTRAINED_BASELINE, DIVERGED, UNKNOWN = (
-    *("below", "above", "not clearly different"),
-    "not compared (near the untrained baseline)",
-    "not compared (the row to compare with is near the untrained baseline)",
-    *("with diverged seeds", "not compared"),
-)
-"""The kinds of statements about a row at a point."""
+
+
+class Standing(Enum):
+    """How a row stands to the baseline at a point, in words."""
+
+    BELOW = "below"
+    ABOVE = "above"
+    OPEN = "not clearly different"
+    UNTRAINED = "not compared (near the untrained baseline)"
+    UNTRAINED_BASELINE = "not compared (the row to compare with is near the untrained baseline)"
+    DIVERGED = "with diverged seeds"
+    UNKNOWN = "not compared"
+
+    @property
+    def is_compared(self) -> bool:
+        return self in (Standing.BELOW, Standing.ABOVE, Standing.OPEN)
+
+    @classmethod
+    def of(cls, low: float, high: float) -> "Standing":
+        """Return how a difference stands whose interval reaches from `low` to `high`."""
+        return cls.ABOVE if low > 0 else cls.BELOW if high < 0 else cls.OPEN
 
 
 class PointDifference(NamedTuple):
     """How a row compares with the baseline at a point; `gap` is None if there is no difference."""
 
     point: str
-    kind: str
+    standing: Standing
     gap: float | None = None
     interval: tuple[float, float] | None = None
 
@@ -64,7 +79,7 @@ def answer(table: ScoreTable, baseline: str) -> str:
     for name in others[:_MOST_ROWS]:
         of_name = [row for row in table.rows if row.name == name]
         differences = [_finding(row, bases.get(row.point), column) for row in of_name]
-        if any(each.kind != UNKNOWN for each in differences):
+        if any(each.standing is not Standing.UNKNOWN for each in differences):
             whole = words.axes or len(others) == 1
             clauses.append(words.of_row(name, differences, reference if whole else "", not clauses))
     if clauses and (more := len(others) - len(clauses)) > 0:
@@ -94,21 +109,20 @@ def _untrained(row: ScoreRow, column: str) -> bool:
 def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
     """Return how a row compares with the baseline at its point."""
     if count_diverged(row.records):
-        return PointDifference(row.point, DIVERGED)
+        return PointDifference(row.point, Standing.DIVERGED)
     if base is None or not row.records or not base.records:
-        return PointDifference(row.point, UNKNOWN)
+        return PointDifference(row.point, Standing.UNKNOWN)
     if _untrained(row, column):
-        return PointDifference(row.point, UNTRAINED)
+        return PointDifference(row.point, Standing.UNTRAINED)
     if _untrained(base, column):
-        return PointDifference(row.point, UNTRAINED_BASELINE)
+        return PointDifference(row.point, Standing.UNTRAINED_BASELINE)
     entry = row.entries[column]
     if (gap := entry.difference) is not None:
-        kind = ABOVE if gap.low > 0 else BELOW if gap.high < 0 else OPEN
-        return PointDifference(row.point, kind, gap.mean, (gap.low, gap.high))
+        standing = Standing.of(gap.low, gap.high)
+        return PointDifference(row.point, standing, gap.mean, (gap.low, gap.high))
     if entry.bare is None:
-        return PointDifference(row.point, UNKNOWN)
-    kind = ABOVE if entry.bare > 0 else BELOW if entry.bare < 0 else OPEN
-    return PointDifference(row.point, kind, entry.bare)
+        return PointDifference(row.point, Standing.UNKNOWN)
+    return PointDifference(row.point, Standing.of(entry.bare, entry.bare), entry.bare)
 
 
 # Words --------------------------------------------------------------------------------------------
@@ -146,7 +160,7 @@ class _Phrasing:
         `reference` is the row that it is compared with, or "" if that has been named already. The
         first row's clause names the score.
         """
-        parts = [[*group] for _, group in groupby(differences, key=lambda each: each.kind)]
+        parts = [[*group] for _, group in groupby(differences, key=lambda each: each.standing)]
         if len(self.axes) == 1 and not self.axes[0].numeric:
             parts = [[each] for each in differences]
         if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
@@ -155,27 +169,27 @@ class _Phrasing:
         subject, whom = in_brackets(name), reference
         for part in parts:
             what = self._clause(part, whom, names_score=is_first and bool(whom))
-            if part[0].kind in (ABOVE, BELOW, OPEN):
+            if part[0].standing.is_compared:
                 whom = ""  # the baseline is named once
             where = self._where([each.point for each in part], first=not clauses)
-            verb = "has" if part[0].kind == DIVERGED else "is"
-            again = clauses and verb == "is" and parts[0][0].kind != DIVERGED
+            verb = "has" if part[0].standing is Standing.DIVERGED else "is"
+            again = clauses and verb == "is" and parts[0][0].standing is not Standing.DIVERGED
             clauses.append(where + (what if again else f"{subject} {verb} {what}"))
             subject = "it"
         return ", ".join(clauses)
 
     def _clause(self, part: Sequence[PointDifference], whom: str, *, names_score: bool) -> str:
-        """Describe neighbouring points that have the same kind of finding."""
-        kind = part[0].kind
+        """Describe neighbouring points at which a row stands alike."""
+        standing = part[0].standing
         within = self._within if names_score else ""
-        if kind in (ABOVE, BELOW):
-            return f"{self._sizes(part)} {kind} {whom}".rstrip() + within
-        if kind == DIVERGED:
+        if standing in (Standing.ABOVE, Standing.BELOW):
+            return f"{self._sizes(part)} {standing.value} {whom}".rstrip() + within
+        if standing is Standing.DIVERGED:
             return "seeds that diverged"
-        if kind != OPEN:
-            return kind
+        if standing is not Standing.OPEN:
+            return standing.value
         than = f" from {whom}" if whom else ""
-        return kind + than + within + (self._interval(part[0]) if len(part) == 1 else "")
+        return standing.value + than + within + (self._interval(part[0]) if len(part) == 1 else "")
 
     @property
     def _within(self) -> str:
@@ -204,14 +218,14 @@ class _Phrasing:
         clauses: list[str] = []
         whom, total = reference, len(differences)
         start = f"in {self.score}, " if is_first else ""
-        for kind in dict.fromkeys(each.kind for each in differences):
-            of_kind = [each for each in differences if each.kind == kind]
-            what = self._clause(of_kind, whom, names_score=False)
-            if kind in (ABOVE, BELOW, OPEN):
+        for standing in dict.fromkeys(each.standing for each in differences):
+            of_standing = [each for each in differences if each.standing is standing]
+            what = self._clause(of_standing, whom, names_score=False)
+            if standing.is_compared:
                 whom = ""
             of_all = "" if clauses else " point" if total == 1 else f" of {_count(total)} points"
-            verb = "has" if kind == DIVERGED else "is"
-            clauses.append(f"{verb} {what} at {_count(len(of_kind))}{of_all}")
+            verb = "has" if standing is Standing.DIVERGED else "is"
+            clauses.append(f"{verb} {what} at {_count(len(of_standing))}{of_all}")
         ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
         return f"{start}{in_brackets(name)} {' and '.join(ends)}"
 

@@ -1,4 +1,4 @@
-"""The content of charts, drawn by `templates/charts.js` on pages and by `figures.py` for papers.
+"""The content of charts, drawn by `templates/charts.js` on pages and by `drawing.py` for papers.
 
 A line is the mean over seeds; its band spans the lowest to the highest seed. The facets of a panel
 share their vertical axis.

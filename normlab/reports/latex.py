@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from normlab.records.labels import one_line
+from normlab.reports.axes import table_axes, values_at
 from normlab.reports.headings import heading
-from normlab.reports.sweep import table_axes, values_at
 from normlab.reports.table import Entry, ScoreRow, ScoreTable
 
 Uncertainty = Literal["", "stars", "intervals"]

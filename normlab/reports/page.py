@@ -22,11 +22,11 @@ from normlab.metrics.glossary import has_direction
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
+from normlab.reports.axes import by_axis
 from normlab.reports.chart_data import DARK, LIGHT, Panel, Theme, data
 from normlab.reports.comparison import grouped
 from normlab.reports.figures import over_training, row_styles
 from normlab.reports.runs import Run
-from normlab.reports.sweep import by_axis
 from normlab.reports.table import ScoreTable
 from normlab.reports.table_runs import TableRuns
 from normlab.templates import environment

@@ -9,7 +9,8 @@ from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.reports.arrangement import by_recipe
 from normlab.reports.chart_data import LIGHT
-from normlab.reports.figures import draw, figures_of, row_styles, write
+from normlab.reports.drawing import draw, write
+from normlab.reports.figures import figures_of, row_styles
 from normlab.reports.latex import Uncertainty, latex
 from normlab.reports.names import chosen_names, renamed
 from normlab.reports.page import TableSection, runs_page

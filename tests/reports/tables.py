@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
-from normlab.reports.published import publish
+from normlab.reports.publishing import publish
 from normlab.reports.runs import Run
 from normlab.reports.score_table import score_table
 from normlab.reports.table import ScoreTable

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome
-from normlab.reports import figures
+from normlab.reports import drawing
 from normlab.reports.arrangement import arranged
 from normlab.reports.chart_data import DARK, HUES, LIGHT, styles_of
 from normlab.reports.figures import KINDS, row_styles
@@ -67,7 +67,7 @@ def named(figure: Any) -> list[str]:
 
 def draw(*runs, kind="loss", theme=LIGHT):
     found = arranged(runs).runs
-    return figures.draw(KINDS[kind].panels(found), row_styles(found), theme)
+    return drawing.draw(KINDS[kind].panels(found), row_styles(found), theme)
 
 
 def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
@@ -137,9 +137,8 @@ def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
     ]
     encoder, decoder = draw(*runs, kind="tid_by_layer").axes
     assert encoder.get_title(loc="left") == "TID of the mean, encoder"
-    ln, bn = drawn(encoder)
-    assert [y for _, y in points(ln)] == [1.0, 2.0, 4.0, 8.0]
-    assert [y for _, y in points(bn)] == [3.0, 6.0, 12.0, 24.0]
+    values = [[y for _, y in points(line)] for line in drawn(encoder)]
+    assert values == [[1.0, 2.0, 4.0, 8.0], [3.0, 6.0, 12.0, 24.0]]
     names_of = [[text.get_text() for text in axes.get_xticklabels()] for axes in (encoder, decoder)]
     assert names_of[0] == ["embedding", "layer 0", "layer 1", "final"]
     assert names_of[1] == ["embedding", "layer 0", "layer 1", "final", "output"]
@@ -158,7 +157,7 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
     rows = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0})
 
     def write(name, theme=LIGHT):
-        figures.write(
+        drawing.write(
             draw(run(rows), run(rows, norm="bn"), theme=theme), tmp_path / name, title="x"
         )
         return (tmp_path / name).read_bytes()
@@ -174,9 +173,9 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
 def test_a_figure_with_one_plot_names_its_score_on_the_axis_in_letters_that_journals_take(tmp_path):
     runs = arranged([run(loss_rows({10: 5.0}))]).runs
     panels = KINDS["loss"].panels(runs)[:1]
-    figure = figures.draw(panels, row_styles(runs), LIGHT)
+    figure = drawing.draw(panels, row_styles(runs), LIGHT)
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == ""
     assert axes.get_ylabel() == "Training loss (nats per token)"
-    figures.write(figure, tmp_path / "loss.pdf", title="loss")
+    drawing.write(figure, tmp_path / "loss.pdf", title="loss")
     assert b"/Type3" not in (tmp_path / "loss.pdf").read_bytes()

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from normlab.records.manifest import stale
-from normlab.reports.published import PAGE_FILE, publish, rendered
+from normlab.records.manifest import PAGE_FILE, stale
+from normlab.reports.published import rendered
+from normlab.reports.publishing import publish
 from tests.html_text import Text
 from tests.reports.tables import made, published, run, runs, sized, study
 

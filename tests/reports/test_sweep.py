@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from normlab.records.pairs import Experiment
 from normlab.reports.answer import answer
 from normlab.reports.arrangement import arranged
+from normlab.reports.axes import by_axis
 from normlab.reports.chart_data import LIGHT
-from normlab.reports.figures import draw, figures_of, row_styles, write
+from normlab.reports.drawing import draw, write
+from normlab.reports.figures import figures_of, row_styles
 from normlab.reports.headings import heading
 from normlab.reports.recipes import names, recipes
 from normlab.reports.runs import found_run
-from normlab.reports.sweep import by_axis
 from tests.records.examples import config
 from tests.reports.tables import build, diverged, made, run, study
 
@@ -134,7 +135,7 @@ def test_a_row_that_diverged_is_said_to_and_one_row_alone_has_its_best_point():
     assert sweep({("bn", "8"): 28.0}).answer == "The BLEU of bn is 28.20 +- 0.20; three seeds."
 
 
-def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band_and_over_words_with_bars():
+def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band():
     ((axis, (panel,)),) = by_axis(sweep(SIZES)).items()
     assert axis.name == "batch size" and panel.logarithmic_across and panel.ticks == (8, 32, 128)
     ln, bn = panel.series
@@ -143,8 +144,12 @@ def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band_and_over_wor
     (axes,) = draw([panel], styles, LIGHT).axes
     assert axes.get_xscale() == "log" and len(axes.collections) == 2
     assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "32", "128"]
+
+
+def test_scores_over_words_are_drawn_with_bars():
     words = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     ((_, (panel,)),) = by_axis(sweep(words, "placement")).items()
+    styles = row_styles([run(made(norm, 1), norm) for norm in ("ln", "bn")])
     (axes,) = draw([panel], styles, LIGHT).axes
     assert not panel.joined and panel.tick_names == ("pre", "post")
     assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}

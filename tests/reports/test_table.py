@@ -74,6 +74,9 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert row(found, "bn").outcome == "finished 2/2, 1 not run"
     assert "only seeds 1 3 are pairs (bn)" in note_of(found, "differences:")
     assert entry(found, "bn").summary.mean == 38.0
+
+
+def test_one_pair_has_no_interval_and_a_table_without_runs_says_so():
     one = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(one, "bn").difference is None
     assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
@@ -108,16 +111,30 @@ def bold(values, score=BLEU):
     return [row.name for row in found.rows if row.entries[score].best]
 
 
-def test_the_best_is_bold_only_where_it_is_better_than_every_other_over_five_seeds():
-    assert bold(noisy(30.0, 20.0, 25.0)) == ["ln"]
-    assert bold(noisy(30.0, 20.0, 30.05)) == []
-    assert bold({"ln": noisy(30.0)["ln"]}) == []  # than no other
-    assert bold(noisy(2.0, 3.0), "valid/loss") == ["ln"]
-    assert bold(noisy(30.0, 20.0, 25.0, seeds=4)) == []
-    values = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
-    assert bold(values) == [] and "(fewest: 4)" in note_of(table(values), "rows with fewer than 5")
-    assert note_of(table(noisy(30.0, 20.0)), "rows of") == ""
-    assert bold(noisy(1.4, 1.0), "test/length_ratio") == [], "1 is best, not the longest output"
+FOUR_SEEDS = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
+
+
+@pytest.mark.parametrize(
+    ("values", "score", "best"),
+    [
+        (noisy(30.0, 20.0, 25.0), BLEU, ["ln"]),
+        (noisy(30.0, 20.0, 30.05), BLEU, []),
+        (noisy(30.0), BLEU, []),  # there is no other row
+        (noisy(2.0, 3.0), "valid/loss", ["ln"]),
+        (noisy(30.0, 20.0, 25.0, seeds=4), BLEU, []),
+        (FOUR_SEEDS, BLEU, []),
+        (noisy(1.4, 1.0), "test/length_ratio", []),  # 1 is best, not the longest output
+    ],
+)
+def test_the_best_is_bold_only_if_it_is_better_than_every_other_over_five_seeds(
+    values, score, best
+):
+    assert bold(values, score) == best
+
+
+def test_a_row_with_fewer_than_five_seeds_is_noted():
+    assert "(fewest: 4)" in note_of(table(FOUR_SEEDS), "rows with fewer than 5")
+    assert note_of(table(noisy(30.0, 20.0)), "rows with fewer than 5") == ""
 
 
 def test_p_is_corrected_for_all_pairs_of_rows():
@@ -276,12 +293,16 @@ def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_p
 def test_csv_has_twelve_digits():
     found = table(VALUES, figures=FIGURES)
     rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
-    ln, _, bn = rows[:3]
-    assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
-    bleu = entry(found, "bn")
+    bn, bleu = rows[2], entry(found, "bn")
     assert float(bn["mean"]) == bleu.summary.mean
     exact = [bleu.summary.sd, bleu.difference.low, bleu.p]
     assert [float(bn[name]) for name in ("sd", "low", "p")] == pytest.approx(exact, rel=1e-11)
+
+
+def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table(VALUES, figures=FIGURES)))))
+    ln, _, bn = rows[:3]
+    assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
     assert (ln["best"], ln["document"], ln["difference"]) == ("1", "35.2", "")
     assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
     assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"

@@ -48,8 +48,7 @@ def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(process_pool.time, "monotonic", clock)
         code, out = night(capsys, "one", "--publish", "results", budget="1h")
-    assert code == 0
-    assert place.lines("stopped") == ["one bn seed=2"]
+    assert code == 0 and place.lines("stopped") == ["one bn seed=2"]
     assert "1 left" in out and "resume with: normlab study run one --publish results" in out
     assert "one scale=smoke: whole seeds 1\n" in out
     runs = read(place.folder / "results" / "one" / "smoke")

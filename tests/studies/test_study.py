@@ -107,8 +107,8 @@ def chosen():
 def test_runs_compose_and_are_found_by_their_claims(name, scale, runs, unmade):
     configs = [to_dict(compose(run.overrides)) for run in runs]
     for run, config in zip(runs, configs, strict=True):
-        assert config["observe"]["study"] == name and config["seed"] == 1
-        assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
+        assert (config["observe"]["study"], config["seed"]) == (name, 1)
+        instantiate(config["schedule"], "schedule", Schedule)  # raises for any other class
         Budget(**config["budget"])
         if scale == "smoke":
             corpus = (config["task"].get("corpus") or {}).get("option")

@@ -69,7 +69,7 @@ def cells(lines):
     return [re.split(r" {2,}", line.strip()) for line in lines[rule + 1 : rule + 3]]
 
 
-def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
+def test_a_plan_without_runs_that_have_ended_takes_the_time_from_the_study(place, capsys):
     code, lines, _ = printed(capsys, "plan")
     assert code == 0 and place.lines("calls") == []
     assert cells(lines) == [
@@ -83,6 +83,9 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
         "claims: 1",
         "`normlab claims N` shows what decides them",
     ]
+
+
+def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     plan(place, bleu(3.0), seeds=(1, 2, 3))
     printed(capsys, "run", "--publish", "published")
     _, lines, _ = printed(capsys, "plan", "seeds=2-3")
