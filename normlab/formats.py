@@ -30,7 +30,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def number(value: float | int) -> str:
+def short_number(value: float | int) -> str:
     """Format a number with four significant digits, or as a whole number from 1,000 on."""
     if not math.isfinite(value):
         return str(float(value))

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from normlab.claims.chinese import data_in_chinese
 from normlab.config.conversion import Text
+from normlab.records.record import is_probe_metric
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +93,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def score_name(self, score: str) -> ScoreName:
         """Return the name of a score in words; KeyError if it has none yet."""
         parts = score.split("/")
-        if parts[0] == "stability":
+        if is_probe_metric(score):
             return self.scores["/".join(parts[1:3])]
         return self.scores["steps_to" if "steps_to" in parts else parts[-1]]
 

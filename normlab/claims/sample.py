@@ -81,15 +81,15 @@ class Sample:
         return {seed: fmean(map(self._value, runs)) for seed, runs in finished}
 
     def _value(self, run: RunRecord) -> float:
-        scores = [run.figure(name) for name in self.scores]
-        less = run.figure(self.minus) if self.minus else None
+        scores = [run.metric(name) for name in self.scores]
+        less = run.metric(self.minus) if self.minus else None
         return fmean(each.value - (less.value if less else 0.0) for each in scores if each)
 
     @property
     def higher_is_better(self) -> bool:
         """Whether a higher first score is better, according to the records of its runs."""
         runs = (run for cell in self.cells.values() for each in cell.values() for run in each)
-        scores = (run.figure(self.scores[0]) for run in runs if run.finished)
+        scores = (run.metric(self.scores[0]) for run in runs if run.finished)
         return next((score.higher_is_better for score in scores if score is not None), True)
 
     def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
@@ -149,7 +149,7 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
         return "made by uncommitted code" if dirty else "not known to be made by committed code"
     if not record.finished:
         return None
-    if lacking := [score for score in scores if record.figure(score) is None]:
+    if lacking := [score for score in scores if record.metric(score) is None]:
         return f"lacks {lacking[0]}"
     if all(map(is_probe_metric, scores)):
         return None

@@ -13,7 +13,7 @@ from normlab.config.keys import config_keys
 from normlab.config.suggestions import choice_of, did_you_mean
 from normlab.errors import UserError
 from normlab.formats import estimated
-from normlab.records.record import RunRecord, number
+from normlab.records.record import RunRecord, read_number
 from normlab.records.store import PROGRESS_FILE, RUNS, RunStore, read_progress
 from normlab.terminal import print_error, print_lines, print_prose
 
@@ -137,7 +137,7 @@ def _progress(folder: Path) -> list[str]:
     """Return the phase, step and loss of an unfinished run, and the time left unless it stopped."""
     if (now := read_progress(folder)) is None:
         return ["no record yet", "", ""]
-    done, total, loss, left = (number(now[key]) for key in ("done", "total", "loss", "left"))
+    done, total, loss, left = (read_number(now[key]) for key in ("done", "total", "loss", "left"))
     phase = str(now["phase"])
     if time.time() - (folder / PROGRESS_FILE).stat().st_mtime > _SILENT:
         phase, left = f"stopped in {phase}", None

@@ -6,6 +6,8 @@ key of a probe metric is probe and name: `tid/mean` for `stability/tid/mean/enco
 
 from typing import NamedTuple
 
+from normlab.records.record import is_probe_metric
+
 
 class Meaning(NamedTuple):
     """A metric's better direction ("-" if neither), unit, description and source."""
@@ -139,7 +141,7 @@ PROBES = {name: Meaning("-", *each) for name, each in _PROBES.items()}
 def meaning(name: str) -> Meaning | None:
     """Return the meaning of a record's metric, or None if the metric is unknown."""
     parts = name.split("/")
-    if parts[0] == "stability":
+    if is_probe_metric(name):
         return PROBES.get("/".join(parts[1:3]))
     counted = next((part for part in ("steps_to", "tokens_to") if part in parts), None)
     return SCORES.get(counted or parts[-1])

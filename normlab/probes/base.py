@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from normlab.norms.tokens import Tokens
 from normlab.probes.sites import ABSENT, ModuleCall, Site, recurrent_norms, sites
+from normlab.records.record import PROBE_PREFIX
 
-PREFIX = "stability"
 RECENT = 50  # last steps kept for the record of a run that diverges
 _PACK_EVERY = 32  # number of measured steps whose values are packed into one tensor on the device
 Key = TypeVar("Key")
@@ -51,7 +51,7 @@ class StepView:
     grad_norm: Float[Tensor, ""]
     lr: float
     padding_share: float
-    prefix: str = PREFIX
+    prefix: str = PROBE_PREFIX
     collected: dict[str, Metric] = field(default_factory=dict, repr=False, compare=False)
 
     def log(self, name: str, value: Metric) -> None:
@@ -289,7 +289,7 @@ class ProbeGroup:
     def _show(self, view: StepView, hook: Callable[[Probe], Callable[[StepView], None]]) -> None:
         collected: dict[str, Metric] = {}
         for name, probe in self._due(view.step):
-            hook(probe)(replace(view, prefix=f"{PREFIX}/{name}", collected=collected))
+            hook(probe)(replace(view, prefix=f"{PROBE_PREFIX}/{name}", collected=collected))
         self._latest |= collected
         # Functions are left out: they are called later, and would describe a later step.
         self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
@@ -321,7 +321,7 @@ class ProbeGroup:
     def summary(self) -> dict[str, float]:
         """Return each probe's metrics of the run, named `stability/<probe>/<name>`."""
         return {
-            f"{PREFIX}/{name}/{key}": float(value)
+            f"{PROBE_PREFIX}/{name}/{key}": float(value)
             for name, probe in self.probes.items()
             for key, value in probe.summary().items()
         }

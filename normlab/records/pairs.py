@@ -86,7 +86,7 @@ class Pairing:
     def values(self, score: str) -> dict[int, tuple[float, float]]:
         """Return a score of both runs by seed, for pairs that both compute it in the same way."""
         scored = {
-            seed: [figure for run in both if (figure := run.figure(score)) is not None]
+            seed: [value for run in both if (value := run.metric(score)) is not None]
             for seed, both in self.pairs.items()
             if _scored_apart(*both, (score,)) is None
         }
@@ -252,7 +252,7 @@ class Experiment:
 
     def scores(self, name: str) -> dict[int, Score]:
         """Return a score for each seed; UserError if the seeds were not scored in the same way."""
-        every = {record.seed: record.figure(name) for record in self.records if record.finished}
+        every = {record.seed: record.metric(name) for record in self.records if record.finished}
         measured = {seed: score for seed, score in every.items() if score is not None}
         ways = {(score.signature, score.higher_is_better) for score in measured.values()}
         if len(ways) > 1:

@@ -51,9 +51,13 @@ Status = Literal["finished", "diverged", "interrupted", "failed"]
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
 
 
+PROBE_PREFIX = "stability"
+"""The first part of the names of probe metrics."""
+
+
 def is_probe_metric(name: str) -> bool:
     """Return whether a score is a probe's metric, `stability/<probe>/<name>`: less is better."""
-    return name.startswith("stability/")
+    return name.startswith(f"{PROBE_PREFIX}/")
 
 
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,7 +164,7 @@ class RunRecord(
     def finished(self) -> bool:
         return self.outcome.status == "finished"
 
-    def figure(self, name: str) -> Score | None:
+    def metric(self, name: str) -> Score | None:
         """Return a score, or a probe's metric as a score for which lower is better."""
         if name in self.stability:
             return Score(self.stability[name], False, 1)
@@ -246,7 +250,7 @@ def plain(value: Any) -> Any:
     return {key: plain(item) for key, item in node.items()}
 
 
-def number(value: object) -> float | None:
+def read_number(value: object) -> float | None:
     """Return a number written by `plain` as a float; None for other values."""
     whole = isinstance(value, int | float) and not isinstance(value, bool)
     if whole or value in ("nan", "inf", "-inf"):

@@ -15,7 +15,7 @@ from normlab.metrics.significance import t_interval
 from normlab.records.labels import in_markdown
 from normlab.records.packed import pack
 from normlab.records.pairs import UNPLANNED, Pairing
-from normlab.records.record import RunRecord, number
+from normlab.records.record import RunRecord, read_number
 from normlab.reports.page import page
 
 FORMAT = "normlab.card/1"
@@ -115,7 +115,7 @@ def board(cards: Iterable[Card]) -> str:
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
         entries = card.entries
         # If the loss changes when computed token by token, the norm sees later tokens.
-        sees_later = (number(entries.get("stepwise")) or 0.0) > _ROUNDING
+        sees_later = (read_number(entries.get("stepwise")) or 0.0) > _ROUNDING
         ranked.append((sees_later, fmean(ranks), card.name, entries))
     ranked.sort(key=lambda each: each[:3])
     titles = list(dict.fromkeys(title for *_, entries in ranked for title in entries))
@@ -137,7 +137,7 @@ def _loss(card: Card, task: str, score: str) -> float:
 
 
 def _values(by_seed: Mapping[str, Any]) -> list[float]:
-    return [float(number(value) or 0.0) for value in by_seed.values()]
+    return [float(read_number(value) or 0.0) for value in by_seed.values()]
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
@@ -184,7 +184,7 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[st
     for name, by_seed in runs["scores"].items():
         if not (values := _values(by_seed)):
             continue
-        floor, higher = number(runs["floors"].get(name)), runs["higher_is_better"][name]
+        floor, higher = read_number(runs["floors"].get(name)), runs["higher_is_better"][name]
         low = floor is not None and not clearly_beats(floor, values, name, higher_is_better=higher)
         pairs = {key: [*pairing.values(name).values()] for key, pairing in pairings.items()}
         differences = [_difference(key, both) for key, both in pairs.items() if both]
@@ -204,7 +204,7 @@ def _difference(
 
 
 def _written(value: object, least: float = 0.0) -> str:
-    parsed = number(value)
+    parsed = read_number(value)
     if value is None or parsed is None or isinstance(value, str):
         return "-" if value is None else str(value)
     return "0" if abs(parsed) <= least else f"{parsed:.3g}"

@@ -62,7 +62,7 @@ def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list
 
     Charts of the table's own columns and the most informative probes come first.
     """
-    logged = sorted({name for run in runs for row in run.rows for name in row})
+    logged = sorted({name for run in runs for row in run.curve for name in row})
 
     def charts(first: Iterable[str], *others: tuple[str, int]) -> list[Panel]:
         """Return charts of the `first` metrics, then of all matching a (prefix, slashes) pair."""
@@ -89,7 +89,7 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
     lines: list[Series] = []
     for (row, at), members in by_setting(runs).items():
         curves = [
-            {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
+            {float(step): y for step, y in series(run.curve, name) if math.isfinite(y)}
             for run in members
         ]
         line = Series.of_seeds(row, point_name(at), at, curves)

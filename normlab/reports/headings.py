@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from normlab.records.record import is_probe_metric
+
 NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _KEY = re.compile(r"(?:^| )([a-z][\w./]*)=")
 _SCORES = {
@@ -31,7 +33,7 @@ _SETTINGS = {
 def heading(score: str) -> str:
     """Return the name of a score: `BLEU`, `test loss`, `validation chrF`, `TID (mean)`."""
     split, *conditions, name = score.split("/")
-    if split == "stability":
+    if is_probe_metric(score):
         probe, *rest = (*conditions, name)
         inside = f" ({' '.join(map(_name, rest))})" if rest else ""
         return f"{_name(probe)}{inside}"

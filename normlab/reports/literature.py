@@ -57,7 +57,7 @@ def _ours_by_seed(each: LiteratureNumber, records: RecordsByPoint) -> dict[int, 
     if each.minus:
         others = records.get((each.minus, each.at), ())
         return Pairing.of(runs, others, PLANNED).differences(each.column)
-    scores = ((run.seed, run.figure(each.column)) for run in runs)
+    scores = ((run.seed, run.metric(each.column)) for run in runs)
     return {seed: score.value for seed, score in sorted(scores) if score is not None}
 
 

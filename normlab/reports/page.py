@@ -164,7 +164,7 @@ class TableSection:
     @property
     def without_rows(self) -> list[str]:
         """Return the ids of the runs whose logged rows are missing."""
-        return [run.record.run_id for run in self.runs if run.record and not run.rows]
+        return [run.record.run_id for run in self.runs if run.record and not run.curve]
 
     @property
     def diverged(self) -> list[RunRecord]:
@@ -271,7 +271,7 @@ def _direction(table: ScoreTable, column: str) -> str:
 
 
 def _score(record: RunRecord, column: str) -> str:
-    if (score := record.figure(column)) is None:
+    if (score := record.metric(column)) is None:
         return "\N{EN DASH}"
     return "not reached" if math.isinf(score.value) else score_text(score.value, column)
 

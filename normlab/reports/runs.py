@@ -9,7 +9,7 @@ from normlab.errors import UserError
 from normlab.records.files import read_file
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, run_at
-from normlab.records.record import RunRecord, fingerprint, is_probe_metric
+from normlab.records.record import Row, RunRecord, fingerprint, is_probe_metric
 from normlab.records.store import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -28,14 +28,14 @@ NOT_RUN, NOT_ENDED = "not run", "not ended"
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its place in a table, its record if it has ended, and its logged rows.
+    """A run: its place in a table, its record if it has ended, and its curve, the logged rows.
 
     `folder` is the run's folder or address, `state` the reason if there is no record.
     """
 
     key: Key
     record: RunRecord | None = None
-    rows: Sequence[dict[str, Any]] = ()
+    curve: Sequence[Row] = ()
     folder: Path | None = None
     state: str = NOT_RUN
     config: Config | None = None
@@ -60,9 +60,9 @@ class Run:
         return norm_label(self.settings.get("choices", {}))
 
 
-def found_run(folder: Path | None, record: RunRecord, rows: Sequence[dict[str, Any]] = ()) -> Run:
+def found_run(folder: Path | None, record: RunRecord, curve: Sequence[Row] = ()) -> Run:
     """Return a run found on disk, with its seed but no row or point."""
-    return Run(Key("", "", record.seed), record, rows, folder)
+    return Run(Key("", "", record.seed), record, curve, folder)
 
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from normlab.formats import estimated, number
+from normlab.formats import estimated, short_number
 from normlab.progress import Stage
 from normlab.records.store import read_progress
 from normlab.studies.process_pool import (
@@ -91,7 +91,7 @@ class RunsDisplay(ProgressDisplay):
         if (now := self._progress.get(run)) is None:
             return "starting", ""
         stage = Stage(**{key: now[key] for key in Stage._fields})
-        return str(stage), "" if stage.loss is None else number(stage.loss)
+        return str(stage), "" if stage.loss is None else short_number(stage.loss)
 
     @property
     def _done(self) -> list[EndedRun]:

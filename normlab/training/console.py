@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
-from normlab.formats import duration, estimated, number
+from normlab.formats import duration, estimated, short_number
 from normlab.metrics.baseline import learning_problem
 from normlab.progress import TRAINING, Stage
 from normlab.records.record import MAIN_SCORES, RunRecord, Score
@@ -65,7 +65,7 @@ class Console(Sink):
 
     def stage(self, stage: Stage) -> None:
         self._pace.see(stage)
-        self._loss = "" if stage.loss is None else f"loss {number(stage.loss)}"
+        self._loss = "" if stage.loss is None else f"loss {short_number(stage.loss)}"
         if self._rich:
             self._draw(stage)
             return
@@ -79,14 +79,14 @@ class Console(Sink):
         step, unit, total = int(row["step"]), self._run.unit, self._run.config["budget"]["steps"]
         values = {name: score.value for name, score in scores.items()}
         if SPEED in row:
-            self._speed = f"{number(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
+            self._speed = f"{short_number(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
         if self._rich and not values:  # the bar shows the rest
             return
         main = {name: x for name, x in values.items() if name.split("/")[-1] in MAIN_SCORES}
         shown = dict(islice(_by_rank(main or values), _HEADLINES))  # a line of 80 columns
         if LOSS in row:
             shown[LOSS] = row[LOSS]
-        texts = [f"{name} {number(value)}" for name, value in shown.items()]
+        texts = [f"{name} {short_number(value)}" for name, value in shown.items()]
         place = f"step {step}" if total is None else f"step {step}/{total}"
         self.note(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
 
@@ -157,11 +157,11 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
         _by_rank(tested or values), _HEADLINES
     ):  # validations are printed above
         floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
-        known = [] if floor is None else [f"untrained baseline {number(floor)}"]
+        known = [] if floor is None else [f"untrained baseline {short_number(floor)}"]
         if name.endswith("/loss") and record.label_smoothing:
             known.append(f"smoothing {record.label_smoothing:g}")  # fits 80 columns
         more = f"  ({', '.join(known)})" if known else ""
-        lines.append(Text.assemble(f"  {name:<24}", (f"{number(value):>10}", "bold"), more))
+        lines.append(Text.assemble(f"  {name:<24}", (f"{short_number(value):>10}", "bold"), more))
     if record.config.get("observe", {}).get("debug"):  # no record is kept
         return lines
     lines.append(Text(f"record: {folder / RECORD_FILE}"))

@@ -28,7 +28,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from normlab.records.files import atomic_write
 from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
-from normlab.records.record import MAIN_SCORES, RunRecord, Score, plain
+from normlab.records.record import MAIN_SCORES, RunRecord, Score, is_probe_metric, plain
 from normlab.records.store import METRICS_FILE, read_rows, series
 from normlab.training.sinks import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 
@@ -242,7 +242,7 @@ class _Headlines:
 
     def _is_one(self, name: str) -> bool:
         first, *others = name.split("/")
-        if first == "stability":
+        if is_probe_metric(name):
             return len(others) == 2 and self._of_probe.setdefault(others[0], name) == name
         if first == "valid" or first.startswith("test"):
             return len(others) == 1 and others[0] in MAIN_SCORES

@@ -88,7 +88,7 @@ def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs,
 def test_runs_of_two_recipes_have_a_table_and_a_chart_each_and_share_no_curve(
     runs, capsys, monkeypatch
 ):
-    monkeypatch.setattr("normlab.reports.drawing.write", lambda figure, path, title: None)
+    monkeypatch.setattr("normlab.reports.runs_report.write", lambda figure, path, title: None)
     store = RunStore("runs")
     for norm in ("bn", "ln"):
         for size in (32, 64):
@@ -124,7 +124,7 @@ def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
 
 
 def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
-    monkeypatch.setattr("normlab.reports.drawing.write", lambda figure, path, title: None)
+    monkeypatch.setattr("normlab.reports.runs_report.write", lambda figure, path, title: None)
     code, out, err = report(capsys, "runs", "--figures", "svg")
     scores = [f"report/{name}_by_batch_size.svg" for name in ("bleu", "validation_loss")]
     names = [*scores, "report/loss.svg", "report/over_training.svg"]

@@ -12,7 +12,7 @@ from normlab.commands.list import main as ls
 from normlab.commands.report import main as report
 from normlab.data.corpus import read_lines
 from normlab.records.files import read_file
-from normlab.records.record import RunRecord, number
+from normlab.records.record import RunRecord, read_number
 from normlab.records.store import RunStore, read_rows
 from normlab.reports.runs import read_config
 from normlab.training.checkpoint import load_checkpoint
@@ -54,7 +54,7 @@ def test_json_that_nests_without_end_is_refused():
 
 
 def test_a_number_too_large_for_a_float_is_none():
-    assert number(10**400) is None and number(10**30) == 1e30
+    assert read_number(10**400) is None and read_number(10**30) == 1e30
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,8 @@ def test_a_missing_key_is_named(key):
 def test_a_figure_is_a_score_or_what_a_probe_measured():
     found = record()
     name, value = next(iter(found.stability.items()))
-    assert found.figure(name) == Score(value, higher_is_better=False, n=1)
+    assert found.metric(name) == Score(value, higher_is_better=False, n=1)
     score = next(iter(found.scores))
-    assert found.figure(score) == found.scores[score]
-    assert found.figure("test/nothing") is None
+    assert found.metric(score) == found.scores[score]
+    assert found.metric("test/nothing") is None
     assert set(found.main_scores) == {name for name in found.scores if name.count("/") == 1}

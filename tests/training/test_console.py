@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from normlab.commands.train import summary
-from normlab.formats import duration, estimated, number
+from normlab.formats import duration, estimated, short_number
 from normlab.metrics.baseline import is_near_baseline, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
@@ -186,7 +186,7 @@ def test_a_pipe_is_never_silent_for_long(tmp_path, monkeypatch):
 
 def test_figures_and_durations():
     figures = (3.0, 0.00051234, 1234.6, -1.5, math.nan, math.inf, 0.0)
-    assert [*map(number, figures)] == ["3", "0.0005123", "1,235", "-1.5", "nan", "inf", "0"]
+    assert [*map(short_number, figures)] == ["3", "0.0005123", "1,235", "-1.5", "nan", "inf", "0"]
     assert [*map(duration, (0.4, 59.4, 59.6, 7620))] == ["0 s", "59 s", "1 min 0 s", "2 h 7 min"]
 
 
