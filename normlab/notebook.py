@@ -18,7 +18,7 @@ from normlab.reports.arrangement import arranged, main_tests
 from normlab.reports.chart_data import LIGHT
 from normlab.reports.drawing import draw, write
 from normlab.reports.figures import KINDS, LACK, row_styles
-from normlab.reports.runs import found_run, rows_of_run
+from normlab.reports.runs import rows_of_run, unplaced_run
 from normlab.reports.score_table import score_table
 from normlab.reports.table import markdown
 
@@ -110,7 +110,7 @@ class Records(list[RunRecord]):
         if kind not in KINDS:
             raise UserError(f"unknown figure {kind!r}; choose from {', '.join(KINDS)}")
         pairs = zip(self.folders, self, strict=True)
-        runs = arranged([found_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
+        runs = arranged([unplaced_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
             raise UserError(f"kind {kind!r}: {LACK}")
@@ -118,7 +118,7 @@ class Records(list[RunRecord]):
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        return markdown(score_table(arranged([found_run(None, run) for run in self])))
+        return markdown(score_table(arranged([unplaced_run(None, run) for run in self])))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:

@@ -9,8 +9,8 @@ from normlab.reports.axes import by_axis
 from normlab.reports.chart_data import LIGHT
 from normlab.reports.drawing import draw, write
 from normlab.reports.figures import row_styles
-from normlab.reports.names import renamed
 from normlab.reports.published import read
+from normlab.reports.renaming import renamed
 from normlab.reports.score_table import score_table
 from normlab.reports.table_runs import TableRuns
 from normlab.studies.load import load_study

@@ -19,10 +19,9 @@ from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.reports.arrangement import arranged, by_recipe
-from normlab.reports.axes import values_at
 from normlab.reports.latex import latex
-from normlab.reports.names import Names, chosen_names, renamed
 from normlab.reports.notes import About, Note, print_legend
+from normlab.reports.renaming import Names, chosen_names, renamed
 from normlab.reports.run_places import matching_runs, none_below
 from normlab.reports.runs import Run, by_setting, read_runs
 from normlab.reports.score_table import score_table

@@ -15,7 +15,7 @@ from normlab.inspection.subject import Subject, subject_of, subject_of_run
 from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
 from normlab.reports.arrangement import arranged
-from normlab.reports.runs import found_run
+from normlab.reports.runs import unplaced_run
 from normlab.training.runtime import torch_settings_kept
 
 FORMAT = "normlab.inspect/1"
@@ -108,7 +108,7 @@ def side_by_side(
     values: dict[str, dict[str, list[Any]]] = {}
     columns = {each.name: dict[str, None]() for each in chosen}
     sheets: dict[str, Any] = {}
-    for run in arranged([found_run(*each) for each in runs.items()]).runs:
+    for run in arranged([unplaced_run(*each) for each in runs.items()]).runs:
         of_row = values.setdefault(f"{run.key.row} {run.key.point}".strip(), {})
         with doing(f"run {len(sheets) + 1} of {len(runs)}"):
             subject = subject_of_run(run.folder or Path(), changes)

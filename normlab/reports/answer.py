@@ -20,8 +20,19 @@ from normlab.reports.headings import heading, in_brackets, setting_with_values, 
 from normlab.reports.table import ScoreRow, ScoreTable
 
 _COUNTS = (
-    *("no", "one", "two", "three", "four", "five", "six"),
-    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
 )
 _MOST_ROWS = 4
 _MOST_PARTS = 5

@@ -13,9 +13,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from normlab.errors import UserError
+from normlab.records.grouping import grouped
 from normlab.records.packed import Key
 from normlab.records.record import MAIN_SCORES, fingerprint
-from normlab.reports.comparison import differing_settings, grouped
+from normlab.reports.comparison import differing_settings
 from normlab.reports.recipes import (
     Config,
     Name,
@@ -29,7 +30,7 @@ from normlab.reports.recipes import (
 from normlab.reports.runs import Run
 from normlab.reports.table_runs import TableRuns
 
-USUAL = "ln"
+BASELINE_NORM = "ln"
 """The baseline norm, unless the user names another row."""
 _TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "perplexity"))
 
@@ -108,10 +109,10 @@ def _arranged(
     order: Sequence[str],
 ) -> TableRuns:
     """Arrange runs; no run needs to have all the columns."""
-    settings = _settings(_experiments(runs), baseline)
-    merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(settings)}
-    first = _baseline(settings, baseline)
-    norms = {each.row: each.runs[0].norm for each in settings}
+    grid_rows = _grid_rows(_experiments(runs), baseline)
+    merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(grid_rows)}
+    first = _baseline(grid_rows, baseline)
+    norms = {each.row: each.runs[0].norm for each in grid_rows}
     names_of_rows = {row.text for row in norms}
 
     def rank(row: Name) -> int:
@@ -124,14 +125,14 @@ def _arranged(
         return next(places, len(order))
 
     rows = sorted(norms, key=lambda row: (row != first, rank(row), -merits[row]))
-    settings.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
-    axes = dict.fromkeys(axis for each in settings for axis in each.at)
+    grid_rows.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
+    axes = dict.fromkeys(axis for each in grid_rows for axis in each.at)
     scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
     return TableRuns(
         rows={row.text: row.keys for row in rows},
         columns=tuple(columns),
         axes=tuple(axes),
-        runs=[run for each in settings for run in _at_place(each)],
+        runs=[run for each in grid_rows for run in _at_place(each)],
         scale=", ".join(sorted(scales)),
         recipe=recipe,
     )
@@ -146,36 +147,36 @@ def _check_order(order: Sequence[str], tables: Sequence[TableRuns]) -> None:
             raise UserError(f"--order {name}: no such row{_available(name, rows)}")
 
 
-def _at_place(setting: GridRow) -> list[Run]:
+def _at_place(grid_row: GridRow) -> list[Run]:
     """Return the runs of an experiment by seed, with their row and point."""
     values = {
-        axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in setting.at.items()
+        axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in grid_row.at.items()
     }
     point = " ".join(f"{axis}={value}" for axis, value in values.items())
-    by_seed = sorted(setting.runs, key=lambda run: run.key.seed)
-    return [replace(run, key=Key(setting.row.text, point, run.key.seed)) for run in by_seed]
+    by_seed = sorted(grid_row.runs, key=lambda run: run.key.seed)
+    return [replace(run, key=Key(grid_row.row.text, point, run.key.seed)) for run in by_seed]
 
 
-def _baseline(settings: Sequence[GridRow], requested: str | None) -> Name | None:
+def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> Name | None:
     """Return the row that others are compared with: the requested one, or the first norm's.
 
     If several rows have this norm, it is the one with the most seeds, then the one that differs
     from the other rows in the fewest settings. None if no row has the norm.
     """
-    rows = dict.fromkeys(setting.row for setting in settings)
-    baseline = requested or USUAL
+    rows = dict.fromkeys(each.row for each in grid_rows)
+    baseline = requested or BASELINE_NORM
     if exact := next((row for row in rows if row.text == baseline), None):
         return exact
-    differing = [*differing_settings([setting.config for setting in settings]).values()]
+    differing = [*differing_settings([each.config for each in grid_rows]).values()]
 
     def suits(n: int) -> tuple[int, int]:
-        records = [run.record for run in settings[n].runs]
+        records = [run.record for run in grid_rows[n].runs]
         ended = sum(record is not None and record.finished for record in records)
         return ended, sum(values.count(values[n]) for values in differing)
 
-    of_norm = [n for n, setting in enumerate(settings) if setting.runs[0].norm == baseline]
+    of_norm = [n for n, each in enumerate(grid_rows) if each.runs[0].norm == baseline]
     if of_norm:
-        return settings[max(of_norm, key=suits)].row
+        return grid_rows[max(of_norm, key=suits)].row
     if requested is not None:
         available = _available(requested, [row.text for row in rows])
         raise UserError(f"--baseline {requested}: no such row{available}")
@@ -214,7 +215,7 @@ def _available(name: str, known: Iterable[str]) -> str:
     return f"; available: {'; '.join(known) or 'none'}"
 
 
-def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[GridRow]:
+def _grid_rows(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[GridRow]:
     """Return each experiment's row and grid point; no grid unless some row has every point."""
     configs = [seeds[0].settings for seeds in experiments]
     tasks = [label(config).task for config in configs]
@@ -231,7 +232,7 @@ def _settings(experiments: Sequence[Sequence[Run]], baseline: str | None) -> lis
     ]
     every, values = grid_of(configs), values_of(configs)
     axes = [key for key in every if not follows(key, every, values)]
-    if not axes or baseline in {setting.row.text for setting in plain}:
+    if not axes or baseline in {each.row.text for each in plain}:
         return plain
     points = [{key: values[key][n] for key in axes} for n in range(len(configs))]
     return [GridRow(*each) for each in zip(names(configs, every), points, experiments, strict=True)]

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from normlab.records.grouping import grouped
 from normlab.reports.chart_data import Panel, Series
-from normlab.reports.comparison import grouped
 from normlab.reports.headings import NUMBER, point_name, setting
 from normlab.reports.table import ScoreRow, ScoreTable
 

@@ -19,10 +19,32 @@ LOG_FROM = 10.0
 """An axis is logarithmic if the ratio of its largest to its smallest value is at least this."""
 HUES = 7
 NORM_HUES = {
-    **{"ln": 0, "bn": 1, "rms": 2, "pn": 3, "gn": 4, "dyt": 5, "none": 6},
-    **{"bn_rms": 5, "bn_position": 3, "bn_sample": 4, "bn_noisy": 5, "global": 2, "gn_sample": 5},
-    **{"brn": 2, "rbn": 5, "mabn": 4, "repbn": 0, "prepbn": 2, "un": 3, "pn_v": 2, "prms": 3},
-    **{"in": 5, "seqn": 3, "ada": 4, "derf": 2, "scale": 3},
+    "ln": 0,
+    "bn": 1,
+    "rms": 2,
+    "pn": 3,
+    "gn": 4,
+    "dyt": 5,
+    "none": 6,
+    "bn_rms": 5,
+    "bn_position": 3,
+    "bn_sample": 4,
+    "bn_noisy": 5,
+    "global": 2,
+    "gn_sample": 5,
+    "brn": 2,
+    "rbn": 5,
+    "mabn": 4,
+    "repbn": 0,
+    "prepbn": 2,
+    "un": 3,
+    "pn_v": 2,
+    "prms": 3,
+    "in": 5,
+    "seqn": 3,
+    "ada": 4,
+    "derf": 2,
+    "scale": 3,
 }
 """The hue of each norm, the same in every chart; other labels get a hue from their checksum."""
 DASHES = ("none", "7 3", "2 2", "8 3 2 3")

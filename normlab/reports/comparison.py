@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from normlab.config.schema import REPEATS
 from normlab.metrics.baseline import (
@@ -23,6 +23,7 @@ from normlab.metrics.baseline import (
 from normlab.metrics.glossary import has_direction
 from normlab.metrics.significance import Interval, holm, p_value, t_interval
 from normlab.records.code import same_code
+from normlab.records.grouping import grouped
 from normlab.records.pairs import (
     ROW_KEYS,
     Experiment,
@@ -33,18 +34,8 @@ from normlab.records.pairs import (
 )
 from normlab.records.record import RunRecord, is_probe_metric, parts
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 SEEDS_TO_DECIDE = 5
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that are part of a row's name
-
-
-def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
-    """Return the values of each key; keys and values keep their order."""
-    groups: dict[_K, list[_V]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,15 @@ from normlab.reports.table import ScoreTable
 TRAIN, VALID = "train/loss", "valid/loss"
 _LAST = 10**6
 _RANKS = {
-    **{"encoder": 0, "decoder": 1, "output": 2, "embedding": -1, "final": _LAST},
-    **{"self": 0, "cross": 1, "ffn": 2, "ffn_inner": 3},
+    "encoder": 0,
+    "decoder": 1,
+    "output": 2,
+    "embedding": -1,
+    "final": _LAST,
+    "self": 0,
+    "cross": 1,
+    "ffn": 2,
+    "ffn_inner": 3,
 }
 """The order in which parts of a model are drawn, in addition to layer numbers."""
 _LOSS_LOG_FROM = 3.0  # low, because differences appear only after the first steep fall
@@ -41,7 +48,7 @@ _TITLES = {
     "stability/residual/growth": ("Residual growth", "last rms / first rms"),
     "stability/attention/entropy": ("Attention entropy", "share of the highest"),
 }
-_OVER_TRAINING = tuple(_TITLES)[2:]
+_OVER_TRAINING = tuple(name for name in _TITLES if name not in (TRAIN, VALID))
 _BY_LAYER = {
     "stability/gradients/norm": ("Gradient norm", "norm before clipping"),
     "stability/tid/mean": ("TID of the mean", "relative distance"),

@@ -8,25 +8,44 @@ from normlab.records.record import is_probe_metric
 NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _KEY = re.compile(r"(?:^| )([a-z][\w./]*)=")
 _SCORES = {
-    **{"bleu": "BLEU", "bleu_tok": "tokenized BLEU", "chrf": "chrF", "nll": "NLL"},
-    **{"mlm_loss": "masked-word loss", "nsp_loss": "sentence-pair loss"},
-    **{"mlm_accuracy": "masked-word accuracy", "nsp_accuracy": "sentence-pair accuracy"},
+    "bleu": "BLEU",
+    "bleu_tok": "tokenized BLEU",
+    "chrf": "chrF",
+    "nll": "NLL",
+    "mlm_loss": "masked-word loss",
+    "nsp_loss": "sentence-pair loss",
+    "mlm_accuracy": "masked-word accuracy",
+    "nsp_accuracy": "sentence-pair accuracy",
     "mlm_accuracy_top5": "masked-word accuracy (top 5)",
-    **{"tid": "TID", "mean": "mean", "var": "variance"},
+    "tid": "TID",
+    "mean": "mean",
+    "var": "variance",
 }
 _UNITS = ("BLEU", "tokenized BLEU", "chrF")
 """Scores whose name is also the unit of a difference: 2.0 BLEU."""
 _ALWAYS_NAMED = ("loss", "accuracy", "perplexity", "NLL")
 """Scores that are called `test loss`, because training and validation have a loss, too."""
 _SETTINGS = {
-    **{"batch_size": "batch size", "max_tokens": "tokens per batch", "optim.lr": "learning rate"},
-    **{"model.depth": "depth", "model.dim": "width", "model.dropout": "dropout"},
-    **{"schedule.warmup": "warm-up steps", "budget.steps": "steps", "budget.tokens": "tokens"},
-    **{"budget.epochs": "epochs", "task.label_smoothing": "label smoothing"},
-    **{"norm.padding": "padding", "norm.eval_stats": "statistics at evaluation"},
-    **{"norm.ghost": "ghost batch", "norm.noise_scale": "noise scale", "norm.affine": "gain"},
-    **{"norm.detach": "detached statistics", "model.gain": "initial gain"},
-    **{"model.input_statistics": "input statistics", "task.eval_max_length": "test length"},
+    "batch_size": "batch size",
+    "max_tokens": "tokens per batch",
+    "optim.lr": "learning rate",
+    "model.depth": "depth",
+    "model.dim": "width",
+    "model.dropout": "dropout",
+    "schedule.warmup": "warm-up steps",
+    "budget.steps": "steps",
+    "budget.tokens": "tokens",
+    "budget.epochs": "epochs",
+    "task.label_smoothing": "label smoothing",
+    "norm.padding": "padding",
+    "norm.eval_stats": "statistics at evaluation",
+    "norm.ghost": "ghost batch",
+    "norm.noise_scale": "noise scale",
+    "norm.affine": "gain",
+    "norm.detach": "detached statistics",
+    "model.gain": "initial gain",
+    "model.input_statistics": "input statistics",
+    "task.eval_max_length": "test length",
 }
 
 
@@ -92,20 +111,29 @@ def in_brackets(name: str) -> str:
 
 
 _COUNTED = {
-    **{"budget.steps": "steps", "budget.tokens": "tokens", "budget.epochs": "epochs"},
-    **{"schedule.warmup": "warm-up steps", "max_tokens": "tokens per batch"},
+    "budget.steps": "steps",
+    "budget.tokens": "tokens",
+    "budget.epochs": "epochs",
+    "schedule.warmup": "warm-up steps",
+    "max_tokens": "tokens per batch",
 }
 """Settings that are named after their number: 3,000 steps."""
 _PLAIN = ("precision",)
 """Settings that need no name, because their value says what they are: bf16."""
 _VALUES = {
-    **{("norm.padding", "exclude"): "padding excluded", ("norm.padding", "fill"): "padding filled"},
+    ("norm.padding", "exclude"): "padding excluded",
+    ("norm.padding", "fill"): "padding filled",
     ("norm.padding", "include"): "padding included",
-    **{("norm.eval_stats", each): f"{each} statistics" for each in ("running", "batch")},
+    ("norm.eval_stats", "running"): "running statistics",
+    ("norm.eval_stats", "batch"): "batch statistics",
     ("norm.eval_stats", "recalibrated"): "recalibrated statistics",
-    **{("norm.detach", each): f"{each} detached" for each in ("mean", "std", "value")},
-    **{("norm.detach", "none"): "nothing detached", ("norm.detach", "both"): "both detached"},
-    **{("norm.affine", "True"): "with gain", ("norm.affine", "False"): "without gain"},
+    ("norm.detach", "mean"): "mean detached",
+    ("norm.detach", "std"): "std detached",
+    ("norm.detach", "value"): "value detached",
+    ("norm.detach", "none"): "nothing detached",
+    ("norm.detach", "both"): "both detached",
+    ("norm.affine", "True"): "with gain",
+    ("norm.affine", "False"): "without gain",
     ("norm.ghost", "None"): "no ghost batches",
     ("model.input_statistics", "step"): "input statistics by step",
     ("model.input_statistics", "sequence"): "input statistics by sequence",

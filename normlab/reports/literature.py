@@ -6,11 +6,11 @@ from statistics import fmean
 
 from normlab.config.registry import option_names
 from normlab.metrics.significance import Interval, t_interval
+from normlab.records.grouping import grouped
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS
 from normlab.records.pairs import PLANNED, Pairing
 from normlab.records.record import RunRecord
-from normlab.reports.comparison import grouped
 from normlab.reports.runs import Run
 from normlab.studies.load import load_study
 from normlab.studies.study import LiteratureNumber, Study

@@ -19,12 +19,12 @@ from urllib.parse import quote
 
 from normlab.formats import duration, score_text
 from normlab.metrics.glossary import has_direction
+from normlab.records.grouping import grouped
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
 from normlab.reports.axes import by_axis
 from normlab.reports.chart_data import DARK, LIGHT, Panel, Theme, data
-from normlab.reports.comparison import grouped
 from normlab.reports.figures import over_training, row_styles
 from normlab.reports.runs import Run
 from normlab.reports.table import ScoreTable

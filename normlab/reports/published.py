@@ -11,8 +11,8 @@ from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
 from normlab.records.record import fingerprint
 from normlab.reports.latex import latex
-from normlab.reports.names import renamed
 from normlab.reports.page import study_page
+from normlab.reports.renaming import renamed
 from normlab.reports.runs import Run
 from normlab.reports.score_table import score_table
 from normlab.reports.table import comma_separated, markdown

@@ -7,9 +7,10 @@ test. A sweep may vary such a setting over a grid (`model.depth=2,4`); then it i
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from normlab.records.grouping import grouped
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.pairs import ABSENT, ROW_KEYS
-from normlab.reports.comparison import differing_settings, grouped
+from normlab.reports.comparison import differing_settings
 from normlab.reports.headings import phrase
 
 Config = Mapping[str, Any]

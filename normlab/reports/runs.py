@@ -7,6 +7,7 @@ from typing import Any
 
 from normlab.errors import UserError
 from normlab.records.files import read_file
+from normlab.records.grouping import grouped
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, run_at
 from normlab.records.record import Row, RunRecord, fingerprint, is_probe_metric
@@ -17,7 +18,6 @@ from normlab.records.store import (
     RunStore,
     read_rows,
 )
-from normlab.reports.comparison import grouped
 from normlab.reports.recipes import Config
 from normlab.studies.study_runs import StudyRun
 
@@ -60,7 +60,7 @@ class Run:
         return norm_label(self.settings.get("choices", {}))
 
 
-def found_run(folder: Path | None, record: RunRecord, curve: Sequence[Row] = ()) -> Run:
+def unplaced_run(folder: Path | None, record: RunRecord, curve: Sequence[Row] = ()) -> Run:
     """Return a run found on disk, with its seed but no row or point."""
     return Run(Key("", "", record.seed), record, curve, folder)
 
@@ -93,7 +93,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
         except (UserError, OSError) as error:  # show the run without its rows
             problems[str(error)] = None
         if record is not None:
-            runs.append(found_run(folder, record, rows))
+            runs.append(unplaced_run(folder, record, rows))
             continue
         try:
             config = read_config(folder / CONFIG_FILE)

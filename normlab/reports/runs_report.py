@@ -12,8 +12,8 @@ from normlab.reports.chart_data import LIGHT
 from normlab.reports.drawing import draw, write
 from normlab.reports.figures import figures_of, row_styles
 from normlab.reports.latex import Uncertainty, latex
-from normlab.reports.names import chosen_names, renamed
 from normlab.reports.page import TableSection, runs_page
+from normlab.reports.renaming import chosen_names, renamed
 from normlab.reports.run_places import matching_runs, none_below
 from normlab.reports.runs import Run, read_runs
 from normlab.reports.score_table import score_table

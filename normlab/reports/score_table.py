@@ -13,10 +13,11 @@ from dataclasses import replace
 from statistics import median
 
 from normlab.errors import UserError
+from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment, PairRules
 from normlab.records.store import SPIKE_COUNT
 from normlab.reports.answer import answer
-from normlab.reports.comparison import Comparison, best, count_diverged, grouped, warnings_on
+from normlab.reports.comparison import Comparison, best, count_diverged, warnings_on
 from normlab.reports.headings import heading, point_name, setting
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.table import Entry, ScoreRow, ScoreTable

@@ -19,8 +19,21 @@ from normlab.reports.headings import heading, setting
 from normlab.reports.notes import Note
 
 _CSV = (
-    *("setting", "at", "score", "mean", "sd", "n", "seeds"),
-    *("difference", "low", "high", "p", "document", "best", "outcome", "stability"),
+    "setting",
+    "at",
+    "score",
+    "mean",
+    "sd",
+    "n",
+    "seeds",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "document",
+    "best",
+    "outcome",
+    "stability",
 )
 
 

@@ -8,12 +8,12 @@ from statistics import fmean
 from normlab.formats import rounded_count, score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
 from normlab.records.code import same_code
+from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import (
     SEEDS_TO_DECIDE,
     future_note,
-    grouped,
     not_alike,
     scored_by,
     warnings_on,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.reports.arrangement import by_recipe
-from normlab.reports.names import Names
+from normlab.reports.axes import values_at
 from normlab.reports.notes import print_legend
+from normlab.reports.renaming import Names
 from normlab.reports.runs import read_runs
 from normlab.reports.score_table import ended_in_brief, score_table
-from normlab.reports.axes import values_at
 from normlab.reports.table import ScoreTable
 from normlab.reports.table_runs import TableRuns
 from normlab.terminal import print_error, print_prose, print_table

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from normlab.config.machine import settled_device
 from normlab.formats import duration
+from normlab.records.grouping import grouped
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.job import Job
@@ -21,6 +22,8 @@ COLUMNS = ("#", "row", "point", "runs", "to go", "length", "min/run", "hours")
 OTHER_DEVICE = "*"
 ESTIMATE = "~"
 _MILLION = 1_000_000
+_LIMITS = ("steps", "tokens", "epochs", "minutes")
+"""The limits of a budget, which are also their units."""
 
 
 class TimedRuns(NamedTuple):
@@ -84,12 +87,9 @@ def cost_table(
     """
     size = job.study.scale(job.scale)
     published = _published(job, results)
-    groups: dict[tuple[str, str], list[StudyRun]] = {}
-    for run in job.runs:
-        groups.setdefault(run.planned.place, []).append(run)
     lines: list[list[str]] = []
     costs: list[tuple[TimedRuns, int]] = []
-    for (row, point), runs in groups.items():
+    for (row, point), runs in grouped((run.planned.place, run) for run in job.runs).items():
         ended = [record for run in runs if (record := run.record()) is not None and record.finished]
         device = settled_device(runs[0].config["device"])
         known = timed(device, ended, published.get((row, point), ()), minutes=size.minutes)
@@ -106,11 +106,8 @@ def cost_table(
 
 def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunRecord]]:
     """Return the finished published runs of a job's study and scale, by row and point."""
-    records: dict[tuple[str, str], list[RunRecord]] = {}
-    for key, record in pack(results / job.study.name / job.scale).records.items():
-        if record is not None and record.finished:
-            records.setdefault((key.row, key.point), []).append(record)
-    return records
+    records = pack(results / job.study.name / job.scale).records.items()
+    return grouped((key.place, record) for key, record in records if record and record.finished)
 
 
 def _time(value: float, decimals: int) -> str:
@@ -120,11 +117,10 @@ def _time(value: float, decimals: int) -> str:
 
 def _length(budget: Mapping[str, float | int | None]) -> str:
     """Return how long a run trains: `800 steps`, `600,000 tokens`, `1M steps`."""
-    names = {"steps": "steps", "tokens": "tokens", "epochs": "epochs", "minutes": "minutes"}
-    limits = [(limit, names[key]) for key in names if (limit := budget[key])]
     return " or ".join(
-        f"{limit / _MILLION:g}M {name}" if limit >= _MILLION else f"{limit:,} {name}"
-        for limit, name in limits
+        f"{limit / _MILLION:g}M {unit}" if limit >= _MILLION else f"{limit:,} {unit}"
+        for unit in _LIMITS
+        if (limit := budget[unit])
     )
 
 

@@ -37,6 +37,64 @@ class SweepActions(NamedTuple):
     compare: Callable[[list[Path]], None]
 
 
+def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
+    """Let Hydra parse the arguments, run everything, and return the exit status.
+
+    `again` is the command that resumes.
+    """
+    import hydra
+
+    from normlab.config.compose import compose_written, with_recipe
+    from normlab.config.experiments import EXPERIMENT
+    from normlab.config.overrides import first_run, quoted, typed
+    from normlab.config.source import CONFIG_NAME, register
+
+    values = typed(argv)
+    if "true" in (values.get("debug"), values.get("observe.debug")):
+        raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
+    if {"-m", "--multirun"}.intersection(argv):
+        check_single("a sweep starts its own processes")
+    if EXPERIMENT in values:
+        compose_written(first_run(argv))  # an error in the file names the file
+    register()
+    if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
+        raise UserError(
+            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
+            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
+        )
+    runs = HydraRuns(values, again, actions)
+
+    def job(config: "DictConfig") -> float | None:
+        return runs.execute(config)
+
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
+    main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
+    place = [f"hydra.sweep.dir={quoted(str(runs.folder))}"] if runs.is_search else []
+    sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
+    try:
+        main(job)()
+        return runs.finish()
+    except Exception as error:
+        if not type(error).__module__.startswith("submitit."):
+            raise
+        reason = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
+        raise UserError(f"{reason}; start the sweep again to resume") from error
+
+
+def flags_first(arguments: Sequence[str]) -> list[str]:
+    """Return Hydra's arguments with its flags before all overrides.
+
+    argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
+    """
+    from hydra._internal.utils import get_args_parser  # the parser is not public
+
+    overrides: list[str] = get_args_parser().parse_intermixed_args([*arguments]).overrides
+    flags = [*arguments]
+    for override in overrides:
+        flags.remove(override)
+    return [*flags, *overrides]
+
+
 class HydraRuns:
     """The runs of one command: `execute` takes each config from Hydra, `finish` ends the command.
 
@@ -226,64 +284,3 @@ def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
     common = set(runs[0]).intersection(*runs[1:]) if len(runs) > 1 else set[str]()
     names = (" ".join(text for text in overrides if text not in common) for overrides in runs)
     return [name or "all defaults" for name in names]
-
-
-# The call of Hydra --------------------------------------------------------------------------------
-
-
-def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
-    """Let Hydra parse the arguments, run everything, and return the exit status.
-
-    `again` is the command that resumes.
-    """
-    import hydra
-
-    from normlab.config.compose import compose_written, with_recipe
-    from normlab.config.experiments import EXPERIMENT
-    from normlab.config.overrides import first_run, quoted, typed
-    from normlab.config.source import CONFIG_NAME, register
-
-    values = typed(argv)
-    if "true" in (values.get("debug"), values.get("observe.debug")):
-        raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
-    if {"-m", "--multirun"}.intersection(argv):
-        check_single("a sweep starts its own processes")
-    if EXPERIMENT in values:
-        compose_written(first_run(argv))  # an error in the file names the file
-    register()
-    if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
-        raise UserError(
-            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
-            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
-        )
-    runs = HydraRuns(values, again, actions)
-
-    def job(config: "DictConfig") -> float | None:
-        return runs.execute(config)
-
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
-    main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
-    place = [f"hydra.sweep.dir={quoted(str(runs.folder))}"] if runs.is_search else []
-    sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
-    try:
-        main(job)()
-        return runs.finish()
-    except Exception as error:
-        if not type(error).__module__.startswith("submitit."):
-            raise
-        reason = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
-        raise UserError(f"{reason}; start the sweep again to resume") from error
-
-
-def flags_first(arguments: Sequence[str]) -> list[str]:
-    """Return Hydra's arguments with its flags before all overrides.
-
-    argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
-    """
-    from hydra._internal.utils import get_args_parser  # the parser is not public
-
-    overrides: list[str] = get_args_parser().parse_intermixed_args([*arguments]).overrides
-    flags = [*arguments]
-    for override in overrides:
-        flags.remove(override)
-    return [*flags, *overrides]

@@ -5,8 +5,8 @@ from itertools import chain
 
 from normlab.formats import counted
 from normlab.studies.load import load_study, unchosen
-from normlab.studies.selection import Selection, words_by_study
 from normlab.studies.study import SMOKE, Study, rate_name
+from normlab.studies.study_part import StudyPart, words_by_study
 from normlab.studies.study_runs import StudyRun, runs_of
 
 
@@ -83,10 +83,10 @@ class Job:
 
 
 def jobs_of(words: Sequence[str]) -> list[Job]:
-    """Return a job for each named study; the other words select its part (`Selection`)."""
+    """Return a job for each named study; the other words select its part (`StudyPart`)."""
     jobs: list[Job] = []
     for name, overrides in words_by_study(words).items():
         study = load_study(name)
-        scale, rows, seeds, extra = Selection.of(study, overrides)
+        scale, rows, seeds, extra = StudyPart.of(study, overrides)
         jobs.append(Job(study, scale, seeds=seeds, rows=rows, extra=extra))
     return jobs

@@ -112,80 +112,6 @@ class ProgressDisplay:
         """Show the current runs with their seconds so far, and the ended runs, out of `count`."""
 
 
-class MachineShare(NamedTuple):
-    """A share of the machine: the override and the variables that confine a process to it."""
-
-    threads: str
-    variables: dict[str, str]
-
-
-def machine_shares(processes: int | None) -> list[MachineShare]:
-    """Divide the machine among `processes`; None is one per GPU or, without GPUs, per core.
-
-    Raises UserError if `processes` is below 1.
-    """
-    gpus = visible_gpus()
-    cores = usable_cores()
-    count = len(gpus) or cores if processes is None else processes
-    if count < 1:
-        raise UserError(f"processes={count} must be above 0")
-    threads = f"observe.threads={max(1, cores // count)}"
-    return [
-        MachineShare(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
-        for each in range(count)
-    ]
-
-
-def visible_gpus() -> list[str]:
-    """Return the ids of the NVIDIA GPUs that this process may use."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is not None:
-        ids = (part.strip() for part in listed.split(","))
-        return [*takewhile(_GPU.match, ids)]  # like CUDA, stop at the first non-id
-    return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
-
-
-def each_once(overrides: Sequence[str]) -> list[str]:
-    """Return overrides with each key once, as `train` reads them: the last value of a key wins."""
-    return [*{override.split("=")[0]: override for override in overrides}.values()]
-
-
-def program() -> list[str]:
-    """Return the words that start normlab in a process that imports nothing from its folder."""
-    return [sys.executable, "-P", "-m", "normlab"]
-
-
-class _RunProcess:
-    """The process of a run."""
-
-    def __init__(self, run: RunToStart, share: MachineShare) -> None:
-        self.run, self.share, self.begun = run, share, time.monotonic()
-        words = each_once(run.overrides)
-        if not any(override.startswith("observe.threads=") for override in words):
-            words.append(share.threads)
-        self._log = run.folder / LOG_FILE
-        check_writable(run.folder)
-        run.folder.mkdir(parents=True, exist_ok=True)
-        self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
-        with self._log.open("wb") as file:
-            self.popen = subprocess.Popen(
-                [*program(), "train", *words],
-                env={**os.environ, **share.variables, PARENT: str(os.getpid())},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-
-    def ended(self) -> EndedRun | None:
-        """Return how the run ended; None if it is still running."""
-        if (status := self.popen.poll()) is None:
-            return None
-        lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
-        last_line = lines[-1].strip() if lines else "no output"
-        if status == -signal.SIGKILL:
-            last_line = f"{_KILLED} ({last_line})"
-        return EndedRun(self.run, status, last_line, time.monotonic() - self.begun)
-
-
 def run_all(
     queue: RunQueue,
     processes: int | None = None,
@@ -224,6 +150,13 @@ def run_all(
     if pool.interrupted:
         raise KeyboardInterrupt
     return pool.done
+
+
+class MachineShare(NamedTuple):
+    """A share of the machine: the override and the variables that confine a process to it."""
+
+    threads: str
+    variables: dict[str, str]
 
 
 class _Pool:
@@ -282,6 +215,73 @@ class _Pool:
             count = f"{len(self.done)}/{self.queue.count}"
             self.show.say(f"[{count}] {done.run.name}, {done.seconds:.0f} s: {result}")
         return bool(ended)
+
+
+class _RunProcess:
+    """The process of a run."""
+
+    def __init__(self, run: RunToStart, share: MachineShare) -> None:
+        self.run, self.share, self.begun = run, share, time.monotonic()
+        words = each_once(run.overrides)
+        if not any(override.startswith("observe.threads=") for override in words):
+            words.append(share.threads)
+        self._log = run.folder / LOG_FILE
+        check_writable(run.folder)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
+        with self._log.open("wb") as file:
+            self.popen = subprocess.Popen(
+                [*program(), "train", *words],
+                env={**os.environ, **share.variables, PARENT: str(os.getpid())},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    def ended(self) -> EndedRun | None:
+        """Return how the run ended; None if it is still running."""
+        if (status := self.popen.poll()) is None:
+            return None
+        lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+        last_line = lines[-1].strip() if lines else "no output"
+        if status == -signal.SIGKILL:
+            last_line = f"{_KILLED} ({last_line})"
+        return EndedRun(self.run, status, last_line, time.monotonic() - self.begun)
+
+
+def each_once(overrides: Sequence[str]) -> list[str]:
+    """Return overrides with each key once, as `train` reads them: the last value of a key wins."""
+    return [*{override.split("=")[0]: override for override in overrides}.values()]
+
+
+def program() -> list[str]:
+    """Return the words that start normlab in a process that imports nothing from its folder."""
+    return [sys.executable, "-P", "-m", "normlab"]
+
+
+def machine_shares(processes: int | None) -> list[MachineShare]:
+    """Divide the machine among `processes`; None is one per GPU or, without GPUs, per core.
+
+    Raises UserError if `processes` is below 1.
+    """
+    gpus = visible_gpus()
+    cores = usable_cores()
+    count = len(gpus) or cores if processes is None else processes
+    if count < 1:
+        raise UserError(f"processes={count} must be above 0")
+    threads = f"observe.threads={max(1, cores // count)}"
+    return [
+        MachineShare(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
+        for each in range(count)
+    ]
+
+
+def visible_gpus() -> list[str]:
+    """Return the ids of the NVIDIA GPUs that this process may use."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None:
+        ids = (part.strip() for part in listed.split(","))
+        return [*takewhile(_GPU.match, ids)]  # like CUDA, stop at the first non-id
+    return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The trials of a tuning: the result of each value, and the choice among them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from normlab.errors import UserError
@@ -57,22 +57,26 @@ class ValueTrials:
 
 
 def _trial(
-    value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str
+    value: str, names: tuple[str, ...], records: Sequence[RunRecord], score: str
 ) -> TuningTrial:
-    seconds = sum(record.budget.wall_seconds for record in records)
-    commits = tuple(dict.fromkeys(name for record in records for name in record.commit_names))
+    """Return the trial of a value from the records of its runs, which have ended."""
     firsts = [record.first_loss for record in records if record.first_loss is not None]
-    first = fmean(firsts) if len(firsts) == len(records) else None
+    trial = TuningTrial(
+        value,
+        status="finished",
+        seconds=sum(record.budget.wall_seconds for record in records),
+        commits=tuple(dict.fromkeys(name for record in records for name in record.commit_names)),
+        runs=names,
+        first_loss=fmean(firsts) if len(firsts) == len(records) else None,
+    )
     for record in records:
         if not record.finished:
-            step = record.outcome.step
-            return TuningTrial(value, "diverged", None, step, {}, seconds, commits, runs, first)
+            return replace(trial, status="diverged", step=record.outcome.step)
         if score not in record.scores:
             available = ", ".join(name for name in record.scores if name.startswith("valid/"))
             raise UserError(f"{record.run_id}: no score {score}; available: {available}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
-    mean = fmean(seeds.values())
-    return TuningTrial(value, "finished", mean, None, seeds, seconds, commits, runs, first)
+    return replace(trial, score=fmean(seeds.values()), seeds=seeds)
 
 
 def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:

@@ -14,8 +14,8 @@ from normlab.studies import published_trials
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.process_pool import RunToStart
 from normlab.studies.rates_file import with_rates
-from normlab.studies.selection import Selection, words_by_study
 from normlab.studies.study import Study, Tuning, points_of, rate_name
+from normlab.studies.study_part import StudyPart, words_by_study
 from normlab.studies.study_runs import StudyRun, runs_of
 from normlab.studies.trials import ValueTrials, sign_of
 
@@ -120,7 +120,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
     jobs: list[TuningJob] = []
     for name, overrides in words_by_study(words).items():
         study = load_study(name)
-        scale, rows, seeds, extra = Selection.of(study, overrides)
+        scale, rows, seeds, extra = StudyPart.of(study, overrides)
         if seeds is not None:
             raise UserError("seeds=: the seeds of trials are in the study's tuning; omit it")
         if write:

@@ -13,7 +13,7 @@ from normlab.reports import drawing
 from normlab.reports.arrangement import arranged
 from normlab.reports.chart_data import DARK, HUES, LIGHT, styles_of
 from normlab.reports.figures import KINDS, row_styles
-from normlab.reports.runs import Run, found_run
+from normlab.reports.runs import Run, unplaced_run
 from tests.records.examples import record
 
 nan, inf = math.nan, math.inf
@@ -33,7 +33,7 @@ def run(
     changes = {"observe": {"probe": PROBES}, **changes}
     made = record(**changes)
     end = outcome or Outcome("finished", 100)
-    return found_run(None, replace(made, stability=stability or {}, outcome=end), list(rows))
+    return unplaced_run(None, replace(made, stability=stability or {}, outcome=end), list(rows))
 
 
 def loss_rows(losses: dict[int, float]) -> list[dict[str, Any]]:

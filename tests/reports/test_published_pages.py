@@ -15,9 +15,9 @@ from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
 from normlab.reports import publishing
 from normlab.reports.latex import latex
-from normlab.reports.names import renamed
 from normlab.reports.published import read, rendered
 from normlab.reports.publishing import publish
+from normlab.reports.renaming import renamed
 from normlab.reports.runs import rows_of_run, thinned
 from normlab.reports.score_table import score_table
 from normlab.reports.table import comma_separated, markdown

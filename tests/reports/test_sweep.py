@@ -14,7 +14,7 @@ from normlab.reports.drawing import draw, write
 from normlab.reports.figures import figures_of, row_styles
 from normlab.reports.headings import heading
 from normlab.reports.recipes import names, recipes
-from normlab.reports.runs import found_run
+from normlab.reports.runs import unplaced_run
 from tests.records.examples import config
 from tests.reports.tables import build, diverged, made, run, study
 
@@ -209,7 +209,7 @@ def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_a
 
 def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_none():
     placed = [
-        found_run(
+        unplaced_run(
             None,
             made(norm, 1, {BLEU: 30.0}, placement={"option": place}, choices={"placement": place}),
         )
@@ -219,7 +219,7 @@ def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_n
     assert [*arranged(placed).axes] == ["placement"]
     assert [*arranged(placed).rows] == ["ln", "bn"]
     tuned = [
-        found_run(None, made(norm, 1, {BLEU: 30.0}, batch_size=size, optim={"lr": rate}))
+        unplaced_run(None, made(norm, 1, {BLEU: 30.0}, batch_size=size, optim={"lr": rate}))
         for norm in ("ln", "bn")
         for size, rate in ((8, 1e-3), (128, 4e-3))
     ]

@@ -12,9 +12,9 @@ from normlab.errors import UserError
 from normlab.formats import score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
 from normlab.reports.latex import latex
-from normlab.reports.names import chosen_names, renamed
 from normlab.reports.notes import About, Note
 from normlab.reports.page import study_page
+from normlab.reports.renaming import chosen_names, renamed
 from normlab.reports.score_table import score_table
 from normlab.reports.table import comma_separated, markdown
 from normlab.reports.table_runs import TableRuns

@@ -2,8 +2,8 @@
 
 import pytest
 
-from normlab.studies.selection import read_rows, read_seeds
 from normlab.studies.study import Scale, Study
+from normlab.studies.study_part import read_rows, read_seeds
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
 

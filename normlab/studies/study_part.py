@@ -15,7 +15,7 @@ _OF_ONE_RUN = (EXPERIMENT, "debug")  # short keys that only apply to a single ru
 _MOST_SEEDS = 1000  # at most this many seeds in one range
 
 
-class Selection(NamedTuple):
+class StudyPart(NamedTuple):
     """A scale, its rows and seeds (None: all of the scale), and overrides for every run."""
 
     scale: str
@@ -24,7 +24,7 @@ class Selection(NamedTuple):
     extra: list[str]
 
     @classmethod
-    def of(cls, study: Study, overrides: Sequence[str]) -> "Selection":
+    def of(cls, study: Study, overrides: Sequence[str]) -> "StudyPart":
         """Read overrides, of which `scale=`, `rows=` and `seeds=` select a part of the study."""
         pairs = [(each, *each.split("=", 1)) for each in overrides]
         if of_one_run := [key for _, key, _ in pairs if key in _OF_ONE_RUN]:
