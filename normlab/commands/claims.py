@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from normlab.articles.language import LANGUAGES, Locale
 from normlab.claims.ledger_file import LEDGER, SavedClaim, read_ledger
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
@@ -63,7 +62,7 @@ def main(argv: list[str]) -> int:
 
         print(ledger_json(chosen), end="")
     elif number is not None or not arguments.write:
-        _show(chosen, LANGUAGES[arguments.language], single=number is not None)
+        _show(chosen, arguments.language, single=number is not None)
     for message in damaged:
         print_error(message)
     return 1 if damaged else 0
@@ -159,10 +158,12 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
     return 1 if problems else 0
 
 
-def _show(claims: Sequence[SavedClaim], language: Locale, *, single: bool) -> None:
+def _show(claims: Sequence[SavedClaim], language_name: str, *, single: bool) -> None:
     """Print one claim with all its evidence, or the list of claims with their answers."""
     from normlab.articles.claim_lines import claim_lines, list_lines
+    from normlab.articles.language import LANGUAGES  # reads its texts
 
+    language = LANGUAGES[language_name]
     width = shutil.get_terminal_size().columns
     lines = (
         claim_lines(claims[0], language, width) if single else list_lines(claims, language, width)

@@ -27,6 +27,13 @@ WALKS = {
 MOST = 79  # files that a walk enters, including those that its page leaves out
 
 
+def imports(frame):
+    """Return whether a module of the package is being imported, which may call functions, too."""
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(PACKAGE)
+
+
 @contextmanager
 def entered(files):
     """List the package's files, within the block, in the order of the first call into each."""
@@ -35,7 +42,7 @@ def entered(files):
         code = frame.f_code
         if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # neither module nor class
             name = code.co_filename.removeprefix(PACKAGE).removesuffix(".py")
-            if code.co_filename.startswith(PACKAGE) and name not in files:
+            if code.co_filename.startswith(PACKAGE) and name not in files and not imports(frame):
                 files.append(name)
 
     sys.setprofile(look)
