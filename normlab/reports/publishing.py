@@ -26,14 +26,14 @@ from normlab.studies.job import Job
 from normlab.studies.study import Study
 
 
-class Evidence(NamedTuple):
+class PublishedRun(NamedTuple):
     """The published part of a run: its record, its curve, and its hypotheses by test split."""
 
     record: RunRecord | None
     curve: Sequence[Row]
     hypotheses: Mapping[str, Sequence[str]]
 
-    def equals(self, other: "Evidence") -> bool:
+    def equals(self, other: "PublishedRun") -> bool:
         return self._text() == other._text()
 
     def _text(self) -> str:
@@ -41,13 +41,13 @@ class Evidence(NamedTuple):
         return json.dumps(plain([fields, self.curve, self.hypotheses]), sort_keys=True)
 
 
-def evidence(run: Run) -> Evidence:
+def evidence(run: Run) -> PublishedRun:
     """Return the published part of a run; a run without a folder has no curve and no hypotheses."""
     record = run.record and with_fields(run.record, config=portable(run.record.config))
     folder = run.folder if record else None
     tested = folder if record and record.finished else None
     curve = thinned(rows_of_run(folder)) if folder else []
-    return Evidence(record, curve, read_hypotheses(tested) if tested else {})
+    return PublishedRun(record, curve, read_hypotheses(tested) if tested else {})
 
 
 def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | None]) -> Pack:
@@ -90,7 +90,7 @@ def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
         raise UserError(_refused(lines))
 
 
-def changes(runs: Pack, others: Mapping[Key, Evidence]) -> dict[Key, str]:
+def changes(runs: Pack, others: Mapping[Key, PublishedRun]) -> dict[Key, str]:
     """Return a line for each published run that a new run would replace with different evidence.
 
     It names the run's key, and the commits that made the published run and the new one.
@@ -101,7 +101,7 @@ def changes(runs: Pack, others: Mapping[Key, Evidence]) -> dict[Key, str]:
         for key, other in others.items()
         if (record := runs.records.get(key)) is not None and other.record is not None
         if not other.equals(
-            Evidence(record, runs.curves.get(key, []), runs.hypotheses.get(key, {}))
+            PublishedRun(record, runs.curves.get(key, []), runs.hypotheses.get(key, {}))
         )
     }
 
@@ -180,7 +180,7 @@ def _with_lost_rows(study: Study, keys: Iterable[Key]) -> Study:
     return replace(study, rows={**study.rows, **lost})
 
 
-def _write(known: Pack, study: Study, scale: str, added: Mapping[Key, Evidence]) -> None:
+def _write(known: Pack, study: Study, scale: str, added: Mapping[Key, PublishedRun]) -> None:
     """Write the packed files of a study again, with the added runs."""
     records = known.records | {key: each.record for key, each in added.items()}
     write_pack(
