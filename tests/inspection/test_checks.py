@@ -85,8 +85,8 @@ def said(name):
 def test_the_words_of_article_3_by_hand():
     ln = layer_norm(np.array(outlier.SENTENCE))
     assert ln[0, 2] == pytest.approx(ln[1, 1], abs=0.01) and not ln[2].any()
-    assert "becomes -0.57 -0.55 1.73 -0.61" in said("outlier.words")
-    assert "becomes -0.58 1.73 -0.58 -0.58" in said("outlier.words")
+    assert "becomes \u22120.57 \u22120.55 1.73 \u22120.61" in said("outlier.words")
+    assert "becomes \u22120.58 1.73 \u22120.58 \u22120.58" in said("outlier.words")
     assert "0.00 0.00 0.00 0.00: the word disappears (without eps it is not a number)" in said(
         "outlier.words"
     )
