@@ -5,10 +5,10 @@ into papers, also have the full names of norms: `Layer norm` instead of `ln`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from normlab.config.registry import option_title
+from normlab.config.registry import option_title, options
 from normlab.errors import UserError
 from normlab.reports.table_runs import TableRuns
 
@@ -16,16 +16,22 @@ Names = Mapping[str, str]
 """The user's names, by a row or its norm, a score, or the config key of an axis."""
 
 
-def chosen_names(words: Iterable[str], tables: Sequence[TableRuns]) -> dict[str, str]:
-    """Return the names in `--names NAME=TEXT ...`; UserError if no table has such a NAME."""
+def chosen_names(words: Sequence[str], tables: Sequence[TableRuns]) -> dict[str, str]:
+    """Return the names in `--names NAME=TEXT ...`; UserError if no table has such a NAME.
+
+    A norm may have no row, as while a sweep is running.
+    """
+    if not words:
+        return {}
     rows = [row for table in tables for row in table.rows]
     norms = [norm for row in rows for norm in _norms(row)[0]]
     others = [name for each in tables for name in (*each.columns, *each.axes)]
     known = dict.fromkeys([*norms, *rows, *others])
+    accepted = {*known, *(option.name for option in options("norm"))}
     names: dict[str, str] = {}
     for word in words:
         ends = [place.start() for place in re.finditer("=", word)]  # rows may contain `=`
-        name = next((word[:end] for end in reversed(ends) if word[:end] in known), None)
+        name = next((word[:end] for end in reversed(ends) if word[:end] in accepted), None)
         if name is None or not (text := word[len(name) + 1 :].strip()):
             kinds = "a row or its norm, a score or the key of an axis"
             raise UserError(

@@ -6,7 +6,15 @@ from itertools import combinations
 from statistics import fmean
 
 from normlab.formats import rounded_count, score_text
-from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
+from normlab.metrics.baseline import (
+    CLEAR,
+    NOT_CLEAR,
+    ON_PLATEAU,
+    PLATEAU,
+    at_baseline,
+    is_near_baseline,
+    on_plateau,
+)
 from normlab.records.code import same_code
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment
@@ -16,7 +24,6 @@ from normlab.reports.comparison import (
     future_note,
     not_alike,
     scored_by,
-    warnings_on,
 )
 from normlab.reports.headings import in_brackets, setting
 from normlab.reports.notes import About, Note
@@ -180,11 +187,17 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
     if baselines or low:
         text = f"untrained baseline: {', '.join(baselines) or 'not of these scores'}"
         yield Note(text, about=About.BASELINE)
-    flat = any(NOT_CLEAR in mark for row in rows.values() for mark in warnings_on(row))
-    if low or flat:
-        which = f", so a difference says nothing: {'; '.join(low)}" if low else ""
-        brief = "some scores are near the untrained baseline and say nothing" if low else ""
-        yield Note(f"{NOT_CLEAR} ({CLEAR}){which}", brief, About.NOT_CLEAR)
+    near = {label: sum(map(is_near_baseline, row.records)) for label, row in rows.items()}
+    runs = [f"{label} ({n}/{len(rows[label].records)} runs)" for label, n in near.items() if n]
+    if low:
+        text = f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing: {'; '.join(low)}"
+        yield Note(
+            text, "some scores are near the untrained baseline and say nothing", About.NOT_CLEAR
+        )
+    elif runs:
+        which = "; ".join(runs)
+        brief = f"near the untrained baseline: {which}"
+        yield Note(f"{NOT_CLEAR} ({CLEAR}): {which}", brief, About.NOT_CLEAR)
     if any(on_plateau(record) for row in rows.values() for record in row.records):
         yield Note(f"{ON_PLATEAU}: {PLATEAU}")
 

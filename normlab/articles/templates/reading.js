@@ -190,7 +190,7 @@ function drawLegend() {
       drawLegend();
     } }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[name]), h("span", { class: "said" }, verdictWord(name)), ` ${count}`);
   };
-  const names = ["supported", "mixed", "contradicted", "undecided", "not measured"];
+  const names = ["supported", "mixed", "contradicted", "no difference", "undecided", "not measured"];
   redraw(byId("legend"), h("span", { class: "quiet" }, t("article", { number: article.id }) + t("colon")), names.map(button));
   byId("legend").setAttribute("aria-label", t("legend"));
 }
