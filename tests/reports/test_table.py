@@ -227,6 +227,7 @@ def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_t
     assert f"1/2 {NOT_CLEAR}" in ln and "sees the future" not in ln
     assert f"1/2 {ON_PLATEAU}" in ln and not any(ON_PLATEAU in part for part in bn)
     assert note_of(found, f"{ON_PLATEAU}: ").startswith(f"{ON_PLATEAU}: test/loss within 0.15 nats")
+    assert note_of(found, f"{NOT_CLEAR} (").endswith("): ln (1/2 runs)"), "no column is near it"
     assert "sees the future" in bn and not any(NOT_CLEAR in part for part in bn)
     assert note_of(found, "sees the future").startswith("sees the future: bn (InstanceNorm): ")
 
@@ -368,7 +369,8 @@ def test_a_paper_gets_full_names_of_norms_unless_the_user_names_rows_scores_and_
 
 
 def test_a_name_of_nothing_in_the_tables_and_one_name_for_two_rows_are_errors(sweep):
-    for wrong in (["gn=GN"], ["ln"], ["ln="]):
+    assert chosen_names(["gn=GN"], [sweep]) == {"gn": "GN"}, "a norm may have no row yet"
+    for wrong in (["xn=GN"], ["ln"], ["ln="]):
         with pytest.raises(UserError, match=r"expected NAME=TEXT.*choose from ln; bn"):
             chosen_names(wrong, [sweep])
     with pytest.raises(UserError, match="rows ln and bn, lr=1 would both be called X"):
