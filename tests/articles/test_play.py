@@ -300,6 +300,8 @@ def test_padding_that_counts_moves_every_real_word_and_pads_are_marked(page):
 
 def test_lines_differ_by_verdict(page):
     lines = page.evaluate(LINES)
+    small = lines.pop("does not hold, too small a difference")
+    assert small == lines["does not hold"], "both do not hold; colour and mark differ"
     assert len(set(lines.values())) == len(lines) == 5
 
 
@@ -333,7 +335,7 @@ def test_a_phone_shows_all_articles_in_both_languages_without_scrolling_aside(vi
     for number, language in enumerate(("zh-CN", "en")):
         page.locator(f'[data-language="{number}"]').click()
         assert page.evaluate("document.documentElement.lang") == language
-        assert page.locator("#legend").inner_text().count(words[1 - number]) == 1
+        assert page.locator("#legend").inner_text().split("\n").count(words[1 - number]) == 1
         for article in data["articles"]:
             page.evaluate("id => { location.hash = id; }", article["id"])
             page.locator("#content .opener").first.click()
