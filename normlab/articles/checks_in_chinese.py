@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
-from normlab.claims.source import Source
+from normlab.claims.source import EvidenceSource
 from normlab.errors import UserError
 
 
@@ -60,7 +60,9 @@ def translated(translation: Translation, finding: CheckFinding, place: str) -> s
         raise UserError(f"{place}: {text!r}: the finding's numbers are {names}") from None
 
 
-def deciding_findings(source: Source, results: Results) -> Iterator[tuple[CheckFinding, str]]:
+def deciding_findings(
+    source: EvidenceSource, results: Results
+) -> Iterator[tuple[CheckFinding, str]]:
     """Yield the findings of a check that decide a part, each with its Chinese."""
     findings, texts = results.checks.get(source.check, ()), _translations()[source.check]
     for finding, text in zip(findings, texts, strict=True):

@@ -27,7 +27,7 @@ from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
 from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.claims.side import Side, SideValue, names_of
-from normlab.claims.source import Source, Unit
+from normlab.claims.source import EvidenceSource, Unit
 from normlab.config.conversion import Text
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
@@ -102,7 +102,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> EvidenceSource:
         """What decides the part, for the ledger's file."""
         raise NotImplementedError
 
@@ -160,8 +160,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return self.study, self.scale
 
     @property
-    def source(self) -> Source:
-        return Source("runs", study=f"{self.study}/{self.scale}")
+    def source(self) -> EvidenceSource:
+        return EvidenceSource("runs", study=f"{self.study}/{self.scale}")
 
     @property
     def scored(self) -> tuple[str, ...]:

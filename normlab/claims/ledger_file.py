@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue
-from normlab.claims.source import Source, Unit
+from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import Verdict
 from normlab.errors import UserError
 
@@ -37,7 +37,7 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     statement: str
     chinese: str
     question: str
-    source: Source
+    source: EvidenceSource
     verdict: Verdict
     verdict_text: str = field(name="said")
     grades: tuple[str, ...]

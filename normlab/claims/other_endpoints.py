@@ -24,7 +24,7 @@ from normlab.claims.endpoint import (
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
 from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue, names_of
-from normlab.claims.source import Source, Unit
+from normlab.claims.source import EvidenceSource, Unit
 from normlab.config.conversion import Text
 from normlab.formats import aligned
 
@@ -42,8 +42,8 @@ class Published(Endpoint, frozen=True):
     chinese: str = ""
 
     @property
-    def source(self) -> Source:
-        return Source("sources", chinese=self.chinese)
+    def source(self) -> EvidenceSource:
+        return EvidenceSource("sources", chinese=self.chinese)
 
     def question(self, assertion: str) -> str:
         known = self.standing != "missing"
@@ -66,8 +66,8 @@ class Computed(Endpoint, frozen=True):
     only: tuple[str, ...] = ()
 
     @property
-    def source(self) -> Source:
-        return Source("check", check=self.check, only=self.only)
+    def source(self) -> EvidenceSource:
+        return EvidenceSource("check", check=self.check, only=self.only)
 
     def question(self, assertion: str) -> str:
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
@@ -128,8 +128,8 @@ class Timing(Endpoint, frozen=True):
         return BENCH, self.report
 
     @property
-    def source(self) -> Source:
-        return Source("timing")
+    def source(self) -> EvidenceSource:
+        return EvidenceSource("timing")
 
     @property
     def unit(self) -> Unit:

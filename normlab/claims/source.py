@@ -9,7 +9,7 @@ Unit = Literal["value", "difference", "interaction", "factor", "spread", "time s
 standard deviations, the share of time saved, a count of seeds."""
 
 
-class Source(Struct, frozen=True, omit_defaults=True):
+class EvidenceSource(Struct, frozen=True, omit_defaults=True):
     """What decides a part: runs of a study (STUDY/SCALE), timings, a check, or published sources.
 
     `only` has the names of the check's findings that count; all of them if it is empty. `chinese`

@@ -10,7 +10,7 @@ from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.other_endpoints import Computed, Published
 from normlab.claims.side import SideValue
-from normlab.claims.source import Source
+from normlab.claims.source import EvidenceSource
 from normlab.claims.study_endpoints import Contrast
 
 COMMAND = "normlab study run norms scale=small"
@@ -98,7 +98,7 @@ def entries() -> list[JudgedClaim]:
 
 def saved_part(name: str, verdict: Any, number: int = 1, **values: Any) -> SavedPart:
     """Return a part as the ledger's file has it, decided by a study's runs."""
-    source = Source("runs", study="norms/small")
+    source = EvidenceSource("runs", study="norms/small")
     texts = {
         "statement": "It is worse.",
         "chinese": "较差。",

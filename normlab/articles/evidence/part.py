@@ -109,4 +109,4 @@ _ANSWERS: dict[str, Callable[[SavedPart, Results, _Judged], Answer]] = {
     "check": _from_check,
     "sources": _from_sources,
 }
-"""The answer by a part's source; the keys are those of `Source.kind`."""
+"""The answer by a part's source; the keys are those of `EvidenceSource.kind`."""
