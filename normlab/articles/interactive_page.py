@@ -225,7 +225,7 @@ def _without_comments(code: str) -> str:
 
 
 def _inlined(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that can stand in a script: no `<` begins a tag or a comment."""
+    """Return data as JSON that is safe inside a script: no `<` begins a tag or a comment."""
     return _in_lines(data, 3).replace("<", "\\u003c")
 
 

@@ -190,7 +190,7 @@ class _Phrasing:
         return ", ".join(clauses)
 
     def _clause(self, part: Sequence[PointDifference], whom: str, *, names_score: bool) -> str:
-        """Describe neighbouring points at which a row stands alike."""
+        """Describe neighbouring points at which a row compares in the same way."""
         standing = part[0].standing
         within = self._within if names_score else ""
         if standing in (Standing.ABOVE, Standing.BELOW):

@@ -17,9 +17,10 @@ Names = Mapping[str, str]
 
 
 def chosen_names(words: Sequence[str], tables: Sequence[TableRuns]) -> dict[str, str]:
-    """Return the names in `--names NAME=TEXT ...`; UserError if no table has such a NAME.
+    """Return the names in `--names NAME=TEXT ...`.
 
-    A norm may have no row, as while a sweep is running.
+    Raises UserError for a NAME that is neither in the tables nor a norm. A norm needs no row, since
+    its runs may still be training.
     """
     if not words:
         return {}
