@@ -56,7 +56,7 @@ def renamed(table: TableRuns, names: Names, *, full: bool = False) -> TableRuns:
     return replace(
         table,
         rows={rows[row]: keys for row, keys in table.rows.items()},
-        article={rows.get(row, row): values for row, values in table.article.items()},
+        article_values={rows.get(row, row): values for row, values in table.article_values.items()},
         runs=[replace(run, key=run.key._replace(row=rows[run.key.row])) for run in table.runs],
     )
 

@@ -40,8 +40,8 @@ def score_table(of: TableRuns, names: Mapping[str, str] = {}) -> ScoreTable:
     sentence = answer(table, of.baseline)
     if of.study is None:
         table = replace(table, says_score=_says_score(of)).filled
-    elif any(of.article.values()):
-        table = replace(table, article_heading=f"article ({of.study.document_data})")
+    elif any(of.article_values.values()):
+        table = replace(table, article_heading=f"article ({of.study.article_data})")
     return replace(table, answer=sentence, names=names)
 
 
@@ -68,10 +68,10 @@ def _says_score(of: TableRuns) -> bool:
 def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
     """Return a setting's row, without differences; if it has no scores, `problem` says why."""
     name, point = runs[0].key.place
-    article = of.article.get(name, {})
-    entries = {column: Entry(column, document=article.get(column)) for column in of.columns}
+    article = of.article_values.get(name, {})
+    entries = {column: Entry(column, article_value=article.get(column)) for column in of.columns}
     row = ScoreRow(
-        name, point, entries, article=article.get(STABILITY), at=point_name(point, names)
+        name, point, entries, article_stability=article.get(STABILITY), at=point_name(point, names)
     )
     records = [run.record for run in runs if run.record is not None]
     if not records:

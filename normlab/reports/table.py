@@ -30,7 +30,7 @@ _CSV = (
     "low",
     "high",
     "p",
-    "document",
+    "article",
     "best",
     "outcome",
     "stability",
@@ -41,13 +41,13 @@ _CSV = (
 class Entry:
     """A score of a row, by seed, and its difference from the baseline.
 
-    `bare` is the difference if only one seed can be paired; it has no interval. `document` is the
-    value reported by the article, on the article's own data.
+    `bare` is the difference if only one seed can be paired; it has no interval. `article_value` is
+    the value reported by the article, on the article's own data.
     """
 
     score: str
     scores: Mapping[int, Score] = field(default_factory=dict[int, Score])
-    document: str | float | None = None
+    article_value: str | float | None = None
     difference: Interval | None = None
     bare: float | None = None
     best: bool = False
@@ -95,8 +95,9 @@ class Entry:
 class ScoreRow:
     """One setting at one point of the grid: its scores by column, and its seeds as one experiment.
 
-    `stability` describes how its seeds trained, `article` what the article says about that, and
-    `problem` says why the row has no scores; `refused` is set if its seeds cannot be averaged.
+    `stability` describes how its seeds trained, `article_stability` what the article says about
+    that, and `problem` says why the row has no scores; `refused` is set if its seeds cannot be
+    averaged.
     `comparison` is with the baseline at the same point. `at` is the point in words.
     """
 
@@ -105,7 +106,7 @@ class ScoreRow:
     entries: dict[str, Entry]
     outcome: str = "-"
     stability: str = "-"
-    article: str | float | None = None
+    article_stability: str | float | None = None
     problem: str | None = None
     experiment: Experiment | None = None
     comparison: Comparison | None = None
@@ -179,8 +180,8 @@ class ScoreTable:
         for row in self.rows:
             entries = [row.entries[name] for name in self.columns]
             statements = {
-                **{each.score: each.document for each in entries},
-                "stability": row.article,
+                **{each.score: each.article_value for each in entries},
+                "stability": row.article_stability,
             }
             texts = [
                 f"{name} {v if isinstance(v, str) else f'{v:,.10g}'}"
@@ -194,7 +195,7 @@ class ScoreTable:
 
 def _has(row: ScoreRow, column: str) -> bool:
     """Return whether a row has a score, or the article's value, in a column."""
-    return bool(row.entries[column].scores) or row.entries[column].document is not None
+    return bool(row.entries[column].scores) or row.entries[column].article_value is not None
 
 
 def markdown(table: ScoreTable) -> str:
@@ -228,7 +229,7 @@ def comma_separated(table: ScoreTable) -> str:
                 ),
                 " ".join(map(str, entry.scores)),
                 *(("", "", "") if gap is None else map(_rounded, (gap.mean, gap.low, gap.high))),
-                *("" if value is None else value for value in (entry.p, entry.document)),
+                *("" if value is None else value for value in (entry.p, entry.article_value)),
                 *(int(entry.best), row.outcome, row.stability),
             ]
             writer.writerow(map(in_sheet, cells))

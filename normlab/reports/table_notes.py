@@ -53,8 +53,8 @@ def notes_on(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     yield from _untrained(experiments, table.columns)
     for text in future_note(experiments):
         yield Note(text, "models that see the future")
-    if table.study is not None and any(table.article.values()):
-        text = f"article: what {table.study.document} says, at its own size and data"
+    if table.study is not None and any(table.article_values.values()):
+        text = f"article: what {table.study.article} says, at its own size and data"
         yield Note(text, about=About.ARTICLE)
     yield from _states_of_code(rows)
     yield from map(Note, refused)

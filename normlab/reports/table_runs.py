@@ -24,8 +24,8 @@ class TableRuns:
 
     `rows` maps the names of the rows, the baseline first, to the config keys that are part of each
     name; `axes` are the config keys of the grid. `study` is the study that planned the runs, if one
-    did, and `article` has its article's values by row and column. `recipe` says in words what the
-    runs share and the runs of other tables do not.
+    did, and `article_values` has its article's values by row and column. `recipe` says in words
+    what the runs share and the runs of other tables do not.
     """
 
     rows: Mapping[str, Sequence[str]]
@@ -36,7 +36,7 @@ class TableRuns:
     scale: str = ""
     recipe: str = ""
     study: Study | None = None
-    article: Mapping[str, Mapping[str, str | float]] = field(default_factory=dict[str, Any])
+    article_values: Mapping[str, Mapping[str, str | float]] = field(default_factory=dict[str, Any])
 
     @classmethod
     def of_study(cls, study: Study, scale: str, runs: Sequence[Run]) -> "TableRuns":
@@ -51,7 +51,7 @@ class TableRuns:
             rules=PLANNED._replace(precision=precision),
             scale=scale,
             study=study,
-            article=study.figures,
+            article_values=study.article_values,
         )
 
     @property

@@ -52,9 +52,9 @@ def load_study(name: str, configs: Path | None = None) -> Study:
             }
         content |= {"name": name, "description": known[name].description}
     study = convert(content, Study, path, strict=False)
-    _among(path, "figures", study.figures, study.rows)
-    for row, hint in study.figures.items():
-        _among(path, f"figures.{row}", hint, (*study.columns, STABILITY))
+    _among(path, "article_values", study.article_values, study.rows)
+    for row, hint in study.article_values.items():
+        _among(path, f"article_values.{row}", hint, (*study.columns, STABILITY))
     for name in study.at:
         _check_place(path, f"at.{name}", name, study.rows, study.grid)
     for each in study.literature:
@@ -68,8 +68,8 @@ def load_study(name: str, configs: Path | None = None) -> Study:
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
-    """Convert numbers and booleans to text, as on the command line, except under `figures`."""
-    if isinstance(node, dict) and key != "figures":
+    """Convert numbers and booleans to text, as typed, except under `article_values`."""
+    if isinstance(node, dict) and key != "article_values":
         return {_typed(name): _typed(value, key=name) for name, value in node.items()}
     if isinstance(node, list):
         return [_typed(value) for value in node]

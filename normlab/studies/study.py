@@ -12,7 +12,7 @@ from normlab.formats import counted
 from normlab.records.packed import Key
 
 STABILITY = "stability"
-"""The key of `figures` for an article's statement on training stability."""
+"""The key of `article_values` for an article's statement on training stability."""
 SMOKE = "smoke"
 """The smallest scale and the commands' default: it shows that a study works, but decides
 nothing."""
@@ -133,23 +133,23 @@ class Planned(NamedTuple):
 class Study:
     """A comparison table, of an article or planned here, and the runs that fill it.
 
-    `figures` are the article's values by row and column, or by row and `stability`; `document_data`
-    names the data on which the article measured them. `at` maps "row @ axis=value ..." to
-    additional overrides of the row at these points of the grid. `literature` has numbers of others,
-    which `results/literature.md` compares with ours.
+    `article` names the article, or another source. `article_values` are its values by row and
+    column, or by row and `stability`; `article_data` names the data on which it measured them. `at`
+    maps "row @ axis=value ..." to additional overrides of the row at these points of the grid.
+    `literature` has numbers of others, which `results/literature.md` compares with ours.
     """
 
     name: str
     description: str
-    document: Text
+    article: Text
     table: Text
     rows: Rows
     columns: Annotated[tuple[Column, ...], Meta(min_length=1)]
     scales: dict[str, Scale] = dataclasses.field(default_factory=dict)
     claims: tuple[int, ...] = ()
     grid: dict[Text, Axis] = dataclasses.field(default_factory=dict)
-    figures: dict[str, dict[str, float | str]] = dataclasses.field(default_factory=dict)
-    document_data: Text = "its own data"
+    article_values: dict[str, dict[str, float | str]] = dataclasses.field(default_factory=dict)
+    article_data: Text = "its own data"
     at: Mapping[str, Overrides] = dataclasses.field(default_factory=dict)
     literature: tuple[LiteratureNumber, ...] = ()
 

@@ -13,7 +13,7 @@ from tests.records.examples import record
 
 STUDY = """# normlab study run made scale=small
 # A study for tests.
-document: article 1
+article: article 1
 table: "A table"
 claims: [1]
 rows:
@@ -22,7 +22,7 @@ rows:
   none: [norm=none]
 grid: {grid}
 columns: [test/bleu]
-figures: {{}}
+article_values: {{}}
 scales:
   small:
     overrides: [task=toy, optim.lr=5e-4]

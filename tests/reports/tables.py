@@ -28,13 +28,13 @@ def study(**changes: Any) -> Study:
     values: dict[str, Any] = {
         "name": "norms",
         "description": "Norms.",
-        "document": "article 1",
+        "article": "article 1",
         "table": "Translation",
         "claims": (1,),
         "rows": rows,
         "grid": {},
         "columns": COLUMNS,
-        "figures": {},
+        "article_values": {},
         "scales": {"smoke": Scale((), (1, 2, 3), 0.5, "built in", tuple(rows), {})},
     }
     return Study(**{**values, **changes})

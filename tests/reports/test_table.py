@@ -278,7 +278,7 @@ gn & -- & -- & not run \\
 
 
 def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_path):
-    found = table(VALUES, figures=FIGURES, document_data="its data")
+    found = table(VALUES, article_values=FIGURES, article_data="its data")
     assert markdown(found) == MARKDOWN
     text = latex(found, baseline="ln", uncertainty="intervals")
     comments = text.removeprefix(LATEX).splitlines()
@@ -292,7 +292,7 @@ def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_p
 
 
 def test_csv_has_twelve_digits():
-    found = table(VALUES, figures=FIGURES)
+    found = table(VALUES, article_values=FIGURES)
     rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
     bn, bleu = rows[2], entry(found, "bn")
     assert float(bn["mean"]) == bleu.summary.mean
@@ -301,10 +301,10 @@ def test_csv_has_twelve_digits():
 
 
 def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():
-    rows = list(csv.DictReader(io.StringIO(comma_separated(table(VALUES, figures=FIGURES)))))
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table(VALUES, article_values=FIGURES)))))
     ln, _, bn = rows[:3]
     assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
-    assert (ln["best"], ln["document"], ln["difference"]) == ("1", "35.2", "")
+    assert (ln["best"], ln["article"], ln["difference"]) == ("1", "35.2", "")
     assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
     assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"
     assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "not run")

@@ -6,13 +6,13 @@ from normlab.studies.load import load_study
 STUDY = """\
 # normlab study run {name}
 # Norms, for tests.
-document: article 1
+article: article 1
 table: Norms
 claims: [1]
 rows: {rows}
 grid: {{}}
 columns: [test/bleu]
-figures: {{}}
+article_values: {{}}
 scales:
   smoke: {{overrides: [task=toy], seeds: {seeds}, minutes: 0.5, data: the built-in corpus}}
 """

@@ -25,7 +25,7 @@ SCALES = ("smoke", "small", "paper")
 GOOD = """\
 # normlab study run good
 # A study for tests.
-document: article 1
+article: article 1
 table: Norms
 claims: [1, 2]
 rows: {ln: [norm=ln], bn: [norm=bn], none: [norm=none]}
@@ -33,7 +33,7 @@ grid:
   placement: [pre, post]
   batch_size: {8: [batch_size=8, optim.lr=1e-3], 32: [batch_size=32]}
 columns: [test/bleu, valid/loss]
-figures: {ln: {test/bleu: 35}, none: {test/bleu: no convergence}}
+article_values: {ln: {test/bleu: 35}, none: {test/bleu: no convergence}}
 scales:
   smoke:
     overrides: [task=toy]
@@ -235,7 +235,10 @@ def within(*keys):
         (within("claims")(["one"]), r"claims\[0\]: Expected `int`, got `str`, found 'one'"),
         (within("rows")({}), "rows: Expected `object` of length >= 1, found {}"),
         (within("rows", "bn")(["norm"]), r"rows.bn\[0\]: Expected `str` matching regex '='"),
-        (within("figures", "ln", "test/blue")(1), "figures.ln: no 'test/blue'; choose"),
+        (
+            within("article_values", "ln", "test/blue")(1),
+            "article_values.ln: no 'test/blue'; choose",
+        ),
         (
             within("scales", "small", "seed")([1]),
             "scales.small: there is no field `seed`; choose from .*seeds",
