@@ -17,7 +17,7 @@ from normlab.records.files import atomic_write
 from normlab.records.packed import Key
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.reports.notes import Note
+from normlab.reports.tables.notes import Note
 from normlab.studies.process_pool import LOG_FILE, RunsInOrder, RunToStart, run_all
 from normlab.studies.runs_display import RunsDisplay
 from normlab.terminal import at_work
@@ -256,9 +256,10 @@ def _page(
     results: Sequence[Measured], cells: Sequence[RunToStart], paragraphs: Sequence[str], again: str
 ) -> str:
     """Return the page: the sentences, the table, and the curves."""
-    from normlab.reports.chart_data import data
-    from normlab.reports.figures import KINDS, row_styles
-    from normlab.reports.page import page
+    from normlab.reports.figures.chart_data import data
+    from normlab.reports.figures.line_styles import row_styles
+    from normlab.reports.figures.paper_figures import KINDS
+    from normlab.reports.pages.rendering import page
     from normlab.reports.runs import Run, rows_of_run
 
     runs = [

@@ -14,13 +14,13 @@ from normlab.formats import score_text
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
-from normlab.reports.arrangement import arranged, main_tests
-from normlab.reports.chart_data import LIGHT
-from normlab.reports.drawing import draw, write
-from normlab.reports.figures import KINDS, LACK, row_styles
+from normlab.reports.figures.drawing import draw, write
+from normlab.reports.figures.line_styles import LIGHT, row_styles
+from normlab.reports.figures.paper_figures import KINDS, LACK
 from normlab.reports.runs import rows_of_run, unplaced_run
-from normlab.reports.score_table import score_table
-from normlab.reports.table import markdown
+from normlab.reports.tables.arrangement import arranged, main_tests
+from normlab.reports.tables.markdown import markdown
+from normlab.reports.tables.score_table import score_table
 
 if TYPE_CHECKING:
     import matplotlib.figure

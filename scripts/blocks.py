@@ -30,11 +30,12 @@ from normlab.articles.results import Results
 from normlab.formats import pipes, score_text
 from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
-from normlab.reports.notes import About, Note
-from normlab.reports.published import read
-from normlab.reports.score_table import score_table
-from normlab.reports.table import ScoreTable, averaged, markdown
-from normlab.reports.table_runs import TableRuns
+from normlab.reports.publishing.published import read
+from normlab.reports.tables.markdown import averaged, markdown
+from normlab.reports.tables.notes import About, Note
+from normlab.reports.tables.score_table import score_table
+from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.table_runs import TableRuns
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from normlab.records.packed import Key
-from normlab.reports.chart_data import DARK, LIGHT
-from normlab.reports.drawing import draw, write
-from normlab.reports.figures import KINDS, row_styles
+from normlab.reports.figures.drawing import draw, write
+from normlab.reports.figures.line_styles import DARK, LIGHT, row_styles
+from normlab.reports.figures.paper_figures import KINDS
 from normlab.reports.runs import read_runs
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"

@@ -21,8 +21,9 @@ from normlab.formats import pipes
 from normlab.inspection.depth import gradients
 from normlab.inspection.subject import subject_of_config
 from normlab.records.files import atomic_write
-from normlab.reports.chart_data import DARK, LIGHT, Panel, Series, styles_of
-from normlab.reports.drawing import draw, write
+from normlab.reports.figures.chart_data import Panel, Series
+from normlab.reports.figures.drawing import draw, write
+from normlab.reports.figures.line_styles import DARK, LIGHT, styles_of
 
 TITLE = "Gradient of the last feed-forward layer at initialisation"
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"

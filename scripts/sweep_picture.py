@@ -5,14 +5,13 @@ It writes `docs/images/batch_size.svg` from the records of the study `batch_size
 
 from pathlib import Path
 
-from normlab.reports.axes import by_axis
-from normlab.reports.chart_data import LIGHT
-from normlab.reports.drawing import draw, write
-from normlab.reports.figures import row_styles
-from normlab.reports.published import read
+from normlab.reports.figures.drawing import draw, write
+from normlab.reports.figures.line_styles import LIGHT, row_styles
+from normlab.reports.figures.score_charts import by_axis
+from normlab.reports.publishing.published import read
 from normlab.reports.renaming import renamed
-from normlab.reports.score_table import score_table
-from normlab.reports.table_runs import TableRuns
+from normlab.reports.tables.score_table import score_table
+from normlab.reports.tables.table_runs import TableRuns
 from normlab.studies.load import load_study
 
 ROOT = Path(__file__).parents[1]

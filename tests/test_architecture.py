@@ -182,7 +182,8 @@ def test_a_module_is_no_function():
 def test_tables_pages_and_claims_pair_runs_in_one_place():
     assert having("why_not_paired(") == ["records.pairs"]
     assert having("Pairing.of(") == [
-        *("claims.sample", "reports.cards", "reports.comparison", "reports.literature")
+        *("claims.sample", "reports.pages.cards", "reports.pages.literature"),
+        "reports.tables.comparison",
     ]
 
 

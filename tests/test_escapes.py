@@ -9,12 +9,13 @@ from normlab import cli
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
-from normlab.reports.latex import latex
-from normlab.reports.notes import Note, print_legend
-from normlab.reports.table import comma_separated, markdown
+from normlab.reports.tables.comma_separated import comma_separated
+from normlab.reports.tables.latex import latex
+from normlab.reports.tables.markdown import markdown
+from normlab.reports.tables.notes import Note, print_legend
 from normlab.terminal import print_error, print_table
 from tests.records.examples import changed, record
-from tests.reports.tables import build, runs, study
+from tests.reports.handmade import build, runs, study
 
 EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e\u200f"
 

@@ -13,7 +13,7 @@ from normlab.articles.language import Locale
 from normlab.articles.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
-from normlab.reports.latex import PAGE_HEIGHT, escaped
+from normlab.reports.tables.latex import PAGE_HEIGHT, escaped
 from normlab.templates import environment
 from normlab.terminal import folded
 

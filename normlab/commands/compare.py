@@ -18,16 +18,16 @@ from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
-from normlab.reports.arrangement import arranged, by_recipe
-from normlab.reports.latex import latex
-from normlab.reports.notes import About, Note, print_legend
 from normlab.reports.renaming import Names, chosen_names, renamed
 from normlab.reports.run_places import matching_runs, none_below
 from normlab.reports.runs import Run, by_setting, read_runs
-from normlab.reports.score_table import score_table
-from normlab.reports.table import markdown
-from normlab.reports.table_runs import TableRuns
-from normlab.reports.terminal_table import print_tables
+from normlab.reports.tables.arrangement import arranged, by_recipe
+from normlab.reports.tables.latex import latex
+from normlab.reports.tables.markdown import markdown
+from normlab.reports.tables.notes import About, Note, print_legend
+from normlab.reports.tables.score_table import score_table
+from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.tables.terminal_table import print_tables
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 from normlab.terminal import folded, print_error, print_prose, print_table
 

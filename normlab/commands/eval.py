@@ -14,8 +14,8 @@ from normlab.commands._loading import load
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
-from normlab.reports.notes import Note, print_legend
 from normlab.reports.run_places import runs_of
+from normlab.reports.tables.notes import Note, print_legend
 from normlab.terminal import at_work, print_error, print_table
 
 _EXAMPLES = """\

@@ -31,9 +31,9 @@ from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
-from normlab.reports.notes import Note, print_legend
 from normlab.reports.run_places import ended_runs, none_below
-from normlab.reports.table import averaged
+from normlab.reports.tables.markdown import averaged
+from normlab.reports.tables.notes import Note, print_legend
 from normlab.terminal import at_work, in_colour, print_prose, print_section, print_table
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def card(argv: list[str]) -> int:
     from normlab.inspection.card import answers, card_of, examined
     from normlab.inspection.card_files import publish, published_card, write_card
     from normlab.inspection.questions import questions
-    from normlab.reports.cards import BOARD
+    from normlab.reports.pages.cards import BOARD
 
     chosen = questions("card", "model", names=arguments.only)
     overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]

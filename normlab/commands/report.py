@@ -17,7 +17,7 @@ from normlab.errors import UserError
 from normlab.terminal import print_error
 
 if TYPE_CHECKING:
-    from normlab.reports.page import TableSection
+    from normlab.reports.pages.sections import TableSection
     from normlab.reports.runs_report import RunsReport
 
 _EXAMPLES = """examples:
@@ -104,7 +104,7 @@ def _rewrite_until_interrupted(report: "RunsReport") -> None:
 
 def _draw(sections: "Sequence[TableSection]", folder: Path, form: str) -> None:
     """Draw figures, and print the path of each at once, because a dozen may take a minute."""
-    from normlab.reports.figures import LACK
+    from normlab.reports.figures.paper_figures import LACK
     from normlab.reports.runs_report import draw_figures
 
     lacking: dict[str, None] = {}

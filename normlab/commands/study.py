@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
 from normlab.config.folders import PUBLISH_TO, include_words
 from normlab.errors import UserError
-from normlab.reports.notes import print_legend
+from normlab.reports.tables.notes import print_legend
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.job import Job, jobs_of
@@ -220,7 +220,7 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     """Verify or regenerate the pages of some or all published studies; return 1 for a problem."""
-    from normlab.reports.verification import verify
+    from normlab.reports.publishing.verification import verify
 
     wrong: list[str] = []
     for study in studies or [None]:
@@ -350,7 +350,7 @@ def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
 def _publisher(
     root: Path | None, jobs: Sequence[Job], arguments: argparse.Namespace, *, making: bool
 ) -> Publisher:
-    from normlab.reports.publishing import check_jobs, publish_seeds
+    from normlab.reports.publishing.publish import check_jobs, publish_seeds
 
     on_line, publish = partial(print, flush=True), None
     if root is not None:
@@ -362,9 +362,9 @@ def _publisher(
 def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
     from normlab.reports.runs import Run
-    from normlab.reports.score_table import score_table
-    from normlab.reports.table_runs import TableRuns
-    from normlab.reports.terminal_table import print_score_table
+    from normlab.reports.tables.score_table import score_table
+    from normlab.reports.tables.table_runs import TableRuns
+    from normlab.reports.tables.terminal_table import print_score_table
 
     for job in jobs:
         runs = [Run(run.planned.key, run.record()) for run in job.runs]

@@ -12,7 +12,7 @@ from normlab.records.code import checkout_state, commit_text
 from normlab.records.manifest import accept, write_files
 from normlab.records.packed import Key, write_pack
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.reports.cards import (
+from normlab.reports.pages.cards import (
     CARD_FILE,
     FOLDER,
     PAGE_FILE,

@@ -14,8 +14,8 @@ from normlab.inspection.questions import entry, questions
 from normlab.inspection.subject import Subject, subject_of, subject_of_run
 from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
-from normlab.reports.arrangement import arranged
 from normlab.reports.runs import unplaced_run
+from normlab.reports.tables.arrangement import arranged
 from normlab.training.runtime import torch_settings_kept
 
 FORMAT = "normlab.inspect/1"

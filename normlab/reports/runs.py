@@ -18,9 +18,10 @@ from normlab.records.store import (
     RunStore,
     read_rows,
 )
-from normlab.reports.recipes import Config
 from normlab.studies.study_runs import StudyRun
 
+Config = Mapping[str, Any]
+"""The config of a run."""
 _MOST_ROWS = 100
 NOT_RUN, NOT_ENDED = "not run", "not ended"
 """The states of runs without a record."""

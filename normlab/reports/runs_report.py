@@ -7,17 +7,18 @@ from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
-from normlab.reports.arrangement import by_recipe
-from normlab.reports.chart_data import LIGHT
-from normlab.reports.drawing import draw, write
-from normlab.reports.figures import figures_of, row_styles
-from normlab.reports.latex import Uncertainty, latex
-from normlab.reports.page import TableSection, runs_page
+from normlab.reports.figures.drawing import draw, write
+from normlab.reports.figures.line_styles import LIGHT, row_styles
+from normlab.reports.figures.paper_figures import figures_of
+from normlab.reports.pages.run_pages import runs_page
+from normlab.reports.pages.sections import TableSection
 from normlab.reports.renaming import chosen_names, renamed
 from normlab.reports.run_places import matching_runs, none_below
 from normlab.reports.runs import Run, read_runs
-from normlab.reports.score_table import score_table
-from normlab.reports.table_runs import TableRuns
+from normlab.reports.tables.arrangement import by_recipe
+from normlab.reports.tables.latex import Uncertainty, latex
+from normlab.reports.tables.score_table import score_table
+from normlab.reports.tables.table_runs import TableRuns
 from normlab.reports.translations import SideBySide, side_by_side
 from normlab.terminal import at_work, print_error
 

@@ -18,9 +18,9 @@ from normlab.records.packed import Key
 from normlab.records.pairs import UNPLANNED, Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
-from normlab.reports.comparison import Comparison
 from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
+from normlab.reports.tables.comparison import Comparison
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap

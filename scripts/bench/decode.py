@@ -27,7 +27,7 @@ from normlab.errors import UserError
 from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
-from normlab.reports.notes import print_legend
+from normlab.reports.tables.notes import print_legend
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.terminal import print_table
 from normlab.training.build import build_model

@@ -25,7 +25,7 @@ from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm
 from normlab.norms.running import running_norms
-from normlab.reports.notes import print_legend
+from normlab.reports.tables.notes import print_legend
 from normlab.tasks.images import ImageBatch, ImageClassification
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.terminal import print_table

@@ -15,7 +15,7 @@ from bench.common import (
     write_json,
 )
 from normlab.distributed import process_group
-from normlab.reports.notes import print_legend
+from normlab.reports.tables.notes import print_legend
 from normlab.terminal import print_table
 from normlab.training.runtime import Runtime
 from normlab.training.speed import StepClock, Steps, flop_per_token, peak, spread, start

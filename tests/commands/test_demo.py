@@ -9,7 +9,7 @@ from normlab.commands.demo import main
 from normlab.demo import Measured, rows, sentences
 from normlab.records.record import Outcome
 from tests.html_text import Text
-from tests.reports.tables import made
+from tests.reports.handmade import made
 
 FLOORS = {"loss": 4.0, "bleu": 0.1}
 SMALL = (

@@ -10,7 +10,7 @@ from normlab.commands.report import main
 from normlab.records.packed import Key, write_pack
 from normlab.records.store import RunStore
 from tests.html_text import Text
-from tests.reports.tables import kept_run, made, run_rows
+from tests.reports.handmade import kept_run, made, run_rows
 
 
 def report(capsys, *argv):

@@ -8,7 +8,7 @@ import pytest
 from normlab.cli import main
 from normlab.commands import DOES
 from normlab.commands.study import ACTIONS
-from normlab.reports.notes import Note, print_legend
+from normlab.reports.tables.notes import Note, print_legend
 from normlab.terminal import folded, print_prose, print_table, printable_output
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2

@@ -18,7 +18,7 @@ from normlab.inspection.questions import questions
 from normlab.records import manifest
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
-from normlab.reports.cards import Card, baselines_for, board, card_page, read_card, scores
+from normlab.reports.pages.cards import Card, baselines_for, board, card_page, read_card, scores
 from normlab.training import runtime
 from tests.records.examples import record
 

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from normlab.claims.saved import ledger_json
-from normlab.reports.publishing import publish
+from normlab.reports.publishing.publish import publish
 from normlab.studies.load import load_study
 from scripts.blocks import pages_with_blocks, regenerated
 from tests.claims.ledgers import saved_claim, saved_part
-from tests.reports.tables import made, run
+from tests.reports.handmade import made, run
 from tests.test_architecture import ROOT
 
 BLEU = "test/bleu"

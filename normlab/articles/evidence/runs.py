@@ -18,7 +18,7 @@ from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
 from normlab.metrics.significance import Interval
 from normlab.records.pairs import PLANNED, Experiment, Summary
-from normlab.reports.comparison import Comparison
+from normlab.reports.tables.comparison import Comparison
 from normlab.studies.load import load_study
 
 

@@ -1,0 +1,75 @@
+"""Charts of scores over the axes of a table: one chart for each score and axis.
+
+A line is a row, such as a norm; other axes become facets, a small grid of plots. Values that are
+words, such as placements, are separate positions without a line between them.
+"""
+
+import math
+
+from normlab.records.grouping import grouped
+from normlab.reports.figures.chart_data import Panel, Series
+from normlab.reports.headings import point_name
+from normlab.reports.tables.axes import Axis, table_axes, values_at
+from normlab.reports.tables.table import ScoreRow, ScoreTable
+
+_LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
+"""Axes on which values are usually multiplied, whatever their range."""
+_UNITS = {"batch_size": " (sequences)", "model.depth": " (layers per stack)"}
+_APART = 0.08  # offset between rows at the same value, as a share of the distance between values
+_NOT_DRAWN = ("task",)
+"""Axes over which scores are not drawn: BLEU and accuracy, for example, share no scale."""
+
+
+def by_axis(table: ScoreTable) -> dict[Axis, list[Panel]]:
+    """Return the charts of the table's scores over each axis, without those that would be empty."""
+    charts: dict[Axis, list[Panel]] = {}
+    for axis in table_axes(table):
+        if axis.key not in _NOT_DRAWN:
+            panels = (_over_axis(axis, table, column) for column in table.columns)
+            if drawn := [panel for panel in panels if panel.series]:
+                charts[axis] = drawn
+    return charts
+
+
+def _over_axis(axis: Axis, table: ScoreTable, column: str) -> Panel:
+    """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
+    names = [*dict.fromkeys(row.name for row in table.rows)]
+    points_of_lines: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
+    for row in table.rows:
+        if (place := _place(row, axis, table)) is None:
+            continue
+        entry, (x, facet) = row.entries[column], place
+        values = entry.values
+        if entry.summary is None or not all(map(math.isfinite, values)):
+            continue
+        if not axis.numeric:  # rows at the same value are drawn next to each other
+            x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
+        points_of_lines.append(
+            (
+                (row.name, facet),
+                (x, row.point, entry.summary.mean, min(values), max(values), entry.summary.n),
+            )
+        )
+    lines: list[Series] = []
+    for (row, facet), points in grouped(points_of_lines).items():
+        x, at, mean, low, high, n = zip(*sorted(points), strict=True)
+        lines.append(Series(row, facet, at, x, mean, low, high, n))
+    ticks = tuple(sorted({axis.position(value) for value in axis.values}))
+    return Panel(
+        *(column, table.heading(column), table.heading(column), tuple(lines)),
+        across=table.names.get(axis.key) or axis.name + _UNITS.get(axis.key, ""),
+        ticks=ticks,
+        tick_names=() if axis.numeric else axis.values,
+        log_from=None,
+        log_across=axis.key in _LOGARITHMIC and min(ticks) > 0,
+        joined=axis.numeric,
+    )
+
+
+def _place(row: ScoreRow, axis: Axis, table: ScoreTable) -> tuple[float, str] | None:
+    """Return a row's place on an axis, and its facet: its values on the other axes."""
+    at = values_at(row.point, table.axes)
+    if axis.key not in at:
+        return None
+    others = " ".join(f"{key}={value}" for key, value in at.items() if key != axis.key)
+    return axis.position(at[axis.key]), point_name(others, table.names)

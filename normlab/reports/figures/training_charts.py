@@ -1,0 +1,84 @@
+"""Charts of losses, scores and probes over training."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from normlab.records.store import series
+from normlab.reports.figures.chart_data import LOG_FROM, Panel, Series
+from normlab.reports.headings import point_name
+from normlab.reports.runs import Run, by_setting
+
+TRAIN, VALID = "train/loss", "valid/loss"
+_LOSS_LOG_FROM = 3.0  # low, because differences appear only after the first steep fall
+_UNSHOWN = "train/tokens_per_second"  # depends on the machine
+_TITLES = {
+    TRAIN: ("Training loss", "nats"),
+    VALID: ("Validation loss", "nats"),
+    "train/grad_norm": ("Gradient norm", "norm before clipping"),
+    "stability/updates/ratio": ("Update size", "|change| / |weights|"),
+    "stability/tid/mean": ("TID, mean", "relative distance"),
+    "stability/tid/var": ("TID, variance", "relative distance"),
+    "stability/fluctuation/mean": ("Fluctuation, mean", "distance per feature"),
+    "stability/fluctuation/var": ("Fluctuation, variance", "distance per feature"),
+    "stability/statistics_gradient/mean": ("Gradient of the mean", "norm per feature"),
+    "stability/statistics_gradient/var": ("Gradient of the variance", "norm per feature"),
+    "stability/activations/var": ("Activation variance", "activation squared"),
+    "stability/activations/largest": ("Largest activation", "|activation|"),
+    "stability/residual/growth": ("Residual growth", "last rms / first rms"),
+    "stability/attention/entropy": ("Attention entropy", "share of the highest"),
+}
+OVER_TRAINING = tuple(name for name in _TITLES if name not in (TRAIN, VALID))
+
+
+def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list[Panel]]:
+    """Return curves of losses and scores (`learning`), and of gradients and probes (`stability`).
+
+    Charts of the table's own columns and the most informative probes come first.
+    """
+    logged = sorted({name for run in runs for row in run.curve for name in row})
+
+    def charts(first: Iterable[str], *others: tuple[str, int]) -> list[Panel]:
+        """Return charts of the `first` metrics, then of all matching a (prefix, slashes) pair."""
+        rest = (
+            name
+            for start, slashes in others
+            for name in logged
+            if name.startswith(start) and name.count("/") == slashes
+            if name not in (TRAIN, VALID, _UNSHOWN)
+        )
+        curves = (training_chart(runs, name) for name in dict.fromkeys([*first, *rest]))
+        # A single point is not a curve.
+        return [p for p in curves if any(len(line.x) > 1 or line.lost for line in p.series)]
+
+    validated = [f"valid/{column.partition('/')[2]}" for column in columns]
+    return {
+        "learning": charts([TRAIN, VALID, *validated], ("valid/", 1)),
+        "stability": charts(OVER_TRAINING, ("stability/", 2), ("train/", 1)),
+    }
+
+
+def training_chart(runs: Iterable[Run], name: str) -> Panel:
+    """Return the chart of a metric over training; the training loss also marks divergences."""
+    lines: list[Series] = []
+    for (row, at), members in by_setting(runs).items():
+        curves = [
+            {float(step): y for step, y in series(run.curve, name) if math.isfinite(y)}
+            for run in members
+        ]
+        line = Series.of_seeds(row, point_name(at), at, curves)
+        lost = [
+            (run.key.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
+            for run, curve in zip(members, curves, strict=True)
+            if run.record is not None and run.outcome == "diverged" and name == TRAIN
+        ]
+        lines.append(replace(line, lost=tuple(lost)))
+    title, unit = _TITLES.get(name, (name, ""))
+    falls = any(word in name for word in ("loss", "nll", "perplexity"))
+    log_from = LOG_FROM if falls or not name.startswith("valid/") else None
+    if name in (TRAIN, VALID):
+        units = {f"nats per {run.record.unit.removesuffix('s')}" for run in runs if run.record}
+        unit = units.pop() if len(units) == 1 else "nats"
+        log_from = _LOSS_LOG_FROM
+    drawn = tuple(line for line in lines if line.x or line.lost)
+    return Panel(name, title, unit, drawn, log_from=log_from)

@@ -1,0 +1,1 @@
+"""HTML and Markdown pages, made from runs and their tables."""

@@ -1,0 +1,210 @@
+"""Report cards of norms: the board of all cards, and a page that compares each with baselines."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from normlab.errors import UserError
+from normlab.formats import pipes
+from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
+from normlab.metrics.significance import t_interval
+from normlab.records.labels import in_markdown
+from normlab.records.packed import pack
+from normlab.records.pairs import UNPLANNED, Pairing
+from normlab.records.record import RunRecord, read_number
+from normlab.reports.pages.rendering import page
+
+FORMAT = "normlab.card/1"
+CARD_FILE, PAGE_FILE = "card.json", "card.html"
+BASELINES = ("ln", "rms", "bn", "none")
+BOARD = "cards.md"
+FOLDER = "cards"
+_NEEDED = ("name", "scale", "overrides", "description", "environment")
+_ROUNDING = 1e-3  # nats per token
+_RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
+_NOTES = (
+    "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
+    "a star, in the last rows: sees later tokens in the test, so its losses on text are too low; "
+    "stepwise says by how much",
+    "alone x ln, step x ln: time relative to `ln`, of the norm (forward, backward) and of a step",
+    "nll, BLEU, losses, accuracy: short runs on the built-in corpora and on handwritten digits (a "
+    "small residual network), mean of seeds; the page of a card marks a score that is "
+    f"{NOT_CLEAR}",
+    "largest lr: the largest learning rate that trains, found by doubling; judged by training loss "
+    "(in the published cards: on held-out text); +: the largest one tried still trains",
+    "grad growth: gradient of the last over the first layer of a deep decoder; first update: how "
+    "much one update changes the last layer's output",
+    "no warm-up, batch of 4: increase of the toy nll without warm-up, and with statistics of four "
+    "sequences",
+    "mates, padding: how much a sentence's values change in training with other sentences in its "
+    "batch, and with 80 % padding",
+    "train-eval gap: loss with running statistics minus loss with batch statistics; stepwise: "
+    "difference in nats per token between token by token and the full text",
+    "a screening: few seeds, small models, one learning rate for all; for claims, use "
+    "`normlab study run`",
+)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A report card: the content of `card.json`, and the records of its short runs by run id."""
+
+    content: Mapping[str, Any]
+    records: Mapping[str, RunRecord]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], records: Iterable[RunRecord | None]) -> "Card":
+        return cls(content, {record.run_id: record for record in records if record is not None})
+
+    @property
+    def name(self) -> str:
+        return self.content["name"]
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """The entries for the board, by column title."""
+        examinations = self.content["examinations"].values()
+        return {title: value for each in examinations for title, value in each["cells"].items()}
+
+    def short_runs(self, task: str) -> Mapping[str, Any]:
+        """Return what an examination reports about its short runs; empty if there were none."""
+        values = self.content["examinations"].get(task, {}).get("figures", {})
+        return values if "scores" in values else {}
+
+    def records_of(self, task: str) -> list[RunRecord]:
+        """Return the records of the short runs of an examination."""
+        run_ids = self.short_runs(task).get("runs", {}).values()
+        return [self.records[run_id] for run_id in run_ids if run_id in self.records]
+
+
+def read_card(path: Path) -> Card:
+    """Read a `card.json` and the records next to it; UserError names a file that is damaged."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        card = Card.of(content, pack(path.parent).records.values())
+        _ = card.entries, [content[key] for key in _NEEDED]
+        if content["format"] == FORMAT:
+            return card
+        error = f"format {content['format']}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
+        error = f"{caught!r:.80}"
+    raise UserError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
+
+
+def card_pages(root: Path) -> dict[Path, str]:
+    """Return the text of the board and of each published card's page, by path."""
+    home = root / FOLDER
+    cards = {path: read_card(path) for path in sorted(home.glob(f"*/{CARD_FILE}"))}
+    pages = {
+        path.with_name(PAGE_FILE): card_page(card, baselines_for(card, [home]))
+        for path, card in cards.items()
+    }
+    return {root / BOARD: board(cards.values()), **pages} if cards else {}
+
+
+def board(cards: Iterable[Card]) -> str:
+    """Return the board in Markdown, one row per norm, sorted by mean rank of the losses on text."""
+    losses = [(card, [_loss(card, *short) for short in _RANKED.items()]) for card in cards]
+    columns = [*zip(*(mine for _, mine in losses), strict=True)]
+    ranked: list[tuple[bool, float, str, dict[str, Any]]] = []
+    for card, mine in losses:
+        ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
+        entries = card.entries
+        # If the loss changes when computed token by token, the norm sees later tokens.
+        sees_later = (read_number(entries.get("stepwise")) or 0.0) > _ROUNDING
+        ranked.append((sees_later, fmean(ranks), card.name, entries))
+    ranked.sort(key=lambda each: each[:3])
+    titles = list(dict.fromkeys(title for *_, entries in ranked for title in entries))
+    rows: list[list[str]] = []
+    for sees_later, _, name, entries in ranked:
+        values = [in_markdown(_written(entries.get(title), 1e-4)) for title in titles]
+        rows.append([f"`{name}`" + (" \\*" if sees_later else ""), *values])
+    introduction = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
+    table = pipes(["norm", *titles], rows, words=1, notes=_NOTES)
+    return "\n".join(["# The board of norms", "", introduction, "", *table, ""])
+
+
+def _loss(card: Card, task: str, score: str) -> float:
+    """Return the mean loss of a card's runs; infinity if a seed diverged or there are no runs."""
+    runs = card.short_runs(task)
+    if not runs or runs["diverged"]:
+        return math.inf
+    return fmean(_values(runs["scores"][score]))
+
+
+def _values(by_seed: Mapping[str, Any]) -> list[float]:
+    return [float(read_number(value) or 0.0) for value in by_seed.values()]
+
+
+def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
+    """Return the baselines' cards that share a card's scale and placement, without that card.
+
+    If several folders have a baseline, the first one is used.
+    """
+    content = card.content
+    placement = [text for text in content["overrides"] if text.startswith("placement")]
+    suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
+    cards: dict[str, Card] = {}
+    for name in (f"{baseline}{suffix}" for baseline in BASELINES):
+        for path in (folder / name / CARD_FILE for folder in folders if name != card.name):
+            if path.is_file() and (other := read_card(path)).content["scale"] == content["scale"]:
+                cards.setdefault(name, other)
+    return cards
+
+
+def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
+    """Return the page of a card; it depends only on the card and the baselines."""
+    tasks = [task for task in card.content["examinations"] if card.short_runs(task)]
+    return page(
+        "card.html",
+        card=card.content,
+        facts=[(title, [_written(value)]) for title, value in card.entries.items()],
+        baselines=baselines,
+        scores={task: scores(task, card, baselines) for task in tasks},
+        written=_written,
+    )
+
+
+def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
+    """Return each score of a short run, with its mean, untrained baseline and `differences`.
+
+    `differences` lists the baselines whose runs pair with the card's, by the rules for runs that no
+    study planned: the baseline's name, its mean, the difference and its interval.
+    """
+    runs = card.short_runs(task)
+    pairings = {
+        name: Pairing.of(card.records_of(task), other.records_of(task), UNPLANNED)
+        for name, other in baselines.items()
+    }
+    rows: list[dict[str, Any]] = []
+    for name, by_seed in runs["scores"].items():
+        if not (values := _values(by_seed)):
+            continue
+        floor, higher = read_number(runs["floors"].get(name)), runs["higher_is_better"][name]
+        low = floor is not None and not clearly_beats(floor, values, name, higher_is_better=higher)
+        pairs = {key: [*pairing.values(name).values()] for key, pairing in pairings.items()}
+        differences = [_difference(key, both) for key, both in pairs.items() if both]
+        score = {"name": name, "value": f"{fmean(values):.4g}", "floor": _written(floor)}
+        rows.append({**score, "not_clear": NOT_CLEAR if low else "", "differences": differences})
+    return rows
+
+
+def _difference(
+    baseline: str, pairs: Sequence[tuple[float, float]]
+) -> tuple[str, float, float, str]:
+    """Return a baseline's name and mean, the mean difference from it, and the interval as text."""
+    gaps = [ours - theirs for ours, theirs in pairs]
+    interval = t_interval(gaps) if len(gaps) > 1 else None
+    bounds = "" if interval is None else f"[{interval.low:+.3g}, {interval.high:+.3g}]"
+    return baseline, fmean(theirs for _, theirs in pairs), fmean(gaps), bounds
+
+
+def _written(value: object, least: float = 0.0) -> str:
+    parsed = read_number(value)
+    if value is None or parsed is None or isinstance(value, str):
+        return "-" if value is None else str(value)
+    return "0" if abs(parsed) <= least else f"{parsed:.3g}"

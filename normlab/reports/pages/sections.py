@@ -1,0 +1,118 @@
+"""A section of a page: a table, made from the runs of one recipe, with its charts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from normlab.metrics.glossary import has_direction
+from normlab.records.record import RunRecord
+from normlab.reports.figures.chart_data import Panel
+from normlab.reports.figures.score_charts import by_axis
+from normlab.reports.figures.training_charts import over_training
+from normlab.reports.runs import Run
+from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.table_runs import TableRuns
+
+if TYPE_CHECKING:
+    from normlab.reports.translations import SideBySide
+
+
+@dataclass(frozen=True)
+class TableSection:
+    """A table on a page, made from the runs of one recipe, with its charts.
+
+    `name` is the name of the recipe, or "" on a page with one table. `number` makes the ids of the
+    sections on a page distinct, and is "" for the first section.
+    """
+
+    source: TableRuns
+    table: ScoreTable
+    name: str = ""
+    number: str = ""
+    samples: "SideBySide | str | None" = None
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        return self.source.runs
+
+    @property
+    def records(self) -> list[RunRecord]:
+        return self.source.records
+
+    @property
+    def data_name(self) -> str:
+        return self.source.data_name
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Return whether higher or lower is better, by column."""
+        return {column: _direction(self.table, column) for column in self.table.columns}
+
+    @property
+    def points(self) -> dict[str, str]:
+        """Return the points of the grid, each with its name in words."""
+        return {row.point: row.at for row in self.table.rows}
+
+    @property
+    def row_names(self) -> list[str]:
+        return list(dict.fromkeys(row.name for row in self.table.rows))
+
+    @property
+    def unit(self) -> str:
+        units = {record.unit for record in self.records}
+        return units.pop() if len(units) == 1 else "units"
+
+    @property
+    def without_rows(self) -> list[str]:
+        """Return the ids of the runs whose logged rows are missing."""
+        return [run.record.run_id for run in self.runs if run.record and not run.curve]
+
+    @property
+    def diverged(self) -> list[RunRecord]:
+        return [record for record in self.records if record.outcome.status == "diverged"]
+
+    @cached_property
+    def scores(self) -> dict[str, list[Panel]]:
+        """Return the charts of scores, by the name of their axis."""
+        charts = by_axis(self.table)
+        return {axis.name: [*map(self._numbered, panels)] for axis, panels in charts.items()}
+
+    @cached_property
+    def groups(self) -> dict[str, list[Panel]]:
+        """Return the charts over training."""
+        charts = over_training(self.source.columns, self.runs)
+        return {name: [*map(self._numbered, panels)] for name, panels in charts.items()}
+
+    @property
+    def has_curves(self) -> bool:
+        return any(self.groups.values())
+
+    @property
+    def first(self) -> list[Panel]:
+        """Return the main chart: the first score over the first axis, if there is one."""
+        return next(iter(self.scores.values()), [])[:1]
+
+    @property
+    def more_scores(self) -> dict[str, list[Panel]]:
+        """Return the charts of scores except the first."""
+        return {
+            name: [panel for panel in panels if panel not in self.first]
+            for name, panels in self.scores.items()
+        }
+
+    @property
+    def panels(self) -> list[Panel]:
+        return [p for group in (*self.scores.values(), *self.groups.values()) for p in group]
+
+    def _numbered(self, panel: Panel) -> Panel:
+        return replace(panel, number=self.number)
+
+
+def _direction(table: ScoreTable, column: str) -> str:
+    """Return "higher is better" or "lower is better"; "" if neither is, or if no row has it."""
+    if not has_direction(column):
+        return ""
+    scores = [score for row in table.rows for score in row.entries[column].scores.values()]
+    directions = {score.higher_is_better for score in scores}
+    return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(directions))

@@ -1,0 +1,1 @@
+"""Published results: adding runs, the files made of them, and checking both."""

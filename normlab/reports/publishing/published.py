@@ -1,0 +1,71 @@
+"""The published runs of a study, `results/<study>/<scale>/`, and the files generated from them.
+
+The runs are packed (`normlab.records.packed`). `publishing.py` adds runs, `verification.py` checks
+that the files follow from them.
+"""
+
+from pathlib import Path
+
+from normlab.errors import UserError
+from normlab.records.manifest import PAGE_FILE
+from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
+from normlab.records.record import fingerprint
+from normlab.reports.pages.run_pages import study_page
+from normlab.reports.renaming import renamed
+from normlab.reports.runs import Run
+from normlab.reports.tables.comma_separated import comma_separated
+from normlab.reports.tables.latex import latex
+from normlab.reports.tables.markdown import markdown
+from normlab.reports.tables.score_table import score_table
+from normlab.reports.tables.table_runs import TableRuns
+from normlab.studies.load import load_study
+from normlab.studies.study import Study
+
+
+def read(folder: Path) -> list[Run]:
+    """Return the runs of a published study; raises UserError naming each damaged record."""
+    if not (folder / RECORDS).exists():
+        raise UserError(f"{folder} has no {RECORDS}: it is not a published study")
+    runs = checked(pack(folder))
+    return [
+        Run(key, record, runs.curves.get(key, ()), record and runs.addresses[key])
+        for key, record in runs.records.items()
+    ]
+
+
+def checked(runs: Pack) -> Pack:
+    """Return the runs; raises UserError naming records that do not match their config."""
+    wrong = [
+        f"{runs.folder / RECORDS}: {record.run_id} does not have its config's fingerprint; "
+        f"{MEND_PUBLISHED}"
+        for record in runs.records.values()
+        if record and fingerprint(record.config) != record.fingerprint
+    ]
+    if wrong:
+        raise UserError("\n".join(wrong))
+    return runs
+
+
+def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
+    """Return the text of all files that are generated from a published study's records, by path.
+
+    Without `study`, the folder names it. Raises UserError naming each damaged file, a study that
+    does not exist, or a row that the study no longer has.
+    """
+    study = study or load_study(folder.parent.name)
+    runs, scale = read(folder), folder.name
+    if lost := {run.key.row for run in runs} - {*study.rows}:
+        raise UserError(
+            f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; put it back, "
+            f"or remove {folder} and publish again"
+        )
+    source = TableRuns.of_study(study, scale, runs)
+    table = score_table(source)
+    paper = renamed(source, {}, full=True)
+    in_latex = latex(score_table(paper), baseline=paper.baseline, uncertainty="stars")
+    return {
+        folder / "table.md": markdown(table),
+        folder / "table.tex": in_latex,
+        folder / "table.csv": comma_separated(table),
+        folder / PAGE_FILE: study_page(source, table, folder),
+    }

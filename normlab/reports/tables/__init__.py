@@ -1,0 +1,1 @@
+"""The tables of runs: which runs fill them, how rows compare, and the forms they are written in."""

@@ -1,0 +1,303 @@
+"""The answer of a table in a sentence: how each row's main score compares with the baseline's.
+
+It follows the table's numbers: a row is above or below the baseline only if the 95 % interval of
+the difference excludes zero. For a single seed, it gives the bare difference and says that it is
+one seed. It leaves out rows that did not clearly learn.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+from typing import NamedTuple
+
+from normlab.formats import score_text
+from normlab.metrics.baseline import at_baseline
+from normlab.records.record import is_probe_metric
+from normlab.reports.headings import heading, in_brackets, setting_with_values, unit
+from normlab.reports.tables.axes import Axis, table_axes, values_at
+from normlab.reports.tables.comparison import count_diverged
+from normlab.reports.tables.table import ScoreRow, ScoreTable
+
+_COUNTS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+_MOST_ROWS = 4
+_MOST_PARTS = 5
+
+
+class Standing(Enum):
+    """How a row stands to the baseline at a point, in words."""
+
+    BELOW = "below"
+    ABOVE = "above"
+    OPEN = "not clearly different"
+    UNTRAINED = "not compared (near the untrained baseline)"
+    UNTRAINED_BASELINE = "not compared (the row to compare with is near the untrained baseline)"
+    DIVERGED = "with diverged seeds"
+    UNKNOWN = "not compared"
+
+    @property
+    def is_compared(self) -> bool:
+        return self in (Standing.BELOW, Standing.ABOVE, Standing.OPEN)
+
+    @classmethod
+    def of(cls, low: float, high: float) -> "Standing":
+        """Return how a difference stands whose interval reaches from `low` to `high`."""
+        return cls.ABOVE if low > 0 else cls.BELOW if high < 0 else cls.OPEN
+
+
+class PointDifference(NamedTuple):
+    """How a row compares with the baseline at a point; `gap` is None if there is no difference."""
+
+    point: str
+    standing: Standing
+    gap: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+def answer(table: ScoreTable, baseline: str) -> str:
+    """Return a sentence on a table's first score; "" if no two rows or points can be compared."""
+    column = main_score(table)
+    if column is None:
+        return ""
+    rows = [row for row in table.rows if row.entries[column].scores]
+    words = _Phrasing.of(table, column)
+    reference = in_brackets(baseline)
+    if all(_untrained(row, column) for row in rows):
+        why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
+        return _sentence([f"{why}, so differences say nothing about norms"], rows, column)
+    others = [*dict.fromkeys(row.name for row in table.rows if row.name != baseline)]
+    if not others:
+        return _sentence(words.of_one_row(rows), rows, column)
+    bases = {row.point: row for row in table.rows if row.name == baseline}
+    if bases and all(_untrained(row, column) for row in bases.values()):
+        near = f"in {heading(column)}, {reference} is near the untrained baseline"
+        return _sentence([f"{near}, so no row is compared with it"], rows, column)
+    clauses: list[str] = []
+    for name in others[:_MOST_ROWS]:
+        of_name = [row for row in table.rows if row.name == name]
+        differences = [_finding(row, bases.get(row.point), column) for row in of_name]
+        if any(each.standing is not Standing.UNKNOWN for each in differences):
+            whole = words.axes or len(others) == 1
+            clauses.append(words.of_row(name, differences, reference if whole else "", not clauses))
+    if clauses and (more := len(others) - len(clauses)) > 0:
+        clauses.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
+    if clauses and not words.axes:
+        start = (
+            f"in {words.score}"
+            if len(others) == 1
+            else f"compared with {reference} in {words.score}"
+        )
+        clauses[0] = f"{start}, {clauses[0]}"
+    return _sentence(clauses, rows, column)
+
+
+def main_score(table: ScoreTable) -> str | None:
+    """Return the first column that is a score of some row; None if there is none."""
+    columns = (name for name in table.columns if not is_probe_metric(name))
+    return next((c for c in columns if any(row.entries[c].scores for row in table.rows)), None)
+
+
+def _untrained(row: ScoreRow, column: str) -> bool:
+    """Return whether a row's score is not clearly better than the untrained baseline."""
+    ended = [record for record in row.records if record.finished]
+    return bool(ended) and at_baseline(ended, column)
+
+
+def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
+    """Return how a row compares with the baseline at its point."""
+    if count_diverged(row.records):
+        return PointDifference(row.point, Standing.DIVERGED)
+    if base is None or not row.records or not base.records:
+        return PointDifference(row.point, Standing.UNKNOWN)
+    if _untrained(row, column):
+        return PointDifference(row.point, Standing.UNTRAINED)
+    if _untrained(base, column):
+        return PointDifference(row.point, Standing.UNTRAINED_BASELINE)
+    entry = row.entries[column]
+    if (gap := entry.difference) is not None:
+        standing = Standing.of(gap.low, gap.high)
+        return PointDifference(row.point, standing, gap.mean, (gap.low, gap.high))
+    if entry.bare is None:
+        return PointDifference(row.point, Standing.UNKNOWN)
+    return PointDifference(row.point, Standing.of(entry.bare, entry.bare), entry.bare)
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Phrasing:
+    """Puts the findings on one score of a table into words.
+
+    `axes` are the axes with several values, `keys` all keys of the points; `falls`: lower is
+    better.
+    """
+
+    column: str
+    axes: Sequence[Axis]
+    keys: Sequence[str]
+    falls: bool
+
+    @classmethod
+    def of(cls, table: ScoreTable, column: str) -> "_Phrasing":
+        scores = [score for row in table.rows for score in row.entries[column].scores.values()]
+        falls = not any(score.higher_is_better for score in scores)
+        return cls(column, table_axes(table), table.axes, falls)
+
+    @property
+    def score(self) -> str:
+        """Return the score's name, with `(lower is better)` if it is."""
+        return heading(self.column) + (" (lower is better)" if self.falls else "")
+
+    def of_row(
+        self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
+    ) -> str:
+        """Describe the findings of a row, by value of the axis or as counts.
+
+        `reference` is the row that it is compared with, or "" if that has been named already. The
+        first row's clause names the score.
+        """
+        parts = [[*group] for _, group in groupby(differences, key=lambda each: each.standing)]
+        if len(self.axes) == 1 and not self.axes[0].numeric:
+            parts = [[each] for each in differences]
+        if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
+            return self._counted(name, differences, reference, is_first)
+        clauses: list[str] = []
+        subject, whom = in_brackets(name), reference
+        for part in parts:
+            what = self._clause(part, whom, names_score=is_first and bool(whom))
+            if part[0].standing.is_compared:
+                whom = ""  # the baseline is named once
+            where = self._where([each.point for each in part], first=not clauses)
+            verb = "has" if part[0].standing is Standing.DIVERGED else "is"
+            again = clauses and verb == "is" and parts[0][0].standing is not Standing.DIVERGED
+            clauses.append(where + (what if again else f"{subject} {verb} {what}"))
+            subject = "it"
+        return ", ".join(clauses)
+
+    def _clause(self, part: Sequence[PointDifference], whom: str, *, names_score: bool) -> str:
+        """Describe neighbouring points at which a row compares in the same way."""
+        standing = part[0].standing
+        within = self._within if names_score else ""
+        if standing in (Standing.ABOVE, Standing.BELOW):
+            return f"{self._sizes(part)} {standing.value} {whom}".rstrip() + within
+        if standing is Standing.DIVERGED:
+            return "seeds that diverged"
+        if standing is not Standing.OPEN:
+            return standing.value
+        than = f" from {whom}" if whom else ""
+        return standing.value + than + within + (self._interval(part[0]) if len(part) == 1 else "")
+
+    @property
+    def _within(self) -> str:
+        """Return ` in test loss`; "" if named before, or by the unit of the differences."""
+        return f" in {self.score}" if self.axes and not unit(self.column) else ""
+
+    def _where(self, points: Sequence[str], *, first: bool) -> str:
+        """Return `at batch size 8 `, then for later points `at 32 and 128 `; "" without an axis.
+
+        More than two points are a range: `at 32 to 512 `.
+        """
+        if len(self.axes) != 1:
+            return ""
+        (axis,) = self.axes
+        values = [*dict.fromkeys(values_at(point, self.keys)[axis.key] for point in points)]
+        ends, between = values[:1] + values[1:][-1:], " and " if len(values) == 2 else " to "
+        span = between.join(map(_thousands, ends))
+        if axis.numeric:
+            return f"at {setting_with_values(axis.key, span) if first else span} "
+        return f"with {axis.name} {span}, " if first else f"with {span} "
+
+    def _counted(
+        self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
+    ) -> str:
+        """Return at how many points a row is below, above and not clearly different."""
+        clauses: list[str] = []
+        whom, total = reference, len(differences)
+        start = f"in {self.score}, " if is_first else ""
+        for standing in dict.fromkeys(each.standing for each in differences):
+            of_standing = [each for each in differences if each.standing is standing]
+            what = self._clause(of_standing, whom, names_score=False)
+            if standing.is_compared:
+                whom = ""
+            of_all = "" if clauses else " point" if total == 1 else f" of {_count(total)} points"
+            verb = "has" if standing is Standing.DIVERGED else "is"
+            clauses.append(f"{verb} {what} at {_count(len(of_standing))}{of_all}")
+        ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
+        return f"{start}{in_brackets(name)} {' and '.join(ends)}"
+
+    def of_one_row(self, rows: Sequence[ScoreRow]) -> list[str]:
+        """Return the score of the only row, or at which point it is best and worst."""
+        if len(rows) == 1:
+            value = rows[0].entries[self.column].value
+            return [f"the {heading(self.column)} of {in_brackets(rows[0].name)} is {value}"]
+        means = {
+            row.point: summary.mean for row in rows if (summary := row.entries[self.column].summary)
+        }
+        if len(self.axes) != 1 or len(means) < 2:
+            return []
+        ordered = sorted(means, key=lambda point: means[point], reverse=not self.falls)
+        best, worst = (
+            f"{self._where([point], first=True)}({score_text(means[point], self.column)})"
+            for point in (ordered[0], ordered[-1])
+        )
+        name = in_brackets(rows[0].name)
+        return [f"the {heading(self.column)} of {name} is best {best} and worst {worst}"]
+
+    def _size(self, gap: float) -> str:
+        """Return the size of a difference: one digit of BLEU or chrF; more if that is zero."""
+        digits = f"{abs(gap):.1f}" if unit(self.column) else score_text(abs(gap), self.column)
+        for text in (digits, score_text(abs(gap), self.column), f"{abs(gap):.1g}"):
+            if float(text.replace(",", "")) != 0:
+                return text
+        return score_text(0.0, self.column)
+
+    def _sizes(self, findings: Iterable[PointDifference]) -> str:
+        """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""
+        sizes = sorted(abs(each.gap) for each in findings if each.gap is not None)
+        ends = dict.fromkeys(self._size(size) for size in (sizes[0], sizes[-1]))
+        return f"{' to '.join(ends)} {unit(self.column) if self.axes else ''}".strip()
+
+    def _interval(self, difference: PointDifference) -> str:
+        """Return a difference with its interval, in brackets: ` (+0.7 [-0.1, +1.5])`."""
+        if difference.gap is None:
+            return ""
+        ends = (difference.gap, *(difference.interval or ()))
+        gap, *bounds = (f"{'-' if x < 0 else '+'}{self._size(x)}" for x in ends)
+        return f" ({gap} [{', '.join(bounds)}])" if bounds else f" ({gap})"
+
+
+def _thousands(value: str) -> str:
+    """Return a whole number with commas: 4,096."""
+    return f"{int(value):,}" if value.isdecimal() else value
+
+
+def _sentence(clauses: Sequence[str], rows: Sequence[ScoreRow], column: str) -> str:
+    """Join the parts of an answer, with the number of seeds; "" without parts."""
+    if not clauses:
+        return ""
+    counts = sorted({len(row.entries[column].scores) for row in rows})
+    seeds = " to ".join(map(_count, dict.fromkeys((counts[0], counts[-1]))))
+    end = f"{seeds} seed{'' if counts == [1] else 's'}"
+    if counts == [1]:
+        end += ", so another seed may say otherwise"
+    text = "; ".join([*clauses, end])
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _count(number: int) -> str:
+    return _COUNTS[number] if number < len(_COUNTS) else f"{number:,}"

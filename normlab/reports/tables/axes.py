@@ -1,0 +1,49 @@
+"""The axes of a table: the settings that a sweep varies, and where a row lies on them."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from normlab.reports.headings import NUMBER, setting
+from normlab.reports.tables.table import ScoreTable
+
+
+class Axis(NamedTuple):
+    """A setting that a sweep varies, and its values as words, in order."""
+
+    key: str
+    values: tuple[str, ...]
+
+    @property
+    def numeric(self) -> bool:
+        return all(NUMBER.fullmatch(value) for value in self.values)
+
+    @property
+    def name(self) -> str:
+        return setting(self.key)
+
+    def position(self, value: str) -> float:
+        """Return the place of a value on the axis: the number, or the index of a word."""
+        return float(value) if self.numeric else float(self.values.index(value))
+
+
+def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return the value of each axis at a point such as `batch_size=8 placement=pre`."""
+    if not keys or not point:
+        return {}
+    parts = re.split(rf"(?:^| )({'|'.join(map(re.escape, keys))})=", point)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def table_axes(table: ScoreTable) -> list[Axis]:
+    """Return the axes with several values in a table: numbers first, then those with more values.
+
+    The first one is the axis of the answer.
+    """
+    points = dict.fromkeys(row.point for row in table.rows)
+    axes: list[Axis] = []
+    for key in table.axes:
+        values = dict.fromkeys(values_at(point, table.axes).get(key) for point in points)
+        if None not in values and len(values) > 1:
+            axes.append(Axis(key, tuple(str(value) for value in values)))
+    return sorted(axes, key=lambda axis: (not axis.numeric, -len(axis.values)))

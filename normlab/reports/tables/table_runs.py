@@ -1,0 +1,97 @@
+"""The runs of one table, in rows and at points of a grid, and what the table says about them.
+
+A study arranges its runs by its plan (`TableRuns.of_study`), and `arrangement.py` any others by
+their configs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from normlab.config.overrides import typed
+from normlab.records.pairs import PLANNED, UNPLANNED, PairRules
+from normlab.records.record import RunRecord
+from normlab.records.store import lookup
+from normlab.reports.runs import Run
+from normlab.studies.study import Study
+
+_DATA_OPTIONS = ("task", "task/corpus")
+
+
+@dataclass(frozen=True)
+class TableRuns:
+    """The rows, columns and axes of a table, the runs that fill it, and how they pair.
+
+    `rows` maps the names of the rows, the baseline first, to the config keys that are part of each
+    name; `axes` are the config keys of the grid. `study` is the study that planned the runs, if one
+    did, and `article_values` has its article's values by row and column. `recipe` says in words
+    what the runs share and the runs of other tables do not.
+    """
+
+    rows: Mapping[str, Sequence[str]]
+    columns: tuple[str, ...]
+    axes: tuple[str, ...]
+    runs: Sequence[Run]
+    rules: PairRules = UNPLANNED
+    scale: str = ""
+    recipe: str = ""
+    study: Study | None = None
+    article_values: Mapping[str, Mapping[str, str | float]] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of_study(cls, study: Study, scale: str, runs: Sequence[Run]) -> "TableRuns":
+        """Return the runs of a study at a scale; precision may differ if its rows set it."""
+        overrides = [override for row in study.rows.values() for override in row]
+        precision = not any(override.startswith("precision=") for override in overrides)
+        return cls(
+            rows=dict.fromkeys(study.rows, ()),
+            columns=study.columns,
+            axes=tuple(study.grid),
+            runs=runs,
+            rules=PLANNED._replace(precision=precision),
+            scale=scale,
+            study=study,
+            article_values=study.article_values,
+        )
+
+    @property
+    def baseline(self) -> str:
+        """The row that the others are compared with."""
+        return next(iter(self.rows))
+
+    @property
+    def is_pilot(self) -> bool:
+        return self.study is not None and self.study.scale(self.scale).pilot
+
+    @property
+    def records(self) -> list[RunRecord]:
+        return [run.record for run in self.runs if run.record is not None]
+
+    @property
+    def data_name(self) -> str:
+        """The name of the data: the study's own name for it, or the names in the records."""
+        if self.study is None or not _trained_as_planned(self.study, self.scale, self.runs):
+            return _recorded_data(self.records)
+        tasks = {str(lookup(record, "task")) for record in self.records}
+        return self.study.scale(self.scale).data_name_of(tasks) or _recorded_data(self.records)
+
+
+def _trained_as_planned(study: Study, scale: str, runs: Sequence[Run]) -> bool:
+    """Return whether runs have the task and corpus that their study's plan chooses."""
+    plan = {planned.place: typed(planned.overrides) for planned in study.planned(scale, seeds=[0])}
+    return all(
+        run.record.choice(group) == chosen
+        for run in runs
+        if run.record is not None
+        for group in _DATA_OPTIONS
+        if (chosen := plan.get(run.key.place, {}).get(group)) is not None
+    )
+
+
+def _recorded_data(records: Sequence[RunRecord]) -> str:
+    """Return the distinct names of the data in records, with their languages."""
+    names: dict[str, None] = {}
+    for data in (record.data for record in records):
+        name = data.get("label") or data.get("source") or "data that is not named"
+        names[f"{name} {'-'.join(data.get('languages') or ())}".strip()] = None
+    return ", ".join(names) or "no data"

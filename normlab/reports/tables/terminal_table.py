@@ -1,0 +1,68 @@
+"""Tables of scores in the terminal: the answer, the scores, the differences, the notes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from normlab.reports.renaming import Names
+from normlab.reports.runs import read_runs
+from normlab.reports.tables.arrangement import by_recipe
+from normlab.reports.tables.axes import values_at
+from normlab.reports.tables.notes import print_legend
+from normlab.reports.tables.score_table import ended_in_brief, score_table
+from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.table_runs import TableRuns
+from normlab.terminal import print_error, print_prose, print_table
+
+
+def compare_ended_runs(places: Sequence[Path]) -> None:
+    """Print the tables of all ended runs at some places, and what is wrong with them."""
+    runs, problems = read_runs(places, ended=True)
+    problems += print_tables(by_recipe(runs), {}, whole_notes=False)
+    for problem in problems:
+        print_error(problem)
+
+
+def print_tables(tables: Sequence[TableRuns], names: Names, *, whole_notes: bool) -> list[str]:
+    """Print tables, and the notes on all of them; return a line for each refused row."""
+    built = [score_table(runs, names) for runs in tables]
+    for number, (runs, table) in enumerate(zip(tables, built, strict=True)):
+        print(end="\n" if number else "")
+        print_score_table(table, runs.baseline)
+    print_legend([note for table in built for note in table.notes], whole=whole_notes)
+    return [problem for table in built for problem in table.problems]
+
+
+def print_score_table(table: ScoreTable, baseline: str) -> None:
+    """Print a table's answer and scores, then the differences from the baseline.
+
+    A star marks the entries that are bold in Markdown.
+    """
+    scores: list[list[str]] = []
+    gaps: list[list[str]] = []
+    labels = 1 + len(table.axes)
+    differing = {score for row in table.rows for score, each in row.entries.items() if each.gap}
+    for row, entries, last in table.lines:
+        at = values_at(row.point, table.axes)
+        names = [row.name, *(at.get(axis, "-") for axis in table.axes)]
+        texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
+        scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
+        if any(each.gap for each in entries):
+            gaps.append([*names, *(each.gap or "-" for each in entries if each.score in differing)])
+    head = ["setting", *map(table.axis_name, table.axes), *table.head[2:]]
+    head[labels + len(table.columns)] = "seeds"
+    if table.answer:
+        print_prose(table.answer)
+        print()
+    print_prose(table.title)
+    columns = head[labels : labels + len(table.columns)]
+    print_table(head, scores, numeric=columns, labels=labels)
+    if gaps:
+        print()
+        where = " at the same point" if table.axes else ""
+        only = all(e.difference is None for row in table.rows for e in row.entries.values())
+        paired = "of the only seed" if only else "paired by seed"
+        print_prose(f"difference from {baseline}{where}, {paired}")
+        columns = [
+            title for score, title in zip(table.columns, columns, strict=True) if score in differing
+        ]
+        print_table([*head[:labels], *columns], gaps, numeric=columns, labels=labels)

@@ -1,0 +1,277 @@
+"""Published runs can be read back, give the same tables, and contain no private paths."""
+
+import errno
+import itertools
+import json
+from unittest.mock import Mock
+
+import pytest
+from msgspec.structs import replace
+
+import normlab
+from normlab.records.manifest import stale
+from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
+from normlab.records.record import portable
+from normlab.records.store import read_hypotheses, read_record
+from normlab.reports.publishing import publish as publishing
+from normlab.reports.publishing.publish import publish
+from normlab.reports.publishing.published import read, rendered
+from normlab.reports.renaming import renamed
+from normlab.reports.runs import rows_of_run, thinned
+from normlab.reports.tables.comma_separated import comma_separated
+from normlab.reports.tables.latex import latex
+from normlab.reports.tables.markdown import markdown
+from normlab.reports.tables.score_table import score_table
+from normlab.reports.tables.table_runs import TableRuns
+from normlab.training.loaded import rescored
+from tests.records.examples import changed
+from tests.reports.handmade import build, diverged, kept_run, made, run, run_rows, runs, study
+from tests.tasks.sentences import translation
+from tests.test_architecture import ROOT
+
+VALUES = {"ln": [30.0, 30.1], "bn": [20.0, None]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return publish(tmp_path, study(), "smoke", runs(VALUES))
+
+
+def files(root):
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_what_is_published_is_read_again(folder, tmp_path):
+    assert folder == tmp_path / "norms" / "smoke"
+    found = {each.key: each.record for each in read(folder)}
+    assert [*found] == [("ln", "", 1), ("bn", "", 1), ("ln", "", 2), ("bn", "", 2)]
+    for was in runs(VALUES):
+        now = found[was.key]
+        assert (now and (now.scores, now.run_id)) == (
+            was.record and (was.record.scores, was.record.run_id)
+        )
+
+
+def test_tables_of_published_runs_are_those_of_the_runs_and_publishing_again_changes_nothing(
+    folder, tmp_path
+):
+    table = build(study(), runs(VALUES))
+    assert (folder / "table.md").read_text() == markdown(table)
+    in_full = renamed(TableRuns.of_study(study(), "smoke", runs(VALUES)), {}, full=True)
+    paper = latex(score_table(in_full), baseline=in_full.baseline, uncertainty="stars")
+    assert (folder / "table.tex").read_text() == paper
+    assert (folder / "table.csv").read_text() == comma_separated(table)
+    assert stale(rendered(study(), folder)) == []
+    before = files(tmp_path)
+    publish(tmp_path, study(), "smoke", runs(VALUES))
+    assert files(tmp_path) == before
+
+
+def add(tmp_path, record):
+    publish(tmp_path, study(), "smoke", [run(record, "ln", 3)])
+
+
+def test_to_add_keeps_all_there_is(folder, tmp_path):
+    add(tmp_path, made("ln", 3))
+    assert [(each.key.row, each.key.seed, each.record is not None) for each in read(folder)] == [
+        *(("ln", 1, True), ("bn", 1, True)),
+        *(("ln", 2, True), ("bn", 2, False), ("ln", 3, True)),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["record", "manifest", "experiment"])
+def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong):
+    record = made("ln", 3, batch_size=7) if wrong == "experiment" else made("ln", 3)
+    if wrong == "record":
+        (folder / RECORDS).write_text("{")
+    if wrong == "manifest":
+        (tmp_path / "MANIFEST.sha256").write_text("=======\n")
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=r"damaged|holds different experiments"):
+        add(tmp_path, record)
+    assert files(tmp_path) == before
+
+
+@pytest.fixture
+def one(tmp_path):
+    """Return a run with a curve and a translation, and the packed files of its publication."""
+    place = kept_run(tmp_path / "run", run_rows(1.0))
+    (place / "hypotheses.txt").write_text("ein\n")
+    record = made("ln", 1, {"test/bleu": 36.6}, environment={"commit": "a" * 40, "dirty": False})
+    published = run(record, "ln", folder=place)
+    return published, publish(tmp_path / "results", study(), "smoke", [published])
+
+
+def other_record(published):
+    environment = {**published.record.environment, "commit": "b" * 40, "dirty": True}
+    scores = made("ln", 1, {"test/bleu": 99.0}).scores
+    return run(replace(published.record, scores=scores, environment=environment), "ln")
+
+
+def other_curve(published):
+    kept_run(published.folder, run_rows(2.0))
+
+
+def other_translation(published):
+    (published.folder / "hypotheses.txt").write_text("zwei\n")
+
+
+@pytest.mark.parametrize("other", [other_record, other_curve, other_translation])
+def test_a_published_run_never_changes_unless_it_is_replaced(one, tmp_path, other):
+    published, _ = one
+    results = tmp_path / "results"
+    before = files(results)
+    publish(results, study(), "smoke", [published])
+    publish(results, study(), "smoke", [run(None, "ln")])
+    assert files(results) == before, "the same run again, or none"
+    changed_run = other(published) or published
+    commit = "b" if other is other_record else "a"
+    said = (
+        rf"results/norms/smoke:ln@seed1: published is the run of commit a{{10}}, the new run is "
+        rf"of commit {commit}{{10}}.*a published run never changes: .*--replace"
+    )
+    with pytest.raises(ValueError, match=said):
+        publish(results, study(), "smoke", [changed_run, run(made("bn", 1), "bn")])
+    assert files(results) == before
+    lines = []
+    publish(results, study(), "smoke", [changed_run], replacing=lines.append)
+    assert len(lines) == 1 and "ln@seed1" in lines[0]
+    assert files(results) != before
+    publish(results, study(), "smoke", [changed_run], replacing=lines.append)
+    assert len(lines) == 1, "the same run again is no replacement"
+
+
+def test_evidence_that_was_changed_by_hand_is_not_blessed_by_publishing(one, tmp_path):
+    _, folder = one
+    (folder / RECORDS).write_text((folder / RECORDS).read_text().replace("36.6", "99.0"))
+    before = files(tmp_path / "results")
+    with pytest.raises(ValueError, match=r"records\.jsonl: changed since it was published"):
+        publish(tmp_path / "results", study(), "smoke", [run(made("bn", 1), "bn")])
+    assert files(tmp_path / "results") == before
+    assert (folder / CURVES).is_file()
+
+
+def test_private_folders_are_shortened_at_any_depth(tmp_path):
+    places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
+    task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
+    start = {"start_from": {"run_dir": "/home/me/runs/toy-ln-pre-1a2b/seed1", "sha256": "0"}}
+    config = {**made("ln", 1, **places).config, "task": task, **start}
+    folder = publish(tmp_path, study(), "smoke", [run(changed(made("ln", 1), config=config), "ln")])
+    assert "/home" not in (folder / RECORDS).read_text()
+    config = read(folder)[0].record.config
+    assert (config["data_dir"], config["runs_dir"]) == ("iwslt", "runs")
+    assert config["task"]["corpus"] == {"data_dir": "iwslt", "size": 3, "seed": 1}
+    assert config["start_from"] == {"run_dir": "toy-ln-pre-1a2b/seed1", "sha256": "0"}
+    assert portable({"a": [{"data_dir": "/x/y"}]}) == {"a": [{"data_dir": "y"}]}
+
+
+def test_committed_configs_hold_no_private_folder():
+    for path in sorted((ROOT / "results").glob(f"*/*/{RECORDS}")):
+        for line in path.read_text("utf-8").splitlines():
+            config = json.loads(line).get("config", {})
+            assert config == portable(config), path
+
+
+def test_a_row_that_the_study_lost_and_a_folder_without_records_are_named(folder, tmp_path):
+    with pytest.raises(ValueError, match=r"no row 'bn'; put it back, or"):
+        rendered(study(rows={"ln": ("norm=ln",)}), folder)
+    with pytest.raises(ValueError, match=r"has no records.jsonl: it is not a published study"):
+        read(tmp_path)
+
+
+def test_a_config_that_was_changed_does_not_fit_its_fingerprint(folder):
+    records = Pack(folder).records
+    key = Key("ln", "", 1)
+    config = {**records[key].config, "batch_size": 7}
+    write_pack(folder, records | {key: replace(records[key], config=config)})
+    with pytest.raises(ValueError, match=r"does not have its config's fingerprint"):
+        rendered(study(), folder)
+
+
+# Curves -------------------------------------------------------------------------------------------
+
+
+def training(count, step=10):
+    return [{"step": step * n, "train/loss": 1 / n} for n in range(1, count + 1)]
+
+
+def steps(rows):
+    return [row["step"] for row in rows]
+
+
+def test_of_many_rows_about_a_hundred_stay_and_every_validation():
+    validations = [{"step": step, "valid/loss": 2.0} for step in range(7, 10_000, 10)]
+    kept = thinned([*training(1000), *validations])
+    assert [row for row in kept if "valid/loss" in row] == validations
+    trained = steps(row for row in kept if "train/loss" in row)
+    assert 50 <= len(trained) <= 102 and (trained[0], trained[-1]) == (10, 10_000)
+    assert {b - a for a, b in itertools.pairwise(trained[1:-1])} == {160}
+    for ended in (101, 399, 777):  # a seed that ended early keeps the steps of one that did not
+        shared = {step for step in trained if 10 < step < 10 * ended}
+        assert shared <= set(steps(thinned(training(ended))))
+
+
+def published_one(tmp_path, folder, record=None):
+    """Publish one run and return its address."""
+    kept = run(record or made("ln", 1, {"test/bleu": 1.0}), "ln", folder=folder)
+    of = Pack(publish(tmp_path / "results", study(), "smoke", [kept], replacing=lambda line: None))
+    return of.addresses[Key("ln", "", 1)]
+
+
+def test_curves_go_with_their_records_and_to_tables(tmp_path):
+    places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
+    made_of = [
+        run(made("ln", seed, {"test/bleu": 1.0}), "ln", seed, folder=place)
+        for seed, place in enumerate(places, 1)
+    ]
+    folder = publish(tmp_path, study(), "smoke", made_of)
+    found = normlab.load_records(folder)
+    frame = found.curves("train/loss", "valid/loss")
+    for seed, place in zip((1, 2), found.folders, strict=True):
+        rows = thinned(run_rows(seed))
+        assert rows_of_run(place) == rows
+        assert frame[frame["seed"] == seed]["step"].tolist() == sorted(set(steps(rows)))
+    publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}), replacing=lambda line: None)
+    assert [key.seed for key in Pack(folder).curves] == [2]
+
+
+def test_damaged_rows_of_a_run_stop_before_anything_is_written(tmp_path):
+    place = kept_run(tmp_path / "run", run_rows(1.0))
+    (place / "metrics.jsonl").write_text("{\n{}\n")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: damaged"):
+        publish(tmp_path / "out", study(), "smoke", [run(made("ln", 1), "ln", folder=place)])
+    assert not (tmp_path / "out").exists()
+
+
+# Translations -----------------------------------------------------------------------------------
+
+
+def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_record(tmp_path):
+    task = translation()
+    lines = [line.replace(" the", "", 1) for line in task.data.texts["test"].target]
+    folder = kept_run(tmp_path / "run", run_rows(1.0))
+    (folder / "hypotheses.txt").write_text("".join(f"{line}\n" for line in lines))
+    scores = {f"test/{name}": score for name, score in task.score_lines("test", lines).items()}
+    record = replace(made("ln", 1), scores=scores)
+    place = published_one(tmp_path, folder, record)
+    found, kept = rescored(place, task), read_record(place).scores
+    assert found == kept and 0 < found["test/bleu"].value < 100
+    (folder / "hypotheses-test_2017.txt").write_text("one line\n")
+    place = published_one(tmp_path, folder, record)
+    assert read_hypotheses(place) == {"test": lines, "test_2017": ["one line"]}
+    place = published_one(tmp_path, folder, diverged(record, 45))
+    assert read_hypotheses(place) == {}, "a run that was not tested"
+    with pytest.raises(ValueError, match=r"keeps no hypotheses\.txt"):
+        rescored(place, task)
+
+
+def test_a_seed_whose_pages_could_not_be_written_is_published_by_the_next_call(
+    tmp_path, monkeypatch
+):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "write_files", Mock(side_effect=full))
+        with pytest.raises(OSError, match="No space left"):
+            publish(tmp_path, study(), "smoke", runs(VALUES))
+    folder = publish(tmp_path, study(), "smoke", runs(VALUES))
+    assert len(read(folder)) == 4 and stale(rendered(study(), folder)) == []

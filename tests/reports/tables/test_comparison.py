@@ -1,0 +1,79 @@
+"""A row compared with the baseline: a paired difference, or the reason why there is none."""
+
+import math
+from typing import Any
+
+import pytest
+
+from normlab.records.pairs import UNPLANNED, Experiment
+from normlab.reports.tables.comparison import Comparison, not_alike
+from tests.records.examples import record
+
+
+def cell(*bleus, first=1, **changes):
+    """Return a row with seeds 1, 2, ..."""
+    return Experiment.of([record(seed=first + n, bleu=b, **changes) for n, b in enumerate(bleus)])
+
+
+def compare(row, baseline):
+    return Comparison.of(row, baseline, UNPLANNED).interval("test/bleu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"data": {"checksums": {"train": "other"}}}, "different data (checksums)"),
+        ({"environment": {"world_size": 2}}, "different numbers of processes"),
+        ({"environment": {"precision": "bf16"}}, "different arithmetic ("),
+        ({"environment": {"precision": "bf16"}, "numerics": "b"}, "different code (seeds 1 2)"),
+        ({"first": 3}, "no seed in common that finished (3 4; 1 2)"),
+        ({"status": "diverged"}, "seeds diverged: 2 of 2 of the row"),
+        ({"budget": {"steps": 150}}, "budget.steps 150, the baseline's 200"),
+        ({"validate": {"average": 5}}, "validate.average 5, the baseline's 0"),
+        ({"signature": "tok:none"}, ""),
+        ({"bleus": (math.inf, 25.0)}, ""),
+    ],
+)
+def test_rows_that_do_not_compare_have_no_difference_and_the_reason_is_said(changes, reason):
+    usual = {"budget": {"steps": 200}, "validate": {"average": 0}}
+    bleus = changes.get("bleus", (25.0, 26.0))
+    others = {name: value for name, value in changes.items() if name != "bleus"}
+    row, base = cell(*bleus, norm="bn", **{**usual, **others}), cell(30.0, 32.0, **usual)
+    assert compare(row, base) is None
+    said = Comparison.of(row, base, UNPLANNED).obstacle
+    assert said.startswith(reason) if reason else said == ""
+
+
+def test_seeds_of_other_code_or_arithmetic_are_left_out_and_the_others_pair():
+    other: dict[str, Any] = {"numerics": "b"}
+    elsewhere: dict[str, Any] = {"environment": {"device_type": "cuda"}}
+    scores = [(25.0, {}), (90.0, other), (26.0, {}), (90.0, other), (90.0, elsewhere)]
+    row = Experiment.of(
+        record(seed=seed, bleu=bleu, norm="bn", **changes)
+        for seed, (bleu, changes) in enumerate(scores, 1)
+    )
+    base = cell(30.0, 31.0, 32.0, 33.0, 34.0)
+    compared = Comparison.of(row, base, UNPLANNED)
+    assert (compared.seeds, compared.obstacle) == ([1, 3], "")
+    found = compare(row, base)
+    assert found is not None and (found.mean, found.n) == (-5.5, 2)
+
+
+def test_other_settings_are_named_once_and_an_option_for_all_below_it():
+    changes = {"optim": {"lr": 1e-3}, "schedule": {"lr": 1e-3}, "norm": "bn"}
+    usual = {"optim": {"lr": 5e-4}, "schedule": {"lr": 5e-4}}
+    rows = {"bn": cell(25.0, **changes), "ln": cell(30.0, **usual)}
+    said = "NOT ALIKE: rows differ in optim.lr: 0.001 (bn); 0.0005 (ln)"
+    assert not_alike(rows) == {"optim.lr": said}
+    assert not_alike(rows, ["optim.lr"]) == {}, "an axis of the grid is what is compared"
+    other = cell(1.0, choices={"model": "small"}, model={"dim": 8, "heads": 2}, norm="bn")
+    (note,) = not_alike({"bn": other, "ln": cell(1.0, model={"dim": 4, "heads": 1})}).values()
+    assert note == "NOT ALIKE: rows differ in model: small (bn); tiny (ln)"
+
+
+def test_rows_that_differ_in_their_steps_alone_compare():
+    base, shorter = (cell(1.0, 2.0, budget={"steps": steps}) for steps in (200, 150))
+    found = compare(shorter, base)
+    assert found is not None and found.mean == 0.0
+    row_keys = dict.fromkeys("ab", ("budget.steps",))
+    assert not_alike({"a": base, "b": shorter}, row_keys=row_keys) == {}
