@@ -14,6 +14,7 @@ from normlab.any_model.batches.outputs import Outputs, Overlap, tensors
 from normlab.any_model.questions.examination import BLIND, LEAK, Examination, PassPair
 from normlab.any_model.tracing.calls import Call, inside, slow_path
 from normlab.any_model.tracing.float64 import float64_operations
+from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.scripted import class_name, hooked
 from normlab.errors import UserError
 from normlab.findings.relative_change import relative_change
@@ -196,11 +197,11 @@ def _described(
 
 def _how(module: nn.Module, cause: Cause) -> str:
     """Say how `cause`, which should not matter, gets into the module's output."""
-    name = class_name(module).lower()
-    if "norm" in name:
+    if is_norm(module):
         return (
             f"pools over {'the batch' if cause == 'other rows' else 'position'}, {cause} included"
         )
+    name = class_name(module).lower()
     if "conv" in name:
         size = "x".join(map(str, getattr(module, "kernel_size", ())))
         return f"a convolution{f' of size {size}' * bool(size)} that reaches into {cause}"

@@ -14,6 +14,7 @@ from torch.backends import mha
 from normlab.any_model.batches.example import Example
 from normlab.any_model.batches.from_batch import batch_first
 from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
+from normlab.any_model.questions.wording import listed
 from normlab.any_model.tracing.calls import Runner, fast_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.found_norms import FoundNorm, find_norms
@@ -86,9 +87,7 @@ class Examination:
         size = sum(weight.numel() for weight in self.model.parameters())
         real, length = len(self.example.numbers), self.example.length
         numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
-        rows = (
-            f"{'row' if len(numbers) == 1 else 'rows'} {_listed(numbers)} of {self.example.total}"
-        )
+        rows = f"{'row' if len(numbers) == 1 else 'rows'} {listed(numbers)} of {self.example.total}"
         axis, first = next(iter(self.example.rows.values())), batch_first(self.model)
         if axis or first is not None:
             rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
@@ -97,7 +96,7 @@ class Examination:
         rows += f", of up to {length:,} positions" * bool(length)
         outputs, more = [*self.compared][:4], len(self.compared) - 4
         outputs += [f"{more} more"] * (more > 0)
-        shown = f"; compared: {rows}" + f"; outputs {_listed(outputs)}" * bool(outputs)
+        shown = f"; compared: {rows}" + f"; outputs {listed(outputs)}" * bool(outputs)
         return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}{shown}"
 
     @property
@@ -275,10 +274,6 @@ class Examination:
         y, y0 = self.outputs(variant), self.outputs(base)
         names = comparable(y0, y, y0, overlap)
         return max(relative_change(*overlap.nearest(y[n], y0[n])) for n in names)
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _argmax(y: Tensor, y0: Tensor) -> float:

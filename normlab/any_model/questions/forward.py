@@ -10,7 +10,7 @@ from normlab.any_model.batches.example import Example, call
 from normlab.any_model.batches.outputs import Overlap, outputs_of, tensors
 from normlab.any_model.questions.culprit import locate
 from normlab.any_model.questions.examination import LEAK, Examination, PassPair
-from normlab.any_model.questions.leak import by_how_much
+from normlab.any_model.questions.wording import by_how_much
 from normlab.any_model.tracing.calls import Call, inside
 from normlab.findings.finding import Finding
 from normlab.findings.question import question

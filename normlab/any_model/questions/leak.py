@@ -1,6 +1,5 @@
 """The finding on passes whose outputs should agree."""
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -14,38 +13,18 @@ from normlab.any_model.questions.examination import (
     OutputChange,
     PassPair,
 )
+from normlab.any_model.questions.wording import by_how_much, size
 from normlab.findings.finding import Finding
-from normlab.findings.relative_change import NonFinite, percent
+from normlab.findings.relative_change import percent
 
-NON_FINITE: dict[NonFinite, str] = {
-    "became NaN": "becomes NaN",
-    "was NaN": "is NaN before the change, but a number after it",
-    "became infinite": "becomes infinite",
-    "was infinite": "is infinite before the change, but finite after it",
-    "was 0": "is 0 before the change, but not after it (a change relative to 0 has no size)",
-}
 HARM = 1e-3
 """The relative change above which a leak is called broken."""
-
-
-def size(value: float) -> str:
-    """Format a relative change: in percent if it is large, otherwise as a power of ten."""
-    if value in (0, HARM):
-        return f"{100 * value:g} %" if value else "0"
-    return percent(value) if value >= 1e-4 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def in_words(examination: Examination, change: OutputChange, value: float) -> str:
     """Say how much an output changes; name the output if there are several."""
     name = f" {change.output}" * (len(examination.compared) > 1)
     return f"the output{name} {by_how_much(value, change.non_finite)}"
-
-
-def by_how_much(value: float, non_finite: NonFinite = "") -> str:
-    """Say how much something changes or, if that is not a finite number, why."""
-    return (
-        NON_FINITE[non_finite] if non_finite and math.isinf(value) else f"changes by {size(value)}"
-    )
 
 
 def leak_finding(

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from normlab.any_model.batches.outputs import Outputs, tensors
 from normlab.any_model.questions.examination import LEAK, Examination
-from normlab.any_model.questions.leak import by_how_much
+from normlab.any_model.questions.wording import by_how_much
 from normlab.any_model.tracing.calls import inside, slow_path
 from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError

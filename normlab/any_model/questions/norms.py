@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.wording import unexamined
 from normlab.any_model.tracing.found_norms import FoundNorm
-from normlab.any_model.tracing.scripted import hidden_norms, unexamined
+from normlab.any_model.tracing.norm_modules import norms_in_scripts
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 
@@ -22,7 +23,7 @@ def norms(examination: Examination) -> Finding:
     Norms that scripted modules call cannot be examined; the answer names them.
     """
     norms, names = examination.norms, {norm.name for norm in examination.norms}
-    hidden = [name for name in hidden_norms(examination.model) if name not in names]
+    hidden = [name for name in norms_in_scripts(examination.model) if name not in names]
     if not norms and not hidden:
         return Finding.none("a forward pass calls no norm")
     if not norms:

@@ -12,7 +12,9 @@ from normlab.any_model.batches.example import ModelFailed, call
 from normlab.any_model.batches.from_batch import values_of
 from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.questions.examination import Examination
-from normlab.any_model.tracing.scripted import inside_script, is_scripted, unexamined
+from normlab.any_model.questions.wording import unexamined
+from normlab.any_model.tracing.norm_modules import keeps_running_statistics, running_statistics
+from normlab.any_model.tracing.scripted import inside_script, is_scripted
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import ratio
@@ -42,9 +44,8 @@ def statistics(examination: Examination) -> Finding:
     average over the batches, "precise BN"). It is worth a look if the loss with running statistics
     is more than 5 % above the loss with recalibrated ones.
     """
-    norms: dict[str, Any] = {
-        name: module for name, module in examination.model.named_modules() if running(module)
-    }
+    modules: dict[str, Any] = dict(examination.model.named_modules())
+    norms = {name: m for name, m in modules.items() if keeps_running_statistics(m)}
     if not norms:
         return Finding.none("no norm keeps running statistics")
     inside = inside_script(examination.model)
@@ -116,29 +117,6 @@ def cost(losses: Mapping[str, float]) -> float:
     return ratio(losses["running"] - least, abs(least))
 
 
-class Running(NamedTuple):
-    """A norm's running mean and variance per channel, or its mean square if `mean` is None."""
-
-    mean: Tensor | None
-    var: Tensor
-
-
-def running(norm: Any) -> Running | None:
-    """Return the statistics that a norm keeps; None if it keeps none.
-
-    They are recognized by the names of buffers: torch's names, or with a standard deviation
-    instead of the variance (batch renormalization), or only a mean square (power normalization).
-    """
-    buffers = {name: x.double().flatten() for name, x in norm.named_buffers("", recurse=False)}
-    mean, var = buffers.get("running_mean"), buffers.get("running_var")
-    if var is None and (deviation := buffers.get("running_std")) is not None:
-        var = deviation.square()
-    if mean is not None and var is not None:
-        return Running(mean, var)
-    square = buffers.get("running_square")
-    return None if square is None else Running(None, square)
-
-
 def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
     """Return count, mean and mean square of each norm's inputs, per channel and row."""
     moments: dict[str, list[Tensor]] = defaultdict(list)
@@ -167,7 +145,7 @@ def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
     If several axes have as many entries as the running mean, the channel axis is the one for whose
     entries the output is a linear map of the input.
     """
-    statistics = running(norm)
+    statistics = running_statistics(norm)
     channels = len(statistics.var) if statistics else 0
     axes = [axis for axis in range(1, x.ndim) if x.shape[axis] == channels]
     if len(axes) < 2 or not isinstance(y, Tensor) or y.shape != x.shape:
@@ -184,7 +162,7 @@ def _not_linear(x: Tensor, y: Tensor) -> float:
 
 def _not_finite(norm: Any) -> bool:
     """Return whether the running statistics have infinities, NaN or a negative variance."""
-    statistics = running(norm)
+    statistics = running_statistics(norm)
     assert statistics
     moments = [x for x in statistics if x is not None]
     return not all(bool(x.isfinite().all()) for x in moments) or bool((statistics.var < 0).any())
@@ -192,7 +170,7 @@ def _not_finite(norm: Any) -> bool:
 
 def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
     """Compare a norm's running statistics with the moments of its inputs, by row."""
-    statistics = running(norm)
+    statistics = running_statistics(norm)
     assert statistics
     mean, var = statistics.mean, statistics.var
     if _not_finite(norm):

@@ -15,8 +15,8 @@ from torch.func import functional_call
 
 from normlab.any_model.batches.example import first_line
 from normlab.any_model.loading.load import load_model, taken, tokenized
-from normlab.any_model.surgery.swap import Swapped, is_norm
-from normlab.any_model.tracing.norm_trial import eps_of
+from normlab.any_model.surgery.swap import Swapped
+from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
 from normlab.progress import Stage, say
 

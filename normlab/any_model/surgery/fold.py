@@ -19,10 +19,11 @@ from torch.utils._pytree import tree_leaves
 from normlab.any_model.batches.from_batch import first_batches
 from normlab.any_model.surgery.flow import Flow, Node
 from normlab.any_model.surgery.foldable import held, why_gain_stays, why_mean_stays
-from normlab.any_model.surgery.swap import call, is_norm
+from normlab.any_model.surgery.swap import call
 from normlab.any_model.tracing.calls import slow_path
 from normlab.any_model.tracing.float64 import float64_operations
-from normlab.any_model.tracing.norm_trial import copied, eps_of
+from normlab.any_model.tracing.norm_modules import eps_of, is_norm
+from normlab.any_model.tracing.norm_trial import copied
 from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"

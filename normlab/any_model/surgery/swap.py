@@ -17,7 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.any_model.batches.from_batch import first_batches
-from normlab.any_model.tracing.norm_trial import copied, eps_of
+from normlab.any_model.tracing.norm_modules import eps_of, is_norm
+from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import unchanged
 from normlab.errors import UserError
 from normlab.norms.base import Norm
@@ -214,13 +215,6 @@ def call(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)
-
-
-def is_norm(module: nn.Module) -> bool:
-    """Return whether a module's class, but no submodule's, has `norm` in its name."""
-    if type(module).__module__.startswith("torch.nn.utils"):  # weight norm, spectral norm
-        return False
-    return [m for m in module.modules() if "norm" in type(m).__name__.lower()] == [module]
 
 
 def _put(model: nn.Module, old: nn.Module, new: nn.Module) -> dict[str, nn.Module]:

@@ -14,26 +14,29 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from normlab.any_model.batches.example import Example, ModelFailed
-from normlab.any_model.tracing.calls import (
+from normlab.any_model.tracing.calls import Call, Runner, inside
+from normlab.any_model.tracing.functional_norms import (
     OVER_FEATURES,
     OVER_POSITIONS,
-    Call,
     Functional,
     Functionals,
-    Runner,
-    inside,
 )
-from normlab.any_model.tracing.norm_trial import LARGE, Trial, eps_of, place_of
-from normlab.any_model.tracing.scripted import class_name, is_scripted
+from normlab.any_model.tracing.norm_modules import (
+    CHANNELS_FIRST,
+    CHANNELS_LAST,
+    eps_of,
+    is_known_norm,
+    may_be_norm,
+)
+from normlab.any_model.tracing.norm_trial import LARGE, Trial, place_of
+from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError
 from normlab.norms.axes import AXES, axes_in_words, in_order
 from normlab.norms.base import Norm
 
 NEAR_ZERO = 0.01  # as a share of the root mean square of a norm's gains
-_CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 _ROWS = 3
 _POSITIONS = 16  # enough positions to see what a norm pools over
 _FEW = 4  # most parameters per output value of a row in a norm of an unknown class
@@ -138,7 +141,7 @@ def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
 
     The passes are of all rows and, if there are positions, of one row alone and of that row padded.
     """
-    maybe = {name for name, module in run.model.named_modules() if _may_be_norm(module)}
+    maybe = {name for name, module in run.model.named_modules() if may_be_norm(module)}
 
     def calls(variant: Example) -> dict[str, Call]:
         functions = Functionals(run.model)
@@ -153,19 +156,6 @@ def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
     return passes
 
 
-def _is_norm(module: nn.Module) -> bool:
-    known = (*_CHANNELS_LAST, *_CHANNELS_FIRST, Norm, Functional)
-    buffers = {name for name, _ in module.named_buffers(recurse=False)}
-    return isinstance(module, known) or {"running_mean", "running_var"} <= buffers
-
-
-def _may_be_norm(module: nn.Module) -> bool:
-    """Return whether to try a module: a known norm, or one outside torch with no inner weights."""
-    inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
-    of_torch = type(module).__module__.startswith("torch.") and not is_scripted(module)
-    return _is_norm(module) or not (of_torch or inner)
-
-
 def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> FoundNorm | None:
     """Return a called module as a norm; None if it is not one.
 
@@ -174,7 +164,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     call, module = calls[0], calls[0].module
     if place_of(call) is None:
         return None
-    sure, few = _is_norm(module), _FEW * call.output[0].numel()
+    sure, few = is_known_norm(module), _FEW * call.output[0].numel()
     if not sure and sum(weight.numel() for weight in module.parameters()) > few:
         return None
     trial = Trial(call, dtype)
@@ -225,8 +215,8 @@ def _channels(trial: Trial) -> int:
             if count == 1 and len(gain) == trial.x.shape[axis]:
                 return axis
     function = getattr(vars(trial.module).get("function"), "__name__", "")
-    last = isinstance(trial.module, _CHANNELS_LAST) or function in OVER_FEATURES
-    first = isinstance(trial.module, _CHANNELS_FIRST) or function in OVER_POSITIONS
+    last = isinstance(trial.module, CHANNELS_LAST) or function in OVER_FEATURES
+    first = isinstance(trial.module, CHANNELS_FIRST) or function in OVER_POSITIONS
     return trial.x.ndim - 1 if last or (trial.x.ndim < 4 and not first) else 1
 
 

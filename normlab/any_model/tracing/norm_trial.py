@@ -91,11 +91,6 @@ class Trial:
         return True
 
 
-def eps_of(norm: nn.Module) -> float | None:
-    """Return the eps that a norm keeps as an attribute, such as `variance_epsilon`."""
-    return next((v for k, v in vars(norm).items() if "eps" in k and isinstance(v, float)), None)
-
-
 def place_of(call: Call) -> int | str | None:
     """Return which argument is the input: the first float tensor, if it has the output's shape."""
     for place, value in (*enumerate(call.args), *call.kwargs.items()):

@@ -19,7 +19,6 @@ from torch.nn.modules.module import (
 
 Before = Callable[[str, nn.Module, Any, Any], None]
 After = Callable[[str, nn.Module, Any, Any, Any], Any]
-_NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm")
 
 
 def class_name(module: nn.Module) -> str:
@@ -40,34 +39,6 @@ def inside_script(model: nn.Module) -> dict[str, nn.Module]:
         for name, module in parts.items()
         if any(name.startswith(f"{outer}.") or (name and not outer) for outer in parts)
     }
-
-
-def hidden_norms(model: nn.Module) -> list[str]:
-    """Return the paths of norms inside scripted modules, or of the modules that call them.
-
-    A norm is recognized by the name of its class, or by its operation in the graph of the outermost
-    scripted module; a norm written as a formula is not recognized.
-    """
-    inner = inside_script(model)
-    paths = [name for name, module in inner.items() if "norm" in class_name(module).lower()]
-    for name, module in model.named_modules():
-        if not is_scripted(module) or name in inner or "norm" in class_name(module).lower():
-            continue
-        if any(path.startswith(f"{name}." if name else "") for path in paths):
-            continue
-        graph: Any = getattr(module, "inlined_graph", "")
-        if any(f"aten::{norm}(" in str(graph) for norm in _NORMS):
-            paths.append(name)
-    return paths
-
-
-def unexamined(names: list[str]) -> str:
-    """Say which norms were not examined because they are in scripted modules; empty if none."""
-    if not names:
-        return ""
-    more = f" and {len(names) - 3} more" * (len(names) > 3)
-    shown = ", ".join(name or "the model" for name in names[:3]) + more
-    return f"not examined, being inside a scripted module: {shown}"
 
 
 @contextmanager

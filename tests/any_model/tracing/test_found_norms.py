@@ -8,7 +8,7 @@ from torch import nn
 
 import normlab
 from normlab import make_norm
-from normlab.any_model.tracing.calls import FUNCTIONS
+from normlab.any_model.tracing.functional_norms import FUNCTIONS
 
 ROWS, TOKENS, WIDTH = 3, 10, 16
 
