@@ -42,6 +42,13 @@ def first_batches(batches: Any) -> list[Any]:
     return first
 
 
+def call_with(model: nn.Module, batch: Any) -> Any:
+    """Call a model with a batch: a dict, a tuple or one tensor."""
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+
+
 class Axes(NamedTuple):
     """The row axis and the position axis of the main input, as far as they are known."""
 

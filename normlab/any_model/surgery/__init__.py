@@ -1,7 +1,10 @@
 """Changes to a trained model's norms.
 
-Begin with `swap.py`: it replaces norms by others, fitted to the old ones; `adapt.py` trains the
-result and saves it. `fold.py` folds norms into adjacent weights, exactly; `foldable.py` says why
-some cannot be, from the flow of features that `flow.py` records. `ablation.py` leaves out a module
-or the precision of its numbers.
+Begin with `swap.py`, which replaces norms by others: `formula.py` finds what an old norm computes,
+`swapped.py` makes the new one, `calibration.py` runs the model on batches, and `least_squares.py`
+fits the new norm's outputs to the old one's. `adapt.py` trains the result and saves it.
+
+`fold.py` folds norms into adjacent weights, exactly; `foldable.py` says why some cannot be, from
+the flow of features that `flow.py` records. `ablation.py` leaves out a module or the precision of
+its numbers.
 """

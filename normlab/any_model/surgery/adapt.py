@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from normlab.any_model.batches.example import first_line
 from normlab.any_model.loading.load import load_model, taken, tokenized
-from normlab.any_model.surgery.swap import Swapped
+from normlab.any_model.surgery.swapped import Swapped
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
 from normlab.progress import Stage, say

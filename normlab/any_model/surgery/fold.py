@@ -16,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from normlab.any_model.batches.from_batch import first_batches
+from normlab.any_model.batches.from_batch import call_with, first_batches
 from normlab.any_model.surgery.flow import Flow, Node
-from normlab.any_model.surgery.foldable import held, why_gain_stays, why_mean_stays
-from normlab.any_model.surgery.swap import call
+from normlab.any_model.surgery.foldable import parameter_data, why_gain_stays, why_mean_stays
 from normlab.any_model.tracing.calls import slow_path
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
@@ -113,11 +112,11 @@ class _Norm:
     def gain(self) -> Tensor:
         if self.weight is None:
             return torch.ones(self.width, dtype=torch.float64)
-        return held(self.module, self.weight).double() + (1.0 - self.plain)
+        return parameter_data(self.module, self.weight).double() + (1.0 - self.plain)
 
     @property
     def shift(self) -> Tensor | None:
-        return held(self.module, self.bias).double() if self.bias else None
+        return parameter_data(self.module, self.bias).double() if self.bias else None
 
 
 @torch.no_grad()
@@ -140,7 +139,7 @@ def fold_norms(
     Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
     float64 differ by more than 1e-9.
     """
-    run, batch = forward or call, first_batches(batches)[0]
+    run, batch = forward or call_with, first_batches(batches)[0]
     dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
     folded = copied(model).eval()
     if untie:
@@ -217,30 +216,30 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
 
 def _center(model: nn.Module, source: Node) -> None:
     """Subtract the mean over output features from a weight, and from its bias."""
-    weight = held(model, source.name)
+    weight = parameter_data(model, source.name)
     over_rows = source.op == "convolution" or (source.op == "product" and not source.turned)
     weight -= weight.mean(0 if over_rows else -1, keepdim=True)
     if source.bias:
-        bias = held(model, source.bias)
+        bias = parameter_data(model, source.bias)
         bias -= bias.mean()
 
 
 def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
     """Multiply the weights of products by a norm's gain, add its bias to theirs, and reset it."""
     for name, product in {node.name: node for node in products}.items():
-        weight = held(model, name)
+        weight = parameter_data(model, name)
         rows = weight if not product.turned else weight.T  # [out, in], a view
         if norm.shift is not None:
             added = rows @ norm.shift
             if product.bias:
-                held(model, product.bias).add_(added)
+                parameter_data(model, product.bias).add_(added)
             else:
                 model.get_submodule(name.rpartition(".")[0]).bias = nn.Parameter(added)
         rows *= norm.gain
     if norm.weight:
-        held(norm.module, norm.weight).fill_(norm.plain)
+        parameter_data(norm.module, norm.weight).fill_(norm.plain)
     if norm.bias:
-        held(norm.module, norm.bias).zero_()
+        parameter_data(norm.module, norm.bias).zero_()
 
 
 def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:

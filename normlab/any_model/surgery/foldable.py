@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from normlab.any_model.surgery.flow import Flow, Node
 
 
-def held(model: nn.Module, name: str) -> Tensor:
+def parameter_data(model: nn.Module, name: str) -> Tensor:
     """Return a parameter's or buffer's values, to be changed in place."""
     path, _, attribute = name.rpartition(".")
     return getattr(model.get_submodule(path), attribute).data
@@ -73,7 +73,7 @@ def why_gain_stays(flow: Flow, path: str, model: nn.Module, *, bias: Tensor | No
 
 def _cure(model: nn.Module, name: str) -> str:
     """Return how to untie a weight that an embedding shares with a linear layer, else ""."""
-    weight = held(model, name)
+    weight = parameter_data(model, name)
     homes = [(m, x) for m in model.modules() for x in m.parameters(recurse=False)]
     kinds = {type(m) for m, x in homes if x.data_ptr() == weight.data_ptr()}
     return " (tied; untie=True gives one a copy)" * (kinds >= {nn.Embedding, nn.Linear})

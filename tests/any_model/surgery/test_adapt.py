@@ -26,7 +26,7 @@ from transformers import (
 
 import normlab
 from normlab.any_model.surgery.adapt import Adaptation, LanguageModel, adapt
-from normlab.any_model.surgery.swap import Swapped
+from normlab.any_model.surgery.swapped import Swapped
 from normlab.cli import main
 
 WORDS = ["<pad>", "<unk>", "<mask>", "<s>", *"abcdefghijkl"]

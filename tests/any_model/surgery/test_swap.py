@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import normlab
-from normlab.any_model.surgery.swap import Swapped
+from normlab.any_model.surgery.swapped import Swapped
 from normlab.norms.layer import LayerNorm
 from normlab.norms.rms import RMSNorm
 

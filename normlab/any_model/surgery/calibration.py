@@ -1,0 +1,99 @@
+"""Runs a model on calibration batches, and yields the inputs and outputs of its norms."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from normlab.any_model.batches.from_batch import call_with
+from normlab.any_model.surgery.least_squares import mean_and_variance, sums
+
+
+class NormCall(NamedTuple):
+    """One call of a norm: its path, input and output, and the batch's mask [rows, positions]."""
+
+    path: str
+    x: Tensor
+    y: Tensor
+    mask: Any
+
+
+class Calibration:
+    """Passes of a model over a few batches; `forward(model, batch)` runs the model."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Sequence[Any],
+        forward: Callable[[nn.Module, Any], Any] | None,
+    ) -> None:
+        self.batches = batches
+        self._run = partial(forward or call_with, model)
+
+    def calls(self, norms: Mapping[str, nn.Module], *, once: bool = False) -> Iterator[NormCall]:
+        """Yield the calls of norms, by path, in the order of execution; tensors are copies.
+
+        Calls with several tensors (gated norms) are left out. `once` ends each pass after its
+        first call, for a norm that is called only once.
+        """
+        for batch in self.batches:
+            mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+            for path, x, y in self._calls_of(norms, batch, once=once):
+                yield NormCall(path, x, y, mask)
+
+    def input_shapes(self, norms: Mapping[str, nn.Module]) -> dict[str, list[torch.Size]]:
+        """Return the shapes of each norm's inputs in the first batch, in the order of execution."""
+        shapes: dict[str, list[torch.Size]] = {}
+        for path, x, _ in self._calls_of(norms, self.batches[0], rows=0):
+            shapes.setdefault(path, []).append(x.shape)
+        return shapes
+
+    def running_statistics(self, path: str, norm: nn.Module, *, once: bool) -> dict[str, Tensor]:
+        """Return a batch norm's mean and variance per channel, recalibrated over all calls."""
+        inputs = (
+            (call.x.movedim(1, -1), call.mask) for call in self.calls({path: norm}, once=once)
+        )
+        total = torch.stack([sums(x, x, mask) for x, mask in inputs]).sum(0)
+        mean, var = mean_and_variance(total)
+        return {"running_mean": mean, "running_var": var}
+
+    def mean_loss(self, loss: Callable[[Any, Any], Tensor] | None) -> float | None:
+        """Return the mean of `loss(output, batch)` over the batches; None without a loss."""
+        if loss is None:
+            return None
+        return fmean(float(loss(self._run(batch), batch)) for batch in self.batches)
+
+    def _calls_of(
+        self,
+        norms: Mapping[str, nn.Module],
+        batch: Any,
+        *,
+        rows: int | None = None,
+        once: bool = False,
+    ) -> list[tuple[str, Tensor, Tensor]]:
+        """Return path, input and output of the calls in one pass, cut to the first rows."""
+        calls: list[tuple[str, Tensor, Tensor]] = []
+
+        def record(path: str, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> None:
+            x, *more = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+            if not more:
+                # copies, as later operations may change them in place
+                calls.append((path, x[:rows].clone(), y[:rows].clone()))
+                if once:
+                    raise _EndOfPass
+
+        with ExitStack() as hooks:
+            for path, norm in norms.items():
+                hook = norm.register_forward_hook(partial(record, path), with_kwargs=True)
+                hooks.callback(hook.remove)
+            with suppress(_EndOfPass):
+                self._run(batch)
+        return calls
+
+
+class _EndOfPass(BaseException):
+    """Ends a forward pass early, when the rest is not needed."""

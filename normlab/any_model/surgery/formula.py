@@ -1,0 +1,64 @@
+"""What a norm computes: `gain f(x) + bias`, with `f` of `FORMULAS`, found by running it."""
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.any_model.surgery.least_squares import fitted, sums
+from normlab.any_model.tracing.norm_modules import keeps_running_statistics
+from normlab.any_model.tracing.norm_trial import copied
+
+Kind = Literal["bn", "ln", "rms"]
+FORMULAS: Mapping[Kind, Callable[[Float[Tensor, "... D"]], Float[Tensor, "... D"]]] = {
+    "ln": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "bn": lambda x: x,  # running statistics, gain and bias make one linear map per feature
+}
+"""What norms of other packages compute; separate from normlab's norms, which users can edit."""
+_SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone causes 1e-5
+
+
+class NormFormula(NamedTuple):
+    """The formula of a norm, the axis of its features (-1 or 1), and its gain."""
+
+    kind: Kind
+    axis: int
+    gain: Float[Tensor, " D"]
+
+
+def formula_of(norm: nn.Module, shape: torch.Size) -> NormFormula | None:
+    """Return what a norm computes on inputs of a shape; None if it computes something else."""
+    running = keeps_running_statistics(norm)
+    x = _trial_input(norm, shape)
+    y = copied(norm).float()(x)
+    tries: Any = [("bn", 1)] if running else product(("ln", "rms"), (-1, 1))
+    for kind, axis in tries:
+        z = FORMULAS[kind](x.movedim(axis, -1))
+        gain, _, error = fitted(sums(z, y.movedim(axis, -1)))
+        if error < _SAME:
+            weight: Any = getattr(norm, "weight", None)
+            return NormFormula(kind, axis, weight if running and weight is not None else gain)
+    return None
+
+
+def _trial_input(norm: nn.Module, shape: torch.Size) -> Tensor:
+    """Return four rows of inputs with the same shape otherwise.
+
+    They are large, so that eps does not matter, and differ in scale and mean per row, so that
+    instance norm is not linear.
+    """
+    generator = torch.Generator().manual_seed(0)
+    scale, mean = torch.rand(2, 4, *[1] * (len(shape) - 1), generator=generator)
+    x = (torch.randn(4, *shape[1:], generator=generator) + mean) * (10 + 30 * scale)
+    return x.to(values_of_norm(norm).device)
+
+
+def values_of_norm(norm: nn.Module) -> Tensor:
+    """Return a parameter or buffer that has the norm's dtype and device, or a scalar on the CPU."""
+    values = (w for w in (*norm.parameters(), *norm.buffers()) if w.is_floating_point())
+    return next(values, torch.zeros(()))

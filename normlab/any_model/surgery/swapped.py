@@ -1,0 +1,114 @@
+"""The module that replaces a norm: `weight z + bias`, with z from a norm of another kind."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.any_model.surgery.calibration import NormCall
+from normlab.any_model.surgery.formula import NormFormula, values_of_norm
+from normlab.any_model.surgery.least_squares import LinearFit, fitted, sums
+from normlab.any_model.tracing.norm_modules import eps_of
+from normlab.norms.base import Norm
+from normlab.norms.bounded import BoundedMap
+from normlab.norms.make import make_norm
+
+_ALPHAS = torch.logspace(-4, 3, 27).tolist()
+_BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best alpha
+
+
+class Swapped(nn.Module):
+    """`weight z + bias` per feature, with z from a norm that has neither gain nor bias.
+
+    Features are on `axis` of the input: 1 or -1. The norm treats all axes between the first and the
+    features as positions. With `center`, the mean over features is subtracted first; without
+    `shift`, the bias is 0.
+    """
+
+    def __init__(
+        self, norm: Norm, axis: int, weight: Float[Tensor, " D"], *, center: bool, shift: bool
+    ) -> None:
+        super().__init__()
+        self.norm, self.axis, self.center = norm, axis, center
+        self.weight, bias = nn.Parameter(weight), torch.zeros_like(weight)
+        if shift:
+            self.bias = nn.Parameter(bias)
+        else:
+            self.register_buffer("bias", bias, persistent=False)
+        self.eps = getattr(norm, "eps", math.nan)  # nn.TransformerEncoderLayer reads it
+
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        z = self.normalized(x)
+        return torch.addcmul(self.bias.to(z), z, self.weight.to(z)).movedim(-1, self.axis)
+
+    def normalized(self, x: Float[Tensor, "..."]) -> Float[Tensor, "... D"]:
+        """Return z, with features on the last axis."""
+        x = x.movedim(self.axis, -1)
+        if self.center:
+            x = x - x.mean(-1, keepdim=True)
+        return self.norm(x.reshape(len(x), -1, x.shape[-1])).view(x.shape)
+
+    @property
+    def alpha(self) -> float | None:
+        """The slope of DyT's tanh; None for any other norm."""
+        return float(self.norm.alpha) if isinstance(self.norm, BoundedMap) else None
+
+    @torch.no_grad()
+    def fit(self, calls: Callable[[], Iterable[NormCall]], *, search: bool) -> float:
+        """Fit gain and bias to the outputs of the old norm's `calls`; return the relative error.
+
+        With `search`, DyT's alpha is fitted too: the best one of a grid, and then of a finer one.
+        """
+        best, fit = 1.0, LinearFit(self.weight, self.bias, math.inf)
+        grids = (_ALPHAS, _BETWEEN) if search else ([1.0 if self.alpha is None else self.alpha],)
+        for grid in grids:
+            alphas = [best * value for value in grid]
+            best, fit = min(zip(alphas, self._fits(alphas, calls), strict=True), key=_error)
+        self._set_alpha(best)
+        self.weight.copy_(fit.gain)
+        self.bias.copy_(fit.bias)
+        return fit.error
+
+    def _fits(
+        self, alphas: list[float], calls: Callable[[], Iterable[NormCall]]
+    ) -> list[LinearFit]:
+        """Return the fit for each alpha, in one pass over the calls."""
+        totals: list[Any] = [0] * len(alphas)
+        for _, x, y, mask in calls():
+            for number, alpha in enumerate(alphas):
+                self._set_alpha(alpha)
+                totals[number] += sums(self.normalized(x), y.movedim(self.axis, -1), mask)
+        shift = isinstance(self.bias, nn.Parameter)
+        return [fitted(total, self.weight, shift=shift) for total in totals]
+
+    def _set_alpha(self, alpha: float) -> None:
+        if isinstance(self.norm, BoundedMap):
+            self.norm.alpha.fill_(alpha)
+
+
+def _error(candidate: tuple[float, LinearFit]) -> float:
+    return candidate[1].error
+
+
+def replacement(
+    old: nn.Module, formula: NormFormula, norm: str, shape: torch.Size, options: Mapping[str, Any]
+) -> Swapped:
+    """Return the new norm for an old one, with the old one's gain and eps, not yet fitted.
+
+    `none` is the old formula without its division: `x - mean` for layer norm, `x` for the others.
+    `gn` is torch's for images, and separate for each position otherwise. `shape` is of an input;
+    `options` go to the new norm. Raises UserError for a wrong option.
+    """
+    kind, axis, gain = formula
+    image = norm == "gn" and axis == 1 and len(shape) > 3
+    settings: dict[str, Any] = {} if norm == "none" else {"affine": False}
+    if norm not in ("none", "dyt") and (eps := eps_of(old)):
+        settings["eps"] = eps
+    new = make_norm("gn_sample" if image else norm, len(gain), **{**settings, **options})
+    center = (kind, norm) == ("ln", "none")
+    shift = kind == "bn" or norm != "none" or getattr(old, "bias", None) is not None
+    swapped = Swapped(new, axis, gain.detach().clone(), center=center, shift=shift)
+    return swapped.to(values_of_norm(old))
