@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from normlab.any_model.surgery.swap import swap as swap
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
-    from normlab.inspection.explain import explain as explain
-    from normlab.inspection.sheet import inspect_config as inspect_config
-    from normlab.inspection.sheet import inspect_run as inspect_run
+    from normlab.inspection.explain.explain import explain as explain
+    from normlab.inspection.model.findings import inspect_config as inspect_config
+    from normlab.inspection.model.findings import inspect_run as inspect_run
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records
@@ -28,11 +28,11 @@ _HOMES = {
     "UserError": "errors",
     "Tokens": "norms.tokens",
     "compose": "config.compose",
-    "explain": "inspection.explain",
+    "explain": "inspection.explain.explain",
     "fold_norms": "any_model.surgery.fold",
     "inspect": "any_model.report",
-    "inspect_config": "inspection.sheet",
-    "inspect_run": "inspection.sheet",
+    "inspect_config": "inspection.model.findings",
+    "inspect_run": "inspection.model.findings",
     "load_records": "notebook",
     "load_run": "training.loaded",
     "make_norm": "norms.make",

@@ -156,7 +156,7 @@ def _measured(cell: RunToStart) -> Measured:
 
 def _examined(folder: Path) -> list[float]:
     """Return the values of `Measured` for a run's model, in order."""
-    from normlab.inspection.sheet import inspect_run
+    from normlab.inspection.model.findings import inspect_run
 
     results = inspect_run(folder, ("statistics", "batch_mates"))
     loss, values = results["statistics"].values["loss"], results["batch_mates"].values["values"]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from normlab.formats import pipes
-from normlab.inspection.depth import gradients
-from normlab.inspection.subject import subject_of_config
+from normlab.inspection.model.built_model import model_from_overrides
+from normlab.inspection.model.layer_gradients import gradients
 from normlab.records.files import atomic_write
 from normlab.reports.figures.chart_data import Panel, Series
 from normlab.reports.figures.drawing import draw, write
@@ -36,7 +36,7 @@ CONFIG = ("task=toy", "norm=ln", "model=small", "device=cpu", "precision=fp32", 
 def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
     """Return one value with what it is of."""
     of = (f"placement={placement}", f"model.depth={layers}", f"seed={seed}")
-    found = gradients(subject_of_config([*CONFIG, *of]))
+    found = gradients(model_from_overrides([*CONFIG, *of]))
     norm = found.values["last_second_weight"]
     return {"placement": placement, "layers": layers, "seed": seed, "norm": norm}
 

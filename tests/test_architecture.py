@@ -267,7 +267,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
             "from normlab import make_norm; make_norm('bn', 4)",
             {"normlab.models", "normlab.training"},
         ),
-        ("import normlab.inspection.pooling", {"normlab.models", "normlab.training"}),
+        ("import normlab.inspection.norm.pooling", {"normlab.models", "normlab.training"}),
         (
             "from normlab.cli import main; main(['claims', '7'])",
             {"hydra", "normlab.claims.evidence"},

@@ -28,10 +28,10 @@ def open_play_page(results: Path) -> None:
 def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
     from normlab.articles import interactive_page
-    from normlab.inspection.pieces import pieces
+    from normlab.inspection.examples.page_examples import page_examples
 
     articles = load_all(CONFIG_DIR / "article").values()
-    return interactive_page.html(articles, Results(results), pieces())
+    return interactive_page.html(articles, Results(results), page_examples())
 
 
 def sentences_page(results: Path) -> str:

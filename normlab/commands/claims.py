@@ -108,7 +108,7 @@ def _judged(results: Path, *, compute: bool) -> tuple[list[SavedClaim], dict[Pat
     claims = load_all(CONFIG_DIR / "claim")
     computed = read_computed(results / _COMPUTED)
     if compute:
-        from normlab.inspection.checks import compute as computed_now
+        from normlab.inspection.claim_checks import compute as computed_now
 
         parts = [part for claim in claims for part in claim.parts]
         endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]

@@ -1,7 +1,7 @@
 """`normlab explain`: which values a norm pools over, and how placements are wired."""
 
 from normlab.commands._arguments import command_parser
-from normlab.inspection.explain import are_placements, explain
+from normlab.inspection.explain.explain import are_placements, explain
 from normlab.terminal import at_work
 
 _EXAMPLES = """examples:

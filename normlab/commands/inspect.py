@@ -39,7 +39,7 @@ from normlab.terminal import at_work, in_colour, print_prose, print_section, pri
 if TYPE_CHECKING:
     from normlab.findings.finding import Finding
     from normlab.findings.question import Question
-    from normlab.inspection.subject import Subject
+    from normlab.inspection.model.built_model import BuiltModel
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
@@ -93,8 +93,8 @@ def _inspect_models(arguments: Namespace) -> int:
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
+        from normlab.inspection.model.built_model import model_from_overrides, model_from_run
         from normlab.inspection.questions import questions
-        from normlab.inspection.subject import subject_of_config, subject_of_run
 
         chosen = questions("model", names=arguments.only)
         runs, changes = _runs(arguments.subject, arguments.where)
@@ -104,8 +104,8 @@ def _inspect_models(arguments: Namespace) -> int:
         content = _several(runs, changes, chosen, arguments)
     else:
         with at_work("preparing"):
-            subjects = [subject_of_run(run, changes) for run in runs]
-            (subject,) = subjects or [subject_of_config(changes)]
+            subjects = [model_from_run(run, changes) for run in runs]
+            (subject,) = subjects or [model_from_overrides(changes)]
         content = _one(subject, chosen, arguments)
     text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
@@ -144,9 +144,12 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     return runs, [word for word in words if word not in places]
 
 
-def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
+def _one(
+    subject: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace
+) -> dict[str, Any]:
     """Ask the questions about one model, print the answers (not as JSON); return the sheet."""
-    from normlab.inspection.sheet import answer, sheet
+    from normlab.inspection.model.findings import answer
+    from normlab.inspection.model.inspect_json import sheet
 
     findings: dict[str, Finding] = {}
     for number, each in enumerate(chosen):
@@ -163,7 +166,7 @@ def _one(subject: "Subject", chosen: "Sequence[Question]", arguments: Namespace)
     return sheet(subject, findings)
 
 
-def _print_summary(subject: "Subject", findings: "Mapping[str, Finding]") -> None:
+def _print_summary(subject: "BuiltModel", findings: "Mapping[str, Finding]") -> None:
     """Print what was examined, the conclusion, and the verdict on each question."""
     from normlab.findings.summary import conclusion, summary
 
@@ -183,7 +186,7 @@ def _several(
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
-    from normlab.inspection.sheet import side_by_side
+    from normlab.inspection.model.inspect_json import side_by_side
 
     for folder, record in runs.items():
         if not record.finished:

@@ -57,7 +57,7 @@ def new(argv: list[str]) -> int:
         "--in", dest="folder", type=as_path, help="folder to write to; default: this one"
     )
     arguments = parser.parse_args(argv)
-    from normlab.inspection.new_norm import at_checkout, write_norm
+    from normlab.inspection.norm.new_norm import at_checkout, write_norm
 
     folder = arguments.folder or (None if at_checkout() else Path())
     module, config = write_norm(arguments.name, folder)
@@ -92,8 +92,8 @@ def check(argv: list[str]) -> int:
     for name in names:  # before torch is loaded
         check_option("norm", name)
     with at_work("loading"):
-        from normlab.inspection.bare_norm import BareNorm
-        from normlab.inspection.contract import examine
+        from normlab.inspection.norm.bare_norm import BareNorm
+        from normlab.inspection.norm.contract import examine
         from normlab.norms.make import make_norm
 
     violated = False
@@ -111,14 +111,15 @@ def check(argv: list[str]) -> int:
 def card(argv: list[str]) -> int:
     """Answer the questions of a card, print each answer when it is ready, and write the page."""
     arguments = _card_parser().parse_intermixed_args(argv)
-    from normlab.inspection.card import answers, card_of, examined
-    from normlab.inspection.card_files import publish, published_card, write_card
+    from normlab.inspection.card.content import answers, card_of
+    from normlab.inspection.card.examined_norm import examined_norm
+    from normlab.inspection.card.files import publish, published_card, write_card
     from normlab.inspection.questions import questions
     from normlab.reports.pages.cards import BOARD
 
     chosen = questions("card", "model", names=arguments.only)
     overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]
-    subject, results = examined(overrides, arguments.folder), arguments.publish
+    subject, results = examined_norm(overrides, arguments.folder), arguments.publish
     former = None
     if results is not None:
         if subject.scale != "small" or arguments.only:

@@ -1,14 +1,17 @@
-"""Questions about norms, and about models that normlab built.
+"""Questions about norms and about models that normlab built.
 
-Begin with `questions.py`, which lists all questions. About a norm by itself (`bare_norm.py` runs
-it): `contract.py` asks what the package assumes of every norm, `card.py` and `short_runs.py` make
-its report card, which `card_files.py` writes and publishes, `explain.py` shows what it computes
-(`pooling.py`, `images.py`, `marks.py`, `wiring.py`), and `checks/` decides parts of claims;
-`new_norm.py` writes the files of a new norm. About a model (`subject.py`; `recording.py` records
-its passes): `leaks.py`, `padding.py`, `outlier.py`, `inference.py`, `depth.py`, `ablations.py` and
-`held_out_probes.py`; `sheet.py` asks them all.
+Each folder has one subject:
 
-`normlab.any_model` asks any module some of these questions. More is known about our own models, so
-the answers go further: they also cover batch statistics, are given for each stack, and use the same
-examples for every run.
+    norm/          a norm by itself: the contract of `norm check`, and what it pools
+    model/         an untrained model, or one from a run: the questions of `inspect`
+    card/          a norm's report card, from short runs (`norm card`)
+    claim_checks/  a sentence of an article, decided in seconds on small, fixed inputs
+    explain/       no questions: norms and placements in words and drawings (`explain`)
+
+The articles' numbers are in `examples/`. `questions.py` finds the questions in all folders.
+
+Here, a model's task, stacks and norms are known: questions use its examples and losses, answer for
+each stack, and also ask about batch statistics. `normlab.any_model` knows nothing but a module and
+a batch; it asks whether outputs depend on padding, other examples or later positions, and searches
+for the module at fault.
 """

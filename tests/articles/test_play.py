@@ -17,8 +17,8 @@ from normlab.articles.pages import PLAY, play_page
 from normlab.cli import main
 from normlab.commands import claims
 from normlab.config.folders import CONFIG_DIR
-from normlab.inspection.bare_norm import run
-from normlab.inspection.pieces import of_width
+from normlab.inspection.examples.page_examples import norm_of_width
+from normlab.inspection.norm.norm_calls import run
 from tests.docs.pages import PAGES
 
 ROOT = CONFIG_DIR.parent
@@ -78,7 +78,7 @@ def piece(page, name):
 
 def by_norm(name, x, real=None):
     x = torch.tensor(x, dtype=torch.float64)
-    return run(of_width(name, x.shape[-1]).train(), x, real)
+    return run(norm_of_width(name, x.shape[-1]).train(), x, real)
 
 
 def test_the_committed_page_is_what_is_generated_and_small():
@@ -205,7 +205,7 @@ def test_its_padded_batches_are_those_of_make_norm(page, data):
                 real = torch.tensor(made["real"])
                 x = torch.tensor(made["x"], dtype=torch.float64)
                 settings = {"padding": "include"} if count and name.startswith("bn") else {}
-                wanted = run(of_width(name, x.shape[-1], **settings).train(), x, real)
+                wanted = run(norm_of_width(name, x.shape[-1], **settings).train(), x, real)
                 off = (torch.tensor(made["y"], dtype=torch.float64) - wanted)[real].abs().max()
                 assert off < SMALLEST, options
 

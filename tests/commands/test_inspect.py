@@ -10,7 +10,7 @@ import pytest
 from normlab.cli import main
 from normlab.config.compose import compose
 from normlab.inspection import questions
-from normlab.inspection.sheet import FORMAT
+from normlab.inspection.model.inspect_json import FORMAT
 from normlab.training import train
 from tests.tiny_runs import QUICK, tiny
 

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.config import folders
-from normlab.inspection import new_norm
+from normlab.inspection.norm import new_norm
 
 
 @pytest.fixture

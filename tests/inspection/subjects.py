@@ -1,4 +1,4 @@
-"""Subjects for inspection tests that take a second: tiny models, untrained or briefly trained."""
+"""Subjects of inspection tests: tiny models that take a second, untrained or briefly trained."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.findings.finding import Finding
-from normlab.inspection.subject import Subject, subject_of_config
+from normlab.inspection.model.built_model import BuiltModel, model_from_overrides
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
 from normlab.records.record import plain
@@ -24,11 +24,11 @@ SENTENCES = 400
 LARGER = ("task.vocab_size=300", "model.max_positions=256")
 """Words are tokens, so that sentences are short and many of one length; room for much padding."""
 
-_made: dict[tuple[str, ...], Subject] = {}
+_made: dict[tuple[str, ...], BuiltModel] = {}
 _corpora: list[Path] = []
 
 
-def subject(tmp_path: Path, *overrides: str) -> Subject:
+def subject(tmp_path: Path, *overrides: str) -> BuiltModel:
     """Return the subject of a tiny config, cached by its overrides: do not change it.
 
     The corpus has 400 training sentences and is written once, into the first `tmp_path` given.
@@ -36,13 +36,13 @@ def subject(tmp_path: Path, *overrides: str) -> Subject:
     if overrides not in _made:
         if not _corpora:
             _corpora.append(write_corpus(tmp_path / "corpus", train=SENTENCES))
-        _made[overrides] = subject_of_config(
+        _made[overrides] = model_from_overrides(
             tiny(_corpora[0], tmp_path / "runs", *LARGER, *overrides)
         )
     return _made[overrides]
 
 
-def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
+def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> BuiltModel:
     """Return the subject after a few Adam steps, with changed weights and running statistics."""
     first = subject(tmp_path, *overrides)
     key = (*overrides, f"steps={steps}")
@@ -60,7 +60,7 @@ def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
     return _made[key]
 
 
-def _state(about: Subject) -> list[object]:
+def _state(about: BuiltModel) -> list[object]:
     """Return the state other than tensors that an inspection must not change."""
     modules, norms = [*about.model.modules()], running_norms(about.model)
     return [
@@ -78,7 +78,7 @@ def _state(about: Subject) -> list[object]:
     ]
 
 
-def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:
+def examined(about: BuiltModel, ask: Callable[[BuiltModel], Finding]) -> Finding:
     """Ask a question, and check every answer: plain values, one line, an unchanged model."""
     tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
     state, random = _state(about), torch.get_rng_state()

@@ -10,10 +10,10 @@ import pytest
 
 from normlab.commands.norm import card as make_card
 from normlab.errors import UserError
-from normlab.inspection import card as cards
-from normlab.inspection import card_files
-from normlab.inspection import short_runs as runs
-from normlab.inspection.card import SCALES, answers, examined
+from normlab.inspection.card import content, files, largest_rate, short_runs
+from normlab.inspection.card.content import answers
+from normlab.inspection.card.examined_norm import examined_norm
+from normlab.inspection.card.scales import SCALES
 from normlab.inspection.questions import questions
 from normlab.records import manifest
 from normlab.records.packed import Key, write_pack
@@ -55,21 +55,21 @@ def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_pa
     ],
 )
 def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
-    subject = examined([*arguments, "scale=smoke"], tmp_path)
+    subject = examined_norm([*arguments, "scale=smoke"], tmp_path)
     assert subject.name == name
     assert subject.folder == tmp_path / "smoke" / name.replace("=", "_")
     assert subject.config("translation", reference=True).choices.norm == "ln"
 
 
 def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, monkeypatch):
-    subject = examined(["norm=bn"], tmp_path)
+    subject = examined_norm(["norm=bn"], tmp_path)
 
     def largest(limit):
         def trial(_, value):
-            return runs.RateTrial(1.0, runs.TRAINS if value <= limit else "")
+            return largest_rate.RateTrial(value <= limit, 1.0, "")
 
-        monkeypatch.setattr(runs, "_try", trial)
-        return runs.rate(subject)
+        monkeypatch.setattr(largest_rate, "rate_trial", trial)
+        return largest_rate.rate(subject)
 
     assert largest(0.005).values["largest"] == 0.004
     assert "0.008 does not" in largest(0.005).answer
@@ -118,16 +118,16 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
         raise TypeError("no padding\nthere")
 
     monkeypatch.setattr("normlab.norms.rms.ScaleNorm.forward", forward)
-    subject = examined([*chosen, "scale=smoke"], tmp_path)
-    found = runs.pictures(subject)
+    subject = examined_norm([*chosen, "scale=smoke"], tmp_path)
+    found = short_runs.pictures(subject)
     assert found.why_not.startswith("on images") and found.why_not.count(reason) == 1
     assert "\n" not in found.answer and found.board == {} and not list(tmp_path.iterdir())
 
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
-    monkeypatch.setattr(cards, "_trained_model", lambda _: None)
+    monkeypatch.setattr(content, "_trained_model", lambda _: None)
     asked = questions("model", names=["leak"])
-    ((_, found),) = answers(examined(["norm=bn"], tmp_path), asked)
+    ((_, found),) = answers(examined_norm(["norm=bn"], tmp_path), asked)
     assert found["answer"].startswith("does not apply: the translation run diverged")
     assert found["cells"] == {}
 
@@ -143,7 +143,7 @@ def card_of(name, losses, **cells):
     figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
     figures["higher_is_better"] = {"test/nll": False, "test/bleu": True}
     figures["diverged"] = {} if losses else {"1": 4}
-    figures["runs"] = {seed: run.run_id for seed, run in short_runs(name, losses).items()}
+    figures["runs"] = {seed: run.run_id for seed, run in runs_by_seed(name, losses).items()}
     found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
     found |= {"cells": cells, "applies": True}
     return {
@@ -159,7 +159,7 @@ def card_of(name, losses, **cells):
     }
 
 
-def short_runs(norm, losses, **changes):
+def runs_by_seed(norm, losses, **changes):
     """Return the records of short runs by seed."""
     return {
         str(seed): replace_scores(record(norm=norm, seed=seed, bleu=-loss, **changes), loss)
@@ -174,7 +174,7 @@ def replace_scores(run, loss):
 def written(folder, content, losses, **changes):
     """Write a card and the records of its short runs; return the card."""
     home = folder / content["name"]
-    runs = short_runs(content["name"], losses, **changes).values()
+    runs = runs_by_seed(content["name"], losses, **changes).values()
     write_pack(home, {Key("toy", "", run.seed): run for run in runs})
     (home / "card.json").write_text(json.dumps(content))
     return read_card(home / "card.json")
@@ -224,7 +224,7 @@ def test_baselines_are_found_in_the_first_folder_that_has_them(tmp_path):
 def test_scores_are_compared_over_runs_that_pair(changes, differences, tmp_path):
     mine = written(tmp_path, card_of("mine", MINE), MINE)
     ln = card_of("ln", LN)
-    runs = short_runs("ln", LN, **changes)
+    runs = runs_by_seed("ln", LN, **changes)
     ln["examinations"]["translation"]["figures"]["runs"] = {k: r.run_id for k, r in runs.items()}
     other = written(tmp_path, ln, LN, **changes)
     by_name = {score["name"]: score for score in scores("translation", mine, {"ln": other})}
@@ -251,8 +251,8 @@ def test_a_published_card_never_changes_unless_it_is_replaced(tmp_path, monkeypa
     results.mkdir()
     finding = card_of("rms", [2.0])["examinations"]["translation"]
     made: list[str] = []  # the questions that were asked
-    monkeypatch.setattr(cards, "answers", lambda *_: made.append("all") or [("cost", finding)])
-    for module in (card_files, runtime):
+    monkeypatch.setattr(content, "answers", lambda *_: made.append("all") or [("cost", finding)])
+    for module in (files, runtime):
         monkeypatch.setattr(module, "checkout_state", lambda: (commit[0], False))
     words = ["norm=rms", "--folder", str(tmp_path / "cards"), "--publish", str(results)]
     assert make_card(words) == 0

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from normlab.inspection.checks import (
+from normlab.inspection.claim_checks import (
     compute,
     facts,
     images,
@@ -20,8 +20,8 @@ from normlab.inspection.checks import (
     positions,
     shape,
 )
-from normlab.inspection.checks.finding import in_full
-from normlab.inspection.checks.inputs import draw, draw_tokens
+from normlab.inspection.claim_checks.inputs import draw, draw_tokens
+from normlab.inspection.examples.articles import MARKS, WORDS_WITH_999
 
 
 def numbers(name):
@@ -49,7 +49,7 @@ def test_without_projections_the_logit_of_any_token_is_the_root_of_the_width():
         np.testing.assert_allclose(np.diag(logits), math.sqrt(width), rtol=1e-4)
     assert (1 - (weights**2).sum(-1)).max() < 1e-3
     found, holds = numbers("outlier.softmax")
-    raw = np.array(outlier.SENTENCE)
+    raw = np.array(WORDS_WITH_999)
     assert found["logit"] == pytest.approx((raw @ raw.T).max() / 2) and holds == [True]
     assert found["slope"] == 0
 
@@ -59,7 +59,7 @@ def test_the_softmax_lives_with_layer_norm_and_random_projections(width):
     """The shares agree with those from other random draws and another library."""
     generator = np.random.default_rng(width)
     x = outlier.sentence(width).numpy()
-    np.testing.assert_array_equal(x[:, :4], outlier.SENTENCE)
+    np.testing.assert_array_equal(x[:, :4], WORDS_WITH_999)
     found, holds = numbers("outlier.width")
     assert holds == [True, True]
     for name, y in (("none", x), ("ln", layer_norm(x))):
@@ -79,11 +79,11 @@ def batch_norm(x, axis=0):
 
 def said(name):
     """Return the findings of a check as one sentence."""
-    return in_full(compute(name))
+    return "; ".join(each.finding for each in compute(name))
 
 
 def test_the_words_of_article_3_by_hand():
-    ln = layer_norm(np.array(outlier.SENTENCE))
+    ln = layer_norm(np.array(WORDS_WITH_999))
     assert ln[0, 2] == pytest.approx(ln[1, 1], abs=0.01) and not ln[2].any()
     assert "becomes \u22120.57 \u22120.55 1.73 \u22120.61" in said("outlier.words")
     assert "becomes \u22120.58 1.73 \u22120.58 \u22120.58" in said("outlier.words")
@@ -96,7 +96,7 @@ def test_the_words_of_article_3_by_hand():
 
 
 def test_votes_shares_and_scale_of_attention_by_hand():
-    raw = np.array(outlier.SENTENCE)
+    raw = np.array(WORDS_WITH_999)
     votes = raw @ raw.T
     assert f"{votes[0, 0]:,.0f} points for itself" in said("outlier.votes")
     assert numbers("outlier.votes")[1] == [True, True] and votes[1:, 1:].max() < 101
@@ -285,7 +285,7 @@ def test_rms_keeps_the_mean_of_a_token_as_torchs_own_does():
 
 
 def test_marks_are_the_z_scores_of_a_subject_or_of_a_pupil():
-    table = np.array(marks.MARKS)
+    table = np.array(MARKS)
     np.testing.assert_allclose(marks.standardized("bn"), stats.zscore(table, axis=0), atol=1e-6)
     np.testing.assert_allclose(marks.standardized("ln"), stats.zscore(table, axis=1), atol=1e-6)
     assert set(numbers("marks.subjects")[1]) == set(numbers("marks.coach")[1]) == {True}

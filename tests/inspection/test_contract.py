@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from normlab.config.registry import option_names
-from normlab.inspection.bare_norm import BareNorm
-from normlab.inspection.contract import examine
+from normlab.inspection.norm.bare_norm import BareNorm
+from normlab.inspection.norm.contract import examine
 from normlab.inspection.questions import questions
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm

@@ -8,9 +8,11 @@ import torch
 
 from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
-from normlab.inspection.bare_norm import on_table
-from normlab.inspection.pooling import dependence, pooled_cells, work
-from normlab.inspection.wiring import wiring
+from normlab.inspection.explain.norm_text import group_name
+from normlab.inspection.explain.placement_steps import wiring
+from normlab.inspection.norm.example_norm import example_norm
+from normlab.inspection.norm.pooling import dependence, pooled_cells
+from normlab.inspection.norm.worked_example import worked_groups
 from normlab.norms.axes import AXES
 
 DOCUMENT = torch.tensor(
@@ -21,8 +23,8 @@ OPTIONS = {option.name: option for option in options("norm")}
 
 def worked(name):
     """Return a norm and its groups on the articles' tensor."""
-    norm = on_table(OPTIONS[name]).make()
-    return norm, work(norm, pooled_cells(norm, dependence(norm)))
+    norm = example_norm(OPTIONS[name]).make()
+    return norm, worked_groups(norm, pooled_cells(norm, dependence(norm)))
 
 
 @pytest.mark.parametrize("name", ["ln", "bn", "bn_position", "bn_sample", "in", "seqn", "global"])
@@ -39,7 +41,7 @@ def test_groups_have_the_moments_of_their_axes_and_the_outputs_follow(name):
 
 def test_the_articles_own_numbers():
     (sample, *_) = worked("bn_sample")[1]
-    assert (sample.name, sample.mean) == ("token 1", 1.5)  # mean([1,2,3,4,-1,0,1,2])
+    assert (group_name(sample.cells), sample.mean) == ("token 1", 1.5)  # mean([1,2,3,4,-1,0,1,2])
     assert worked("rms")[1][0].line == pytest.approx((0, math.sqrt(7.5)), abs=1e-4)
     first = worked("bn")[1][0]  # after one batch: a tenth of its mean 4 and variance 14 over n - 1
     assert first.line_in_eval == pytest.approx((0.4, math.sqrt(0.9 + 1.4 + 1e-5)))
@@ -137,9 +139,9 @@ def test_the_values_of_images_that_a_norm_pools(capsys, name, axes, values):
 )
 def test_a_placement_is_drawn_with_the_order_of_its_steps(name, steps):
     found = wiring(next(option for option in options("placement") if option.name == name))
-    assert found.follows["an encoder layer"].startswith(steps)
+    assert found.properties["an encoder layer"].startswith(steps)
     assert any("sub-layer" in line for line in found.sections[0].drawing)
-    assert found.follows["after the last layer"] == ("no norm" if name == "post" else "a norm")
+    assert found.properties["after the last layer"] == ("no norm" if name == "post" else "a norm")
 
 
 def test_two_placements_are_drawn_and_compared(capsys):

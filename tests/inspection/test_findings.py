@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
 
 from normlab.errors import UserError
-from normlab.inspection.checks import (
+from normlab.inspection.claim_checks import (
     axes,
     batch,
     depth,
@@ -169,7 +169,7 @@ BROKEN = {
     ],
     "padding": [
         constants(padding, FIVE=(1.0, 2.0, 3.0, 4.0, 6.0)),
-        constants(padding, SENTENCES=("a b c d e",) * 3),
+        constants(padding, BATCH_OF_THREE=("a b c d e",) * 3),
         constants(padding, padded_batch=full_batch),
     ],
     "residual": [constants(residual, PreResidual=PostResidual)],

@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from normlab.any_model.surgery.ablation import quantized
-from normlab.inspection import ablations, held_out_probes
-from normlab.inspection.ablations import losses_without, quantized_losses
+from normlab.inspection.model import held_out_loss, held_out_probes, int8, layer_skip
+from normlab.inspection.model.built_model import model_from_overrides
+from normlab.inspection.model.int8 import quantized_losses
+from normlab.inspection.model.layer_skip import losses_without
 from normlab.inspection.questions import questions
-from normlab.inspection.subject import subject_of_config
 from normlab.models.seq2seq import Layer
 from normlab.norms.bounded import BoundedMap
 from normlab.norms.make import make_norm
@@ -196,12 +197,12 @@ def test_layers_of_any_model_are_quantized_and_skipped_and_stay_as_they_were():
 
 def test_a_layer_without_a_branch_costs_nothing_and_both_streams_skip(tmp_path):
     about = trained(tmp_path, "norm=ln", "placement=resi_dual")
-    found = examined(about, ablations.layer_skip).values
+    found = examined(about, layer_skip.layer_skip).values
     assert list(found["rise"]) == ["encoder.0", "decoder.0"]
-    assert found["loss"] == ablations.held_out_loss(about)()
+    assert found["loss"] == held_out_loss.held_out_loss(about)()
     model = copy.deepcopy(about.model)
     model.decoder.layers = nn.ModuleList()  # the opening already made two streams
-    without = ablations.held_out_loss(replace(about, model=model))()
+    without = held_out_loss.held_out_loss(replace(about, model=model))()
     assert found["rise"]["decoder.0"] == pytest.approx(without - found["loss"])
     still = trained(tmp_path, "norm=ln")
     model = copy.deepcopy(still.model)
@@ -209,12 +210,12 @@ def test_a_layer_without_a_branch_costs_nothing_and_both_streams_skip(tmp_path):
         for name, parameter in layer.named_parameters():
             if "out_proj" in name or "fc2" in name:
                 nn.init.zeros_(parameter)
-    rises = ablations.layer_skip(replace(still, model=model)).values["rise"]
+    rises = layer_skip.layer_skip(replace(still, model=model)).values["rise"]
     assert set(rises.values()) == {0.0}
 
 
 def test_a_language_model_answers_by_a_batch_that_no_seed_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(ablations, "CALIBRATION", 2)
+    monkeypatch.setattr(int8, "CALIBRATION", 2)
     monkeypatch.setattr(held_out_probes, "TOKENS", 2000)
     draw = random.Random(0)
     for split, documents in (("train", 40), ("valid", 40), ("test", 2)):
@@ -226,7 +227,7 @@ def test_a_language_model_answers_by_a_batch_that_no_seed_changes(tmp_path, monk
     data = (f"data_dir={tmp_path}", "task/corpus=documents", "task.vocab_size=330")
     lm = ("task=lm", *data, "task.max_length=64", "norm=dyt", "model.depth=1", "batch_size=8")
     sizes = ("model.dim=32", "model.ffn_dim=64", "model.num_heads=2")
-    about, other = (subject_of_config([*lm, *sizes, f"seed={seed}"]) for seed in (1, 2))
+    about, other = (model_from_overrides([*lm, *sizes, f"seed={seed}"]) for seed in (1, 2))
     picked = held_out_probes.held_out(about)
     assert picked == held_out_probes.held_out(other) and len(picked) >= 32
     assert 2000 <= about.task.lengths("valid")[picked].sum() < 4000
@@ -246,6 +247,6 @@ def test_what_does_not_apply_says_why(tmp_path):
     about = subject(tmp_path, "norm=ln")  # 7 sentences, with fewer than 10 tokens per feature
     found = [getattr(held_out_probes, name)(about).why_not for name in ("rank", "saturation")]
     assert "held-out tokens are too few" in found[0] and "such as dyt" in found[1]
-    digits = subject_of_config(["task=digits", "model=resnet8", "model.width=4"])
-    for ask in (ablations.layer_skip, ablations.int8):
+    digits = model_from_overrides(["task=digits", "model=resnet8", "model.width=4"])
+    for ask in (layer_skip.layer_skip, int8.int8):
         assert ask(digits).why_not == "the model has no Transformer layers"

@@ -9,13 +9,15 @@ import torch
 import torch.nn.functional as F
 
 from normlab.claims.evidence import to_json
-from normlab.inspection.checks import compute
-from normlab.inspection.checks.order import rank_correlation
-from normlab.inspection.inference import by_length, differences, loss
-from normlab.inspection.leaks import attention_weights, derivative, total_variation
-from normlab.inspection.padding import same_lengths
+from normlab.inspection.claim_checks import compute
+from normlab.inspection.claim_checks.order import rank_correlation
+from normlab.inspection.model.batch_mate_sets import attention_weights, total_variation
+from normlab.inspection.model.gradient_leak import derivatives
+from normlab.inspection.model.held_out_loss import by_length, loss
+from normlab.inspection.model.padding_shares import same_lengths
+from normlab.inspection.model.recorded_pass import RecordedPass, by_how_much, record
+from normlab.inspection.model.stepwise_decoding import differences
 from normlab.inspection.questions import questions
-from normlab.inspection.recording import Pass, by_how_much, look
 from normlab.models.attention import AttentionCore
 from normlab.norms.tokens import Tokens
 from normlab.probes.sites import modules_by_site
@@ -54,7 +56,7 @@ def test_weights_are_those_that_the_core_mixes_by(tmp_path):
         )
         for name, core in modules_by_site(about.model, AttentionCore).items()
     ]
-    seen = look(about, about.batch("train", range(5)))
+    seen = record(about, about.batch("train", range(5)))
     for handle in handles:
         handle.remove()
     assert sorted(seen.attentions) == ["decoder.0.cross", "decoder.0.self", "encoder.0.self"]
@@ -80,14 +82,14 @@ def test_derivative_by_hand():
     last = torch.zeros(2, 2, 5, dtype=torch.float64)
     last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
     tokens = Tokens(torch.ones(2, 2, dtype=torch.bool))
-    seen = Pass()
+    seen = RecordedPass()
     seen.calls["stack"] = {"one": [((e, tokens), last)]}
     seen.entered = {"one": (e, tokens), "two": (f, tokens)}
-    found = derivative("one", seen, seed=3)
-    assert found["later"] == pytest.approx(2)
-    assert found["others"] == pytest.approx(math.hypot(3, 4))
+    found = derivatives("one", seen, seed=3)
+    assert found.later == pytest.approx(2)
+    assert found.others == pytest.approx(math.hypot(3, 4))
     projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    assert found["own"] == pytest.approx(float(projection.norm()))
+    assert found.own_token == pytest.approx(float(projection.norm()))
 
 
 def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):

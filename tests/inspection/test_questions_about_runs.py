@@ -9,8 +9,14 @@ import pytest
 import torch
 
 from normlab.distributed.process_group import Shard
-from normlab.inspection import inference, leaks, outlier, padding
-from normlab.inspection.depth import gradients, training_batch
+from normlab.inspection.model import (
+    batch_mate_sets,
+    gradient_leak,
+    injected_outlier,
+    padding_shares,
+    running_statistics,
+)
+from normlab.inspection.model.layer_gradients import gradients, training_batch
 from normlab.inspection.questions import questions
 from normlab.probes.gradients import by_stack
 from tests.inspection.subjects import OVER_BATCH, OVER_TIME, examined, subject, trained
@@ -22,11 +28,11 @@ STACKS = ("encoder", "decoder")
 def few(patch):
     """Let the questions use only a few sentences."""
     questions("claim")  # loads the ledger's checks, which read some of these numbers as they load
-    patch.setattr(leaks, "SETS", 3)
-    patch.setattr(padding, "SHARES", FEW)
-    patch.setattr(padding, "SENTENCES", 8)
-    patch.setattr(inference, "SENTENCES", 40)
-    patch.setattr(inference, "RECALIBRATION_BATCHES", 6)
+    patch.setattr(batch_mate_sets, "SETS", 3)
+    patch.setattr(padding_shares, "SHARES", FEW)
+    patch.setattr(padding_shares, "SENTENCES", 8)
+    patch.setattr(running_statistics, "SENTENCES", 40)
+    patch.setattr(running_statistics, "RECALIBRATION_BATCHES", 6)
 
 
 @pytest.fixture(autouse=True)
@@ -154,16 +160,18 @@ def test_gradients_are_those_of_a_step_by_hand(answered):
 
 
 def test_other_sentences_leak_through_the_encoder_and_a_norm_on_the_embedding(tmp_path):
-    found = leaks.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
+    found = gradient_leak.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values[
+        "training"
+    ]
     assert found["decoder"]["others"] > 1e-6 and found["decoder"]["later"] == 0
-    found = leaks.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    found = gradient_leak.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
     assert found["training"]["decoder"]["later"] > 1e-6
     assert found["eval"]["decoder"]["later"] == 0
 
 
 def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
     about = trained(tmp_path, "norm=bn", "norm.padding=include")
-    finding = examined(about, padding.padding)
+    finding = examined(about, padding_shares.padding)
     moved = finding.values["moved"]
     for stack in STACKS:
         first, some, most = moved["training"][stack]
@@ -176,19 +184,21 @@ def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
 
 def test_shares_of_padding_stop_where_positions_do(tmp_path):
     rows = ("norm=bn_position", "norm.num_positions=40")
-    found = padding.padding(subject(tmp_path, *rows)).values
+    found = padding_shares.padding(subject(tmp_path, *rows)).values
     assert found["shares"][-1] < 0.8
     assert max(found["lengths"]) / (1 - found["shares"][-1]) <= 40
 
 
 def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
     by_batch = trained(tmp_path, "norm=bn", "norm.eval_stats=batch")
-    found = examined(by_batch, inference.statistics).values
-    assert found == inference.statistics(trained(tmp_path, "norm=bn")).values
+    found = examined(by_batch, running_statistics.statistics).values
+    assert found == running_statistics.statistics(trained(tmp_path, "norm=bn")).values
 
 
 def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_path):
-    alive, dead = (outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none"))
+    alive, dead = (
+        injected_outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none")
+    )
     assert alive.verdict == "fine" and dead.verdict == "look"
     kept, lost = (each.values["model"]["as evaluated"] for each in (alive, dead))
     assert kept["alive"] and not lost["alive"]
@@ -215,7 +225,9 @@ def test_gradients_are_of_the_runs_first_batch_or_of_32_sentences(tmp_path):
         assert len(training_batch(subject(tmp_path, "norm=ln", *sizes)).source) == 32
 
 
-@pytest.mark.parametrize(("ask", "number"), [(leaks.leak, 1), (leaks.batch_mates, 2)])
+@pytest.mark.parametrize(
+    ("ask", "number"), [(gradient_leak.leak, 1), (batch_mate_sets.batch_mates, 2)]
+)
 def test_too_few_sentences_are_named(tmp_path, ask, number):
     about = subject(tmp_path, "norm=bn")
 

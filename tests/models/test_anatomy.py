@@ -5,10 +5,10 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from normlab.inspection import leaks
-from normlab.inspection.leaks import leak
-from normlab.inspection.outlier import outlier
-from normlab.inspection.subject import subject_of_config
+from normlab.inspection.model import batch_mate_sets
+from normlab.inspection.model.built_model import model_from_overrides
+from normlab.inspection.model.gradient_leak import leak
+from normlab.inspection.model.injected_outlier import outlier
 from normlab.models.base import stacks
 from normlab.training.build import make_fast
 from tests.inspection.subjects import examined
@@ -21,7 +21,7 @@ VIT = ("task=digits", "model=vit", "model.dim=8", "model.ffn_dim=8", "model.num_
 
 
 def about(*overrides):
-    return subject_of_config([*overrides, "observe.threads=1", "precision=fp64"])
+    return model_from_overrides([*overrides, "observe.threads=1", "precision=fp64"])
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,12 @@ def test_the_fast_path_is_refused_where_it_would_change_nothing():
 
 @pytest.mark.parametrize("norm", ["bn", "ln"])
 def test_a_picture_sees_others_through_batch_norm_alone(norm, monkeypatch):
-    monkeypatch.setattr(leaks, "SETS", 3)
+    monkeypatch.setattr(batch_mate_sets, "SETS", 3)
     subject, name = about(*RESNET, f"norm={norm}"), "network"
     assert list(stacks(subject.model)) == [name]
-    leaked, moved = (examined(subject, which).values for which in (leak, leaks.batch_mates))
+    leaked, moved = (
+        examined(subject, which).values for which in (leak, batch_mate_sets.batch_mates)
+    )
     over_batch = norm == "bn"
     assert leaked["training"][name]["own"] > 0
     assert (leaked["training"][name]["others"] > 1e-6) == over_batch

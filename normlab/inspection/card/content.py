@@ -1,0 +1,58 @@
+"""The content of a card: the answers to its questions, and what they are about."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from normlab.config.plain import to_dict
+from normlab.config.registry import options
+from normlab.findings.finding import Finding
+from normlab.findings.question import Question
+from normlab.inspection.card.examined_norm import ExaminedNorm, trained_record
+from normlab.inspection.model.built_model import BuiltModel, model_from_run
+from normlab.inspection.questions import entry
+from normlab.records.record import plain
+from normlab.records.store import RunStore
+from normlab.training.runtime import Runtime
+
+FORMAT = "normlab.card/1"
+
+
+def answers(
+    norm: ExaminedNorm, questions: Sequence[Question]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each question's name and answer; model questions are about the translation model."""
+    model = cache(partial(_trained_model, norm))
+    for each in questions:
+        if each.of == "card":
+            answer = each.ask(norm)
+        elif (built := model()) is not None:
+            answer = each.ask(built)
+        else:
+            answer = Finding.none("the translation run diverged, so there is no trained model")
+        yield each.name, plain(entry(each, answer))
+
+
+def _trained_model(norm: ExaminedNorm) -> BuiltModel | None:
+    config = norm.config("translation", seed=norm.sizes.seeds[0])
+    if trained_record(config).outcome.status != "finished":
+        return None
+    return model_from_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
+
+
+def card_of(norm: ExaminedNorm, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of `card.json` as plain values, with this machine's environment."""
+    config = to_dict(norm.config("translation"))
+    environment = Runtime.start(device=norm.device, precision="fp32", threads=1).environment()
+    described = {option.name: option.description for option in options("norm")}
+    return {
+        "format": FORMAT,
+        "name": norm.name,
+        "description": described[config["choices"]["norm"]],
+        "overrides": list(norm.overrides),
+        "scale": norm.scale,
+        "seeds": list(norm.sizes.seeds),
+        "norm": config["norm"],
+        "environment": plain(dict(environment)),
+        "examinations": dict(answers),
+    }

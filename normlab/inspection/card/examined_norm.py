@@ -1,0 +1,118 @@
+"""The norm that a card describes, with the configs of the card's runs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from normlab.config.compose import compose
+from normlab.config.overrides import check_given_once
+from normlab.config.plain import to_dict
+from normlab.errors import UserError
+from normlab.inspection.card.scales import NO_TESTS, SCALES, TASKS, CardScale
+from normlab.records.labels import norm_label
+from normlab.records.record import RunRecord
+from normlab.training import train
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+REFERENCE = "ln"
+_OF_A_CARD = re.compile(r"\+?((\w+_)?norm|placement)([.@]\w+)*=.*")
+_UNSAFE = re.compile(r"[^\w.+-]")
+
+
+@dataclass(frozen=True)
+class ExaminedNorm:
+    """The norm that a card describes, with its name, such as `bn-ghost=4`, and its overrides.
+
+    The card's runs are stored in `folder`.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+    scale: str
+    folder: Path
+    device: str = "cpu"
+
+    @property
+    def sizes(self) -> CardScale:
+        """The sizes of the card's runs at its scale."""
+        return SCALES[self.scale]
+
+    def seeds(self, task: str) -> tuple[int, ...]:
+        """Return the seeds of the short runs of a task."""
+        return self.sizes.picture_seeds if task == "pictures" else self.sizes.seeds
+
+    def steps(self, task: str) -> int:
+        """Return the number of updates in a short run of a task."""
+        return self.sizes.picture_steps if task == "pictures" else self.sizes.steps
+
+    def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
+        """Return the config of a task's run with this norm, or with the reference (layer norm)."""
+        sizes = self.sizes
+        steps = self.steps(task)
+        of_task = {
+            "pictures": sizes.pictures,
+            "translation": (*sizes.text, *sizes.translation),
+        }
+        text = (*sizes.text, *NO_TESTS, "task.length_buckets=[]")
+        placement = [word for word in self.overrides if word.startswith("placement")]
+        return compose(
+            [
+                *([f"norm={REFERENCE}", *placement] if reference else self.overrides),
+                *(*TASKS[task], *of_task.get(task, text)),
+                *("precision=fp32", f"device={self.device}", "observe.threads=1", f"seed={seed}"),
+                *("probe=[]", "sink=[jsonl]", "schedule=cosine", f"schedule.warmup={steps // 5}"),
+                *(f"budget.steps={steps}", f"validate.every={max(1, steps // 6)}"),
+                *("validate.best=false", f"observe.log_every={max(1, steps // 20)}"),
+                *(f"runs_dir='{self.folder / 'runs'}'", "observe.other_code=rerun", *more),
+            ]
+        )
+
+    def check(self) -> None:
+        """Raise UserError or a Hydra error if the norm's config cannot be composed."""
+        for task in TASKS:
+            self.config(task)
+
+
+def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
+    """Parse arguments such as `norm=bn placement=post scale=smoke` into the norm of a card.
+
+    Raises UserError for a key that cards fix, for an unknown scale, or if no norm is given.
+    """
+    check_given_once(arguments)
+    settings, chosen = {"scale": "small", "device": "cpu"}, list[str]()
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key in settings:
+            settings[key] = value
+        elif _OF_A_CARD.fullmatch(argument):
+            chosen.append(argument)
+        else:
+            raise UserError(
+                f"{argument!r}: cards fix their runs' settings to be comparable; they only accept "
+                "norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, placement, scale and device"
+            )
+    if settings["scale"] not in SCALES:
+        raise UserError(f"scale={settings['scale']}: choose {' or '.join(SCALES)}")
+    if not any(argument.startswith("norm=") for argument in chosen):
+        raise UserError("no norm given: add norm=OPTION; `normlab list norms` lists the options")
+    choices = to_dict(compose(chosen))["choices"]
+    placement = [] if choices["placement"] == "pre" else [choices["placement"]]
+    changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]
+    name = "-".join([norm_label(choices), *placement, *changed])
+    home = folder / settings["scale"] / _UNSAFE.sub("_", name)
+    return ExaminedNorm(name, tuple(chosen), settings["scale"], home, settings["device"])
+
+
+def trained_record(config: "DictConfig") -> RunRecord:
+    """Return a run's record, and train the run first if there is none.
+
+    Raises KeyboardInterrupt if interrupted.
+    """
+    record = train(config)
+    if record.outcome.status == "interrupted":
+        raise KeyboardInterrupt
+    return record

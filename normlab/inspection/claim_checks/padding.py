@@ -1,0 +1,205 @@
+"""Padding in the statistics of a norm."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import relative_change
+from normlab.inspection.claim_checks.check import change_finding, check, close, finding
+from normlab.inspection.claim_checks.inputs import WIDTH, draw_tokens, new_norm, option
+from normlab.inspection.examples.articles import BATCH_OF_THREE, LAST_IS_PADDING, example_tensor
+from normlab.inspection.norm.norm_calls import run
+from normlab.inspection.norm.padding_effect import padding_moves, with_padding
+from normlab.norms.batch import BatchNorm
+
+FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@check("padding.pollutes", "nn.BatchNorm1d", "bn", "padding left out")
+def pollutes() -> list[CheckFinding]:
+    """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
+    padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
+    torchs = nn.BatchNorm1d(1, momentum=1.0).double()
+    torchs(padded[:, None])
+    assert torchs.running_mean is not None and torchs.running_var is not None
+    # The buffer's variance is divided by n - 1, the variance used for normalization by n.
+    biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
+    ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
+    move = "five zeros change mean 3 to 1.5 and variance 2 to 3.25"
+    left_out = "without padding (norm.padding=exclude), mean 3 and variance 2 are back"
+    cases = (
+        (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
+        (f"bn: {move}", ours["include"], (1.5, 3.25)),
+        (left_out, ours["exclude"], (3.0, 2.0)),
+    )
+    return [
+        finding(
+            text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), expected), mean=m, var=v
+        )
+        for text, (m, v), expected in cases
+    ]
+
+
+def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
+    """Return batch norm's mean and variance of values whose second half is padding."""
+    norm = new_norm("bn", padding=padding)
+    valid = (torch.arange(len(padded)) < len(FIVE))[None]
+    run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
+    assert isinstance(norm, BatchNorm) and norm.last_batch is not None
+    batch = norm.last_batch()
+    return float(batch.mean.flatten()[0]), float(batch.var.flatten()[0])
+
+
+@check("padding.spares", "ln, shares of padding", "ln, values of padding")
+def spares() -> list[CheckFinding]:
+    """Does padding change any bit of layer norm's output at real tokens?"""
+    norm, x = new_norm("ln"), draw_tokens(8, 12)
+    real = torch.ones(8, 12, dtype=torch.bool)
+    before = with_padding(norm, x, real).outputs
+    after = [with_padding(norm, x, real, columns=n, value=1e3).outputs for n in (1, 12, 48)]
+    largest = max(float((each - before).abs().max()) for each in after)
+    moves = padding_moves(option("ln"), example_tensor(), LAST_IS_PADDING)
+    changed = f"changes by {largest:g} at most" if largest else "identical"
+    share = "ln: 8 to 80 % of padding does not change real tokens"
+    whatever = "ln: padding does not change the articles' tensor, whatever its values"
+    return [
+        finding(share, changed, holds=largest == 0, largest=largest),
+        finding(whatever, "changes" if moves else "identical", holds=not moves),
+    ]
+
+
+def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B 5"]]:
+    """Return drawn tokens for sentences of these lengths, padded to five by zeros, and the mask."""
+    real = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
+    x = draw_tokens(len(lengths), 5)
+    return x.masked_fill(~real[..., None], 0.0), real
+
+
+@check("padding.batch_of_three", "the batch", "bn", "bn_position", "bn_position: left out", "ln")
+def batch_of_three() -> list[CheckFinding]:
+    """What does padding do in the article's batch of three sentences?
+
+    The statistics are those of all tokens (`bn`) or of one position (`bn_position`, the article's
+    reading), with padding counted or left out.
+    """
+    lengths = [len(sentence.split()) for sentence in BATCH_OF_THREE]
+    x, real = padded_batch(*lengths)
+    cells, empty = real.numel(), int((~real).sum())
+    moved = {}
+    for name in ("bn", "bn_position"):
+        counted, left_out = (
+            run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")
+        )
+        moved[name] = relative_change(counted[real], left_out[real])
+    by_position = run(new_norm("bn_position"), x, real)
+    lonely = by_position[2, 3:].abs().max()
+    ln, alone = run(new_norm("ln"), x, real), run(new_norm("ln"), x[2:], real[2:])
+    apart = relative_change(ln[2:], alone)
+    numbers = {"cells": float(cells), "padding": float(empty)}
+    many = f"{empty} of {cells} cells are padding"
+    return [
+        finding("the batch of three sentences has padding", many, holds=empty > 0, **numbers),
+        change_finding(
+            "bn: padding, if it counts, changes the real tokens of that batch", moved["bn"]
+        ),
+        change_finding(
+            "bn_position, the article's reading: padding, if it counts, changes them",
+            moved["bn_position"],
+        ),
+        finding(
+            "bn_position: left out, padding does no harm",
+            "fox and jumps, alone at their positions, become 0"
+            if float(lonely) < 1e-6
+            else f"fox and jumps keep values of up to {float(lonely):.2f}",
+            holds=float(lonely) > 1e-6,
+        ),
+        change_finding("ln: padding does not change the fox sentence", apart, expected=False),
+    ]
+
+
+@check("padding.position_3", "at position", "so padding")
+def position_3() -> list[CheckFinding]:
+    """Does padding change real tokens at position 3 of [A, B, C, PAD, PAD], [X, Y, PAD, PAD, PAD]?
+
+    The article counts from 0 here, as its mean (PAD + PAD) / 2 shows, and pools one position.
+    """
+    x, real = padded_batch(3, 2)
+    at_3 = int(real[:, 3].sum())
+    counted, left_out = (
+        run(new_norm("bn_position", padding=how), x, real) for how in ("include", "exclude")
+    )
+    off = (counted - left_out)[real].square().mean(-1).sqrt()
+    places = [(int(row), int(column)) for row, column in real.nonzero()]
+    moved = [place for place, by in zip(places, off.tolist(), strict=True) if by > 1e-6]
+    names = {(0, 0): "A", (0, 1): "B", (0, 2): "C", (1, 0): "X", (1, 1): "Y"}
+    which = ", ".join(f"{names[place]} at position {place[1]}" for place in moved) or "no token"
+    return [
+        finding(
+            "at position 3, counted from 0, both sentences have padding",
+            f"{at_3} real tokens are there",
+            holds=at_3 == 0,
+        ),
+        finding(
+            "so padding at position 3 changes real tokens",
+            f"{at_3} real tokens are there; in this batch padding changes {which}, by "
+            f"{max(off.tolist()):.1f} standard deviations at most",
+            holds=at_3 > 0,
+            moved=max(off.tolist()),
+        ),
+    ]
+
+
+@check("padding.share", "moments")
+def share() -> list[CheckFinding]:
+    """How do mean and variance depend on the share of padding?
+
+    With a share p of zeros, a feature of mean m and variance v gets the mean (1 - p) m and the
+    variance (1 - p) v + p (1 - p) m^2.
+    """
+    tokens = draw_tokens(1, 40)
+    m, v = tokens.mean((0, 1)), tokens.var((0, 1), correction=0)
+    off, shown = 0.0, []
+    for zeros in (0, 10, 40, 160):
+        p = zeros / (zeros + 40)
+        x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
+        real = (torch.arange(zeros + 40) < 40)[None]
+        norm = new_norm("bn", padding="include")
+        y = run(norm, x, real)[real]
+        sd = v.sqrt() / y.std(0, correction=0)  # that the norm divided by
+        mean, var = m - sd * y.mean(0), sd.square() - 1e-5
+        expected_var = (1 - p) * v + p * (1 - p) * m.square()
+        off = max(
+            off,
+            *(float((a - b).abs().max()) for a, b in ((mean, (1 - p) * m), (var, expected_var))),
+        )
+        shown.append(f"{float(mean @ m / (m @ m)):.2g} m at {p:.0%}")
+    answer = (
+        f"the mean m becomes {', '.join(shown)} of padding; the variance is within {off:.2f} of "
+        "(1 - p) v + p (1 - p) m^2"
+    )
+    return [
+        finding(
+            "mean and variance change with the share of padding",
+            answer,
+            holds=off < 0.005,
+            off=off,
+        )
+    ]
+
+
+@check("padding.zero", "ln", "ln with a shift", "bn")
+def zero() -> list[CheckFinding]:
+    """Are padded positions, filled with zeros, still zero after a norm?"""
+    x, real = padded_batch(3, 2)
+    shift = draw_tokens(1)[0]
+    findings = []
+    for name, learned in (("ln", False), ("ln", True), ("bn", False)):
+        norm = new_norm(name, WIDTH)
+        if learned:
+            norm.bias.data.copy_(shift)
+        largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
+        statement = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
+        answer = f"they become values of up to {largest:.2f}" if largest else "they stay 0"
+        findings.append(finding(statement, answer, holds=largest == 0, largest=largest))
+    return findings

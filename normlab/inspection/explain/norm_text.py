@@ -1,0 +1,192 @@
+"""`normlab explain NORM`: what a norm pools and computes, in words, from its worked example."""
+
+import inspect
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from normlab.config.registry import Option
+from normlab.findings.finding import AnswerTable
+from normlab.inspection.examples.articles import SHAPE, TENSOR, TENSOR_WIDTH
+from normlab.inspection.explain.section import Explanation, Section
+from normlab.inspection.norm.example_norm import LONG_RUN
+from normlab.inspection.norm.pooling import Cell, Source, by_axes
+from normlab.inspection.norm.worked_example import (
+    FULL_WIDTH,
+    Group,
+    Line,
+    WorkedExample,
+    stored,
+    worked_example,
+)
+from normlab.norms.axes import axes_in_words
+from normlab.norms.base import Norm
+from normlab.norms.make import make_norm
+from normlab.norms.running import RunningNorm
+
+NAMES = ("sample", "token", "feature")
+_SOURCES: dict[Source, str] = {
+    "own token": "its token's features",
+    "earlier tokens": "earlier tokens",
+    "later tokens": "later tokens",
+    "other samples": "other samples",
+}
+
+
+def overview(shown: Sequence[Option]) -> Section:
+    """Return a table of norms with one row per option of `configs/norm`."""
+    norms = {option.name: make_norm(option.name, FULL_WIDTH) for option in shown}
+    rows = [
+        (
+            name,
+            axes_in_words(norm.pools),
+            "yes" if isinstance(norm, RunningNorm) else "no",
+            _stepwise(norm),
+            *(sum(x.numel() for x in tensors.values()) for tensors in stored(norm)),
+        )
+        for name, norm in sorted(norms.items(), key=lambda item: len(item[1].pools))
+    ]
+    columns = ("norm", "pools over", "running", "stepwise", "parameters", "buffers")
+    text = (
+        "In a block of samples x tokens x features, values that are pooled share one mean and one "
+        "variance. running: keeps statistics for eval; stepwise: can decode one token at a time; "
+        f"sizes are for {FULL_WIDTH} features."
+    )
+    return Section("A norm is a set of axes to pool over", text, table=AnswerTable(columns, rows))
+
+
+def explanation(option: Option) -> Explanation:
+    """Explain an option of `configs/norm` on the articles' tensor.
+
+    Errors that the norm raises on that tensor propagate.
+    """
+    example = worked_example(option)
+    groups = example.groups if example.norm.pools else []
+    columns = ("group", "its values", "mean", "var", "in training", "then in eval")
+    rows = [
+        (
+            group_name(g.cells),
+            " ".join(f"{value:g}" for value in g.values),
+            g.mean,
+            g.var,
+            _line(g.line),
+            _line(g.line_in_eval),
+        )
+        for g in groups
+    ]
+    title = f"{option.name}: {option.description}"
+    sections = [
+        Section(title, _pooling(example), _drawing(example.groups[0])),
+        Section("What it computes", _formula(example.norm), table=AnswerTable(columns, rows)),
+    ]
+    return Explanation(option.name, sections, _properties(example))
+
+
+def compared(explanations: Sequence[Explanation]) -> Section:
+    """Return a table of what norms depend on and store, with one column per norm."""
+    columns = ("", *(each.name for each in explanations))
+    names = explanations[0].properties
+    rows = [(name, *(each.properties[name] for each in explanations)) for name in names]
+    text = "What an output depends on besides its own value, and what the norm stores."
+    return Section("Consequences", text, table=AnswerTable(columns, rows))
+
+
+def sources_in_words(sources: Iterable[Source]) -> str:
+    """Say what an output depends on, such as `earlier tokens, other samples`."""
+    return ", ".join(_SOURCES[source] for source in sources) or "only its own value"
+
+
+def group_name(group: Iterable[Cell]) -> str:
+    """Say what a group's cells have in common, such as `sample 1, token 1` or `features 1-2`."""
+    parts = []
+    for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
+        first, last = min(numbers) + 1, max(numbers) + 1
+        if first == last:
+            parts.append(f"{name} {first}")
+        elif len(set(numbers)) < size:
+            parts.append(f"{name}s {first}-{last}")
+    return ", ".join(parts) or "the whole block"
+
+
+def _stepwise(norm: Norm) -> str:
+    return ("in eval" if isinstance(norm, RunningNorm) else "yes") if norm.incremental else "no"
+
+
+def _pooling(example: WorkedExample) -> str:
+    shown, norm, groups = example.shown, example.norm, example.groups
+    text = "Pools over nothing: there are no statistics, and values do not affect each other"
+    if norm.pools:
+        size, number = len(groups[0].cells), len(groups)
+        cut = f"{number} groups of {size} values" if number > 1 else f"all {size} values"
+        text = f"Pools over {axes_in_words(norm.pools)}: {cut}"
+    narrower = not torch.equal(example.cells, by_axes(norm.pools))
+    text += ", smaller groups than the axes alone would give." if narrower else "."
+    for key, value in shown.changed.items():
+        text += (
+            f" {key}={shown.settings[key]} does not fit a width of {TENSOR_WIDTH}, so this shows "
+        )
+        text += f"{key}={value}."
+    if norm.ramps:
+        text += f" It changes during training: shown at step {shown.step} of {LONG_RUN:,}."
+    return f"{text} Values in brackets share their statistics with the value marked *."
+
+
+def _formula(norm: Norm) -> str:
+    """Return the first paragraph of the docstring, and how weight and bias are applied."""
+    text = " ".join((inspect.getdoc(type(norm)) or "").partition("\n\n")[0].split())
+    learned = dict(norm.named_parameters())
+    if "weight" in learned:
+        names = "The factor `weight` and the shift `bias` are" if "bias" in learned else ""
+        values = "one value per feature" if norm.weight.ndim else "one value"
+        text += f" {names or 'The factor `weight` is'} learned, {values}."
+    return f"{text} ({type(norm).__module__}.{type(norm).__name__})"
+
+
+def _drawing(group: Group) -> list[str]:
+    """Draw the block, one grid per sample, with the group's cells in brackets, the first with *."""
+    samples, tokens, features = map(range, SHAPE)
+
+    def line(label: str, parts: Sequence[str]) -> str:
+        return (label.ljust(9) + "   ".join(parts)).rstrip()
+
+    def cell(*place: int) -> str:
+        sample, token, feature = place
+        value = f"{TENSOR[sample][token][feature]:g}"
+        if place in group.cells:
+            value = f"[{value}]" if any(place) else f"[*{value}]"
+        return value.center(5)
+
+    rows = {f"token {t + 1}": [[cell(s, t, f) for f in features] for s in samples] for t in tokens}
+    rows = {"feature": [[f"{f + 1}".center(5) for f in features] for _ in samples], **rows}
+    return [
+        line("", [f"sample {s + 1}".center(20) for s in samples]),
+        *(line(label, ["".join(cells) for cells in row]) for label, row in rows.items()),
+    ]
+
+
+def _line(line: Line | None) -> str:
+    """Format a line such as `(x - 2.50) / 1.12`."""
+    if line is None:
+        return "no straight line of x"
+    return f"(x {'+' if line.center < 0 else '-'} {abs(line.center):.2f}) / {line.divisor:.2f}"
+
+
+def _properties(example: WorkedExample) -> dict[str, str]:
+    counts, settings = example.padding_counts, example.shown.settings
+    parameters, buffers = (
+        ", ".join(f"{name} {list(x.shape)}" for name, x in tensors.items()) or "none"
+        for tensors in example.stored
+    )
+    in_words = [f"{key}={str(value).lower()}" for key, value in settings.items()]
+    return {
+        "pools over": axes_in_words(example.norm.pools),
+        "in training it sees": sources_in_words(example.sources),
+        "in eval it sees": sources_in_words(example.sources_in_eval),
+        "one at a time": _stepwise(example.norm),
+        "padding counts": f"with padding={', '.join(c or 'any' for c in counts)}"
+        if counts
+        else "no",
+        "parameters": parameters,
+        "buffers": buffers,
+        "settings": ", ".join(in_words) or "none",
+    }

@@ -1,0 +1,103 @@
+"""`normlab explain placement=pre post`: how norms, sub-layers and additions are wired.
+
+The drawing of a wiring comes from its module's docstring. The order of the steps in a layer is
+found by experiment: a layer is run, and each norm's input is compared with the layer's input and
+with the sub-layer's output; a norm whose input is neither properties the addition.
+"""
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.config.objects import instantiate
+from normlab.config.registry import Option, option_settings
+from normlab.findings.finding import AnswerTable
+from normlab.inspection.explain.section import Explanation, Section
+from normlab.norms.base import Norm
+from normlab.norms.layer import NoNorm
+from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
+from normlab.placements.base import Norms, Place, Placement, Residual
+
+WIDTH = 4
+SUBLAYERS = {"self": "attention", "ffn": "feed-forward"}
+ARROW = " -> "
+
+
+def wiring(option: Option) -> Explanation:
+    """Explain a placement: its drawing and equation, and the steps of an encoder layer."""
+    node = option_settings("placement", option.name, "placement")
+    placement = instantiate(node, "placement", Placement, dropout=0.0)
+    module = importlib.import_module(type(placement).__module__)
+    paragraphs = (inspect.getdoc(module) or "").split("\n\n")
+    drawing = next((part for part in paragraphs if part.startswith("    ")), "").splitlines()
+    text = " ".join(" ".join(paragraphs[0].split("\n")).split())
+    norms = Norms([("*", partial(make_norm, "ln"))])
+    steps = layer(placement, norms)
+    final = not isinstance(placement.final(norms, WIDTH, "encoder"), NoNorm)
+    properties = {
+        "an encoder layer": steps or "more than one stream: see the picture",
+        "after the last layer": "a norm" if final else "no norm",
+    }
+    sections = [Section(f"{option.name}: {option.description}", text, drawing)]
+    return Explanation(option.name, sections, properties)
+
+
+def compared(explanations: Sequence[Explanation]) -> Section:
+    """Return a table of the steps of each placement, one row per placement."""
+    columns = ("placement", *explanations[0].properties)
+    rows = [(each.name, *each.properties.values()) for each in explanations]
+    text = "The order of the steps, found by running a layer of attention and feed-forward."
+    return Section("Steps", text, table=AnswerTable(columns, rows))
+
+
+def layer(placement: Placement, norms: Norms) -> str:
+    """Return the steps of the last of two layers, such as `norm -> attention -> add`.
+
+    Returns "" if the wiring has more than one stream.
+    """
+    start = Place(stack="encoder", layer=1, layers=2, sublayer="self")
+    places = [start, start.at("ffn")]
+    residuals = placement.residuals(norms, WIDTH, places)
+    if any(each.streams > 1 for each in residuals):
+        return ""
+    x = torch.randn(1, 3, WIDTH, generator=torch.Generator().manual_seed(1))
+    steps: list[str] = []
+    for residual, name in zip(residuals, SUBLAYERS.values(), strict=True):
+        more, x = sublayer(residual, x, name)
+        steps += more
+    return ARROW.join(steps)
+
+
+def sublayer(
+    residual: Residual, x: Float[Tensor, "B P D"], name: str
+) -> tuple[list[str], Float[Tensor, "B P D"]]:
+    """Return the steps of a residual connection around the sub-layer `name`, and its output."""
+    steps: list[str] = []
+    branch_output: list[Tensor] = []
+
+    def branch(y: Tensor) -> Tensor:
+        steps.append(name)
+        branch_output.append(2 * y.roll(1, -1))
+        return branch_output[-1]
+
+    def note(norm: Norm, args: tuple[Any, ...]) -> None:
+        before = any(torch.equal(args[0], each) for each in (x, *branch_output))
+        steps.extend(["norm"] if before else ["add", "norm"])
+
+    handles = [
+        each.register_forward_pre_hook(note)
+        for each in residual.modules()
+        if isinstance(each, Norm) and not isinstance(each, NoNorm)
+    ]
+    with torch.no_grad():
+        output = residual(x, Tokens(torch.ones(x.shape[:2], dtype=torch.bool)), branch)
+    for handle in handles:
+        handle.remove()
+    return (steps if "add" in steps else [*steps, "add"]), output

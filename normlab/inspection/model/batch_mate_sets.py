@@ -1,0 +1,161 @@
+"""Dependence of a sentence on the rest of its batch, measured over sets of batch mates."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.inspection.model.built_model import BuiltModel
+from normlab.inspection.model.recorded_pass import (
+    MODES,
+    ROUNDING,
+    RecordedPass,
+    by_how_much,
+    deviation,
+    record,
+    verdict_by_mode,
+)
+
+SETS = 16
+MATES = 31
+Outputs = dict[str, Float[Tensor, "_ D"]]
+Weights = dict[str, Float[Tensor, "H _ _"]]
+
+
+@question("batch_mates", of="model")
+@torch.no_grad()
+def batch_mates(built: BuiltModel) -> Finding:
+    """Does a sentence's output depend on the rest of its batch?
+
+    One training sentence is batched with sixteen different sets of 31 others. Over these sets s, at
+    the sentence's real positions:
+
+        values     RMS over s of x_s - mean(x), divided by the RMS of x, for each stack's output x
+        attention  1/2 sum_keys |p_s - mean(p)|, the total variation distance of attention weights
+                   p from their mean over sets, averaged over sets, heads and the sentence's
+                   queries: the share of the attention that moves to other keys, from 0 to 1
+
+    Both are measured with batch statistics, as in training, and as in eval. Dropout is off.
+    """
+    number = built.number("train")
+    if number < 3:
+        return Finding.none(f"{number} training sentences are too few to vary the batch mates")
+    drawn = draw_sets(built)
+    changes = {mode: changes_over_sets(outputs_by_set(built, drawn, mode)) for mode in MODES}
+    most = {mode: max(each.values.values()) for mode, each in changes.items()}
+    training, in_eval = MODES
+    return Finding(
+        f"other sentences change a sentence's values {_in_words(changes)}",
+        {
+            "sentence": drawn.sentence,
+            "lengths": built.task.lengths("train")[drawn.sentence].tolist(),
+            "mates": len(drawn.sets[0]),
+            "sets": len(drawn.sets),
+            "values": {mode: each.values for mode, each in changes.items()},
+            "attention": {mode: each.attention for mode, each in changes.items()},
+        },
+        AnswerTable(("of the sentence", *MODES), _rows(changes[training], changes[in_eval])),
+        board={"mates": most[training]},
+        verdict=verdict_by_mode(most, ROUNDING),
+        value=max(most.values()),
+        threshold=ROUNDING,
+    )
+
+
+class DrawnSets(NamedTuple):
+    """The index of a training sentence, and those of each set of its batch mates."""
+
+    sentence: int
+    sets: list[list[int]]
+
+
+class ChangesOverSets(NamedTuple):
+    """How much each stack's `values` and each `attention` change between sets, by name."""
+
+    values: dict[str, float]
+    attention: dict[str, float]
+
+
+def draw_sets(built: BuiltModel) -> DrawnSets:
+    """Draw a training sentence and its sets of batch mates."""
+    number, generator = built.number("train"), built.generator("batch_mates")
+    sentence, *others = generator.permutation(number).tolist()
+    mates = min(MATES, number // 2)
+    sets = [generator.choice(others, mates, replace=False).tolist() for _ in range(SETS)]
+    return DrawnSets(sentence, sets)
+
+
+def outputs_by_set(built: BuiltModel, drawn: DrawnSets, mode: str) -> list[tuple[Outputs, Weights]]:
+    """Return the sentence's outputs and attention weights with each set."""
+    batches = (built.batch("train", [drawn.sentence, *mates]) for mates in drawn.sets)
+    return [of_first(record(built, batch, mode)) for batch in batches]
+
+
+def changes_over_sets(by_set: Sequence[tuple[Outputs, Weights]]) -> ChangesOverSets:
+    """Return each output's deviation and each attention's total variation over sets."""
+    outputs, weights = by_set[0]
+    return ChangesOverSets(
+        {name: deviation([x[name] for x, _ in by_set]) for name in outputs},
+        {name: total_variation([w[name] for _, w in by_set]) for name in weights},
+    )
+
+
+def _in_words(changes: Mapping[str, ChangesOverSets]) -> str:
+    """Say how much values change in each mode and, if they do, how much attention does."""
+    texts = []
+    for mode, (values, attention) in changes.items():
+        most = max(values.values())
+        text = f"{by_how_much(most)} in {mode}"
+        if most >= ROUNDING and attention:
+            text += f" (attention {by_how_much(max(attention.values()))})"
+        texts.append(text)
+    return ", ".join(texts)
+
+
+def _rows(training: ChangesOverSets, in_eval: ChangesOverSets) -> list[tuple[str, float, float]]:
+    return [
+        (f"{what}, {name}", change, by_name_in_eval[name])
+        for what, by_name, by_name_in_eval in zip(
+            ChangesOverSets._fields, training, in_eval, strict=True
+        )
+        for name, change in by_name.items()
+    ]
+
+
+def of_first(forward: RecordedPass) -> tuple[Outputs, Weights]:
+    """Return each stack's output and each attention's weights for the batch's first sentence."""
+    last = {name: end.all[0, end.valid[0]] for name, end in forward.outputs("stack").items()}
+    return last, {
+        name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
+        for name, each in forward.attentions.items()
+    }
+
+
+def attention_weights(
+    query: Float[Tensor, "B H P K"],
+    key: Float[Tensor, "B H S K"],
+    visible: Bool[Tensor, "..."] | None,
+) -> Float[Tensor, "H P S"]:
+    """Return softmax(q k' / sqrt(K)) for the first sentence; masked keys get weight 0."""
+    logits = query[0] @ key[0].transpose(-1, -2) / math.sqrt(query.shape[-1])
+    if visible is not None:
+        shown = visible.expand(*query.shape[:3], key.shape[2])[0]
+        logits = logits.masked_fill(~shown, -torch.inf)
+    return logits.softmax(-1)
+
+
+def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
+    """Return the mean over sets and rows of 1/2 sum |p - mean over sets of p|.
+
+    If sets differ in their number of keys, missing keys count as padding with weight 0.
+    """
+    longest = max(rows.shape[-1] for rows in weights)
+    padded_rows = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
+    together = torch.stack(padded_rows)
+    return float((together - together.mean(0)).abs().sum(-1).mean() / 2)

@@ -1,0 +1,84 @@
+"""A model that normlab built, at initialization or at the end of a run, with its task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from normlab.config.compose import compose
+from normlab.config.plain import to_dict
+from normlab.norms.running import running_norms
+from normlab.tasks.base import Task
+from normlab.tasks.batch import Batch
+from normlab.training.build import build_model, build_task, calibrate_model
+from normlab.training.loaded import load_run
+from normlab.training.runtime import Runtime
+from normlab.training.speed import runtime_of
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model at initialization or at the end of a run, with its task.
+
+    The model is in eval mode and computes in the dtype of its weights: float32, or float64 if the
+    config sets fp64. `step` is 0 at initialization.
+    """
+
+    config: dict[str, Any]
+    task: Task
+    model: nn.Module
+    runtime: Runtime
+    run_id: str | None = None
+    step: int = 0
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run, which also seeds the questions' random draws."""
+        return int(self.config["seed"])
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether any norm uses running statistics in eval."""
+        return any(norm.eval_stats != "batch" for norm in running_norms(self.model))
+
+    def number(self, split: str) -> int:
+        """Return the number of examples in a split."""
+        return len(self.task.lengths(split))
+
+    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
+        """Return a batch of examples on the device, with at least this share of padding."""
+        return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
+
+    def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
+        """Return the summed losses of a batch, computed with `model` if one is given."""
+        return self.task.losses(model or self.model, batch)
+
+    def generator(self, question: str) -> np.random.Generator:
+        """Return a random generator for one question, unaffected by other questions."""
+        return np.random.default_rng([self.seed, *question.encode()])
+
+
+def model_from_overrides(overrides: Sequence[str]) -> BuiltModel:
+    """Compose a config like `normlab train`, and return its model at initialization."""
+    return model_from_config(to_dict(compose(overrides)))
+
+
+def model_from_config(config: dict[str, Any]) -> BuiltModel:
+    """Return a plain config's model at initialization."""
+    runtime, task = runtime_of(config), build_task(config)
+    model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+    calibrate_model(config, model, task, runtime)
+    return BuiltModel(config, task, model.eval(), runtime)
+
+
+def model_from_run(folder: Path, changes: list[str]) -> BuiltModel:
+    """Return a finished run's model with the weights that were tested."""
+    run = load_run(folder, changes)
+    run.runtime.set_torch()
+    record = run.record
+    return BuiltModel(
+        run.config, run.task, run.model, run.runtime, record.run_id, record.outcome.step
+    )

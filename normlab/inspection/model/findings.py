@@ -1,0 +1,58 @@
+"""`normlab inspect` on models that normlab built: the findings about one or several, as a sheet."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from normlab.config.plain import to_dict
+from normlab.errors import UserError
+from normlab.findings.finding import Finding, Findings
+from normlab.findings.question import Question
+from normlab.inspection.model.built_model import BuiltModel, model_from_config, model_from_run
+from normlab.inspection.questions import questions
+from normlab.training.runtime import torch_settings_kept
+
+
+@torch_settings_kept()
+def inspect_run(folder: Path | str, only: Sequence[str] = ()) -> Findings:
+    """Return what `normlab inspect RUN` finds out about a finished run, by question.
+
+    `only` names the questions to ask, by default all. No file is written. Raises UserError for an
+    unknown question or a damaged run.
+    """
+    chosen = _chosen(only)
+    return _answers(model_from_run(Path(folder), []), chosen, by_name=bool(only))
+
+
+@torch_settings_kept()
+def inspect_config(config: Mapping[str, Any], only: Sequence[str] = ()) -> Findings:
+    """Return what `normlab inspect key=value ...` finds out about an untrained model, by question.
+
+    `config` is what `normlab.compose` returns. `only` names the questions to ask, by default those
+    that an untrained model can answer. Raises UserError for an unknown question.
+    """
+    if not isinstance(config, Mapping):
+        raise UserError(
+            f"normlab.inspect_config expects a config, not a {type(config).__name__}: pass "
+            'normlab.compose(["norm=bn", "task=toy"])'
+        )
+    chosen = _chosen(only)
+    return _answers(model_from_config(to_dict(config)), chosen, by_name=bool(only))
+
+
+def _chosen(only: Sequence[str]) -> list[Question]:
+    return questions("model", names=[only] if isinstance(only, str) else only)
+
+
+def _answers(built: BuiltModel, chosen: Sequence[Question], *, by_name: bool) -> Findings:
+    return Findings({each.name: answer(each, built, by_name=by_name) for each in chosen})
+
+
+def answer(question: Question, built: BuiltModel, *, by_name: bool) -> Finding:
+    """Return the answer to a question.
+
+    A model at initialization gets questions about trained models only if they are asked `by_name`.
+    """
+    if question.trained and not built.step and not by_name:
+        return Finding.none("the model is untrained")
+    return question.ask(built)

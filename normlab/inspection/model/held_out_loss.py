@@ -1,0 +1,63 @@
+"""The loss per target token on held-out examples, with and without a change."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from normlab.data.batching import eval_batches
+from normlab.findings.finding import AnswerTable
+from normlab.inspection.model.built_model import BuiltModel
+from normlab.tasks.base import spread
+from normlab.tasks.batch import Batch
+
+BATCH = 32
+EXAMPLES = 64
+
+
+def held_out_loss(built: BuiltModel) -> Callable[[], float]:
+    """Return a function that computes the loss per target token on fixed held-out examples."""
+    picked = spread(built.number("valid"), EXAMPLES)
+    return partial(loss, built, by_length(built, picked, size=BATCH))
+
+
+def by_length(built: BuiltModel, indices: np.ndarray, *, size: int) -> list[Batch]:
+    """Return held-out examples batched as in evaluation, the longest first."""
+    cut = eval_batches(built.task.lengths("valid")[indices], batch_size=size)
+    return [built.batch("valid", indices[batch].tolist()) for batch in cut]
+
+
+@torch.no_grad()
+def loss(built: BuiltModel, batches: Iterable[Batch]) -> float:
+    """Return the loss per target token over all batches, summed over the task's losses."""
+    sums: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for batch in batches:
+        for name, value in built.losses(batch).items():
+            sums[name] += float(value)
+            counts[name] += batch.counts[name]
+    return sum(sums[name] / counts[name] for name in sums)
+
+
+class ChangedLosses(NamedTuple):
+    """The loss of a model, and its losses after each of several changes, by the change's name."""
+
+    plain: float
+    changed: Mapping[str, float]
+
+    @property
+    def rises(self) -> dict[str, float]:
+        """How much the loss rises with each change."""
+        return {name: loss - self.plain for name, loss in self.changed.items()}
+
+    def values(self) -> dict[str, Any]:
+        """Return the numbers of a finding."""
+        return {"loss": self.plain, "rise": self.rises}
+
+    def table(self, change: str) -> AnswerTable:
+        """Return a table with one row per change; `change` titles their column."""
+        rows = [(name, loss, self.rises[name]) for name, loss in self.changed.items()]
+        return AnswerTable((change, "loss", "rise"), rows)

@@ -1,0 +1,164 @@
+"""Probes of a trained model, run on one fixed batch of held-out examples."""
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import wraps
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from normlab.config.objects import instantiate
+from normlab.config.registry import option_settings
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import percent
+from normlab.inspection.model.built_model import BuiltModel
+from normlab.probes.activations import MASSIVE, TIMES
+from normlab.probes.base import Probe
+
+TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per feature, examples
+Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place in the model
+
+
+class ProbeAnswer(NamedTuple):
+    """The text, the numbers to compare between runs, and the value to report if above its limit."""
+
+    text: str
+    board: Mapping[str, float]
+    too_large: float | None = None
+
+
+def probed(answer: Callable[[Places], ProbeAnswer]) -> Callable[[BuiltModel], Finding]:
+    """Register a question that `answer` answers from the metrics of the probe of the same name.
+
+    The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
+    the same data.
+    """
+    name = answer.__name__
+
+    @question(name, of="model", trained=True)
+    @wraps(answer)
+    @torch.no_grad()
+    def ask(built: BuiltModel) -> Finding:
+        probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
+        model = copy.deepcopy(built.model)  # the probe's hooks are never removed
+        probe.attach(model)
+        if probe.why_not:
+            return Finding.none(probe.why_not)
+        batch = built.batch("valid", held_out(built))
+        probe.before_forward(0)
+        built.losses(batch, model)
+        places = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
+        if not places:
+            return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
+        names = list(dict.fromkeys(metric for of in places.values() for metric in of))
+        rows = [(place, *map(of.get, names)) for place, of in places.items()]
+        values = {"tokens": batch.tokens, "places": places}
+        text, board, too_large = answer(places)
+        table = AnswerTable(("place", *names), rows)
+        if too_large is None:
+            return Finding(text, values, table, board=board, value=next(iter(board.values()), None))
+        return Finding(text, values, table, board=board, verdict="look", value=too_large)
+
+    return ask
+
+
+def held_out(built: BuiltModel) -> list[int]:
+    """Return held-out examples with enough tokens on each side, or all if there are too few."""
+    needed = max(TOKENS, PER_FEATURE * built.config["model"].get("dim", 0))
+    lengths = built.task.lengths("valid")
+    order = np.random.default_rng(0).permutation(len(lengths))
+    before = int((lengths[order].cumsum(0).min(1) < needed).sum())
+    return np.sort(order[: max(before + 1, EXAMPLES)]).tolist()
+
+
+@probed
+def attention(places: Places) -> ProbeAnswer:
+    """Do heads attend to the first token, and how concentrated is their attention?
+
+    With A_i1 the weight of query i on the first key, and T = min(64, n) for n queries:
+
+        s     1/T sum_{i <= T} A_i1
+        sink  share of (sequence, layer, head) with s > 0.3        (Gu et al. 2025, with T = 64)
+
+    Without a causal mask T = n, and the metric is called `sink_unmasked`. Sequences need 16 keys:
+    uniform causal attention has s = 0.07 at T = 64, but 0.31 at T = 9. With task=lm the first token
+    marks the beginning of a text. The probe `attention` defines the other columns.
+    """
+    shares_in_words: list[str] = []
+    board: dict[str, float] = {}
+    for name, mask in (("sink", "with a causal mask"), ("sink_unmasked", "without a causal mask")):
+        if shares := [of[name] for of in places.values() if name in of]:
+            board[name] = fmean(shares)
+            shares_in_words.append(f"{percent(board[name])} of heads {mask}")
+    sinks = f"the first token is a sink in {' and '.join(shares_in_words)}"
+    none = "sinks are not counted, since no sequence has 16 tokens"
+    entropy = percent(fmean(of["entropy"] for of in places.values()))
+    text = f"{sinks if shares_in_words else none}; the entropy is {entropy} of the largest possible"
+    return ProbeAnswer(text, board)
+
+
+@probed
+def activations(places: Places) -> ProbeAnswer:
+    """How far does the largest activation exceed the median, and where is it?
+
+        over_median  max |x| / median |x|
+
+    over the real tokens and features of each norm's input x, which is the residual stream in
+    pre-norm models. The feature and the position of the maximum count from 0. Sun et al. 2024 call
+    a value massive if |x| > 100 and |x| is about 1000 times the median. With post-norm the stream
+    has a fixed scale, so compare ratios. The probe `activations` defines the other columns.
+    """
+    place, most = max(places.items(), key=lambda each: each[1]["over_median"])
+    massive = [
+        of["over_median"]
+        for of in places.values()
+        if of["largest"] > MASSIVE and of["over_median"] > TIMES
+    ]
+    text = (
+        f"{most['over_median']:.3g} times the median at {place} ({most['largest']:.3g} in feature "
+        f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {len(massive)} of "
+        f"{len(places)} places"
+    )
+    return ProbeAnswer(text, {"max / median": most["over_median"]}, max(massive, default=None))
+
+
+@probed
+def rank(places: Places) -> ProbeAnswer:
+    """How many dimensions does the residual stream use?
+
+    With l the eigenvalues of the covariance of N tokens' states, and s = sqrt(l):
+
+        participation  (sum l)^2 / sum l^2
+        effective      exp(-sum p log p), p = s / sum s        (Roy and Vetterli 2007)
+
+    after each sub-layer; both are between 1 and the width D. N must be at least 10 D. States are
+    centered; otherwise one massive activation would bring both close to 1. Compare at equal N.
+    """
+    ends = {place.split(".")[0]: (place, of) for place, of in places.items()}
+    text = "; ".join(
+        f"after {place} an effective rank of {of['effective']:.3g} and a participation ratio of "
+        f"{of['participation']:.3g}"
+        for place, of in ends.values()
+    )
+    last = [*places.values()][-1]
+    return ProbeAnswer(
+        text, {"effective rank": last["effective"], "participation": last["participation"]}
+    )
+
+
+@probed
+def saturation(places: Places) -> ProbeAnswer:
+    """What share of values does the norm's function map close to its bound?
+
+        share  share of values with |f(alpha x + shift)| > 0.964
+
+    over real tokens and features, before gain and bias, where f has the bound 1, such as tanh
+    (DyT), erf (Derf) and ISRU. 0.964 is tanh(2), where the slope is 7.1 % of DyT's largest.
+    """
+    most, place = max((of["share"], place) for place, of in places.items())
+    mean = fmean(of["share"] for of in places.values())
+    text = f"{percent(mean)} on average, at most {percent(most)} ({place})"
+    return ProbeAnswer(text, {"saturated": mean})

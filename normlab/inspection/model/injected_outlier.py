@@ -1,0 +1,156 @@
+"""The effect of a 999 injected into one token: on attention, and on other tokens."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.findings.finding import AnswerTable, Cell, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import relative_change
+from normlab.inspection.claim_checks.outlier import SATURATED
+from normlab.inspection.model.built_model import BuiltModel
+from normlab.inspection.model.recorded_pass import RecordedPass, record
+from normlab.probes.activations import describe_attention
+
+OUTLIER = 999.0
+SENTENCES = 8
+ALIVE = 0.5  # the largest share of rows that may be saturated
+_WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
+_COLUMNS = (
+    *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
+    *("its sentence changes", "other sentences change"),
+)
+
+
+@question("outlier", of="model")
+@torch.no_grad()
+def outlier(built: BuiltModel) -> Finding:
+    """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
+
+    999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
+    of one stack at a time. Compared with the unchanged batch:
+
+        attention   largest logit, smallest slope and most saturated rows of any attention in the
+                    outlier's sentence, as `AttentionWeights` defines them
+        moved       ||x' - x|| / ||x|| for a stack's output x, at the other tokens of the sentence
+                    (`own`) and at the tokens of other sentences (`others`)
+
+    This is measured in eval mode and, if a norm uses running statistics, also with batch
+    statistics; at initialization only with these, since a running variance of 1 is not the data's.
+    The softmax is alive if no attention has over half of the sentence's rows saturated.
+    """
+    effects = effects_by_statistics(built)
+    if not effects:
+        return Finding.none("the model has no attention, and so no softmax over tokens")
+    most = max([0.0, *(effect.saturated for effect in effects.values())])
+    return Finding(
+        "; ".join(f"{_WITH[name]}, {effect.in_words()}" for name, effect in effects.items()),
+        {"model": {name: effect.values() for name, effect in effects.items()}},
+        AnswerTable(
+            _COLUMNS, [row for name, effect in effects.items() for row in effect.rows(name)]
+        ),
+        verdict="fine" if most <= ALIVE else "look",
+        value=most,
+        threshold=ALIVE,
+    )
+
+
+def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
+    """Return the outlier's effect by the statistics used; empty if the model has no attention."""
+    generator = built.generator("outlier")
+    picked = generator.permutation(built.number("valid"))[:SENTENCES]
+    batch = built.batch("valid", picked.tolist())
+    place = float(generator.random())  # the feature's relative position, in [0, 1)
+    modes: dict[str, str] = {}
+    if built.step or not built.keeps_statistics:
+        modes["as evaluated"] = "eval"
+    if built.keeps_statistics:
+        modes["of the batch"] = "training"
+    effects: dict[str, Effect] = {}
+    for statistics, mode in modes.items():
+        before = record(built, batch, mode)
+        if not before.attentions:
+            return {}
+        passes = {
+            stack: record(built, batch, mode, enter=partial(_add, stack, place))
+            for stack in before.outputs("stack")
+        }
+        by_stack = {stack: {**worst(x), **output_changes(before, x)} for stack, x in passes.items()}
+        effects[statistics] = Effect(worst(before), by_stack)
+    return effects
+
+
+class Effect(NamedTuple):
+    """An outlier's effect: `worst` without it (`unchanged`), and with it in each stack's input.
+
+    `by_stack` also has how much the outputs changed, as `moved`.
+    """
+
+    unchanged: dict[str, float]
+    by_stack: dict[str, dict[str, Any]]
+
+    @property
+    def saturated(self) -> float:
+        """The largest share of saturated rows, over the stacks with an outlier."""
+        return max(each["saturated"] for each in self.by_stack.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return the entry in `inspect.json`."""
+        alive = self.saturated <= ALIVE
+        return {"unchanged": self.unchanged, "outlier_in": self.by_stack, "alive": alive}
+
+    def rows(self, statistics: str) -> Iterator[tuple[Cell, ...]]:
+        """Yield the rows of the table: the unchanged batch, and an outlier in each stack."""
+        yield "-", statistics, *self.unchanged.values(), None, None
+        for stack, each in self.by_stack.items():
+            shown = (each[name] for name in self.unchanged)
+            yield stack, statistics, *shown, *each["moved"][stack].values()
+
+    def in_words(self) -> str:
+        """Say whether the softmax stays alive, and how much the outputs change."""
+        own_sentence, others = (
+            max(each["moved"][stack][where] for stack, each in self.by_stack.items())
+            for where in ("own", "others")
+        )
+        alive = "the softmax stays alive" if self.saturated <= ALIVE else "attention saturates"
+        return (
+            f"{alive} ({self.unchanged['saturated']:.0%} -> {self.saturated:.0%} of rows); other "
+            f"tokens of the sentence change by {own_sentence:.0%}, other sentences by {others:.0%}"
+        )
+
+
+def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    """Add the outlier to `x`, the input of the stack `name`, if that is the chosen `stack`."""
+    added = torch.zeros_like(x)
+    added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
+    return x + added
+
+
+def worst(forward: RecordedPass) -> dict[str, float]:
+    """Return the most saturated attention values in the batch's first sentence."""
+    described = []
+    for query, key, visible, real in forward.attentions.values():
+        rows = real.clone()
+        rows[1:] = False
+        described.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
+    which = {"largest": max, "slope": min, "saturated": max}
+    return {name: choose(float(each[name]) for each in described) for name, choose in which.items()}
+
+
+def output_changes(
+    before: RecordedPass, after: RecordedPass
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return how much each stack's output changed in the first sentence and in the others."""
+    changes, outputs = {}, after.outputs("stack")
+    for name, end in before.outputs("stack").items():
+        own_sentence, others = end.valid.clone(), end.valid.clone()
+        own_sentence[1:] = own_sentence[0, 0] = others[0] = False
+        changes[name] = {
+            where: relative_change(outputs[name].all[tokens], end.all[tokens])
+            for where, tokens in (("own", own_sentence), ("others", others))
+        }
+    return {"moved": changes}

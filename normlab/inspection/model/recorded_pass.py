@@ -1,0 +1,155 @@
+"""Recorded passes of our models, and how much values change between passes.
+
+No other file of `normlab.inspection` hooks into the modules of our models.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.findings.relative_change import percent, ratio, rms
+from normlab.findings.summary import Verdict
+from normlab.inspection.model.built_model import BuiltModel
+from normlab.models.attention import AttentionCore, visible_keys
+from normlab.models.base import stacks
+from normlab.norms.running import normalized_by
+from normlab.placements.base import Residual
+from normlab.probes.sites import modules_by_site, real_values
+from normlab.tasks.batch import Batch
+
+MODES = ("training", "eval")
+ROUNDING = 1e-5
+"""The largest relative change that float32 rounding can cause in a model of tens of layers."""
+
+
+class MaskedValues(NamedTuple):
+    """The activations of a batch, and a mask of its real positions."""
+
+    all: Float[Tensor, "B P D"]
+    valid: Bool[Tensor, "B P"]
+
+    @property
+    def real(self) -> Float[Tensor, "N D"]:
+        """The values at real positions."""
+        return self.all[self.valid]
+
+
+class AttentionInputs(NamedTuple):
+    """The inputs of an attention, with masks of visible keys and of real queries."""
+
+    query: Float[Tensor, "B H P K"]
+    key: Float[Tensor, "B H S K"]
+    visible: Bool[Tensor, "..."] | None
+    real: Bool[Tensor, "B P"]
+
+
+class RecordedPass:
+    """The module calls recorded in one forward pass of a batch, in order.
+
+    `calls` has the arguments and result of each call, by the module's kind and name. If `recording`
+    makes stacks' inputs leaves, `entered` has the arguments of each stack's entry module.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[str, dict[str, list[tuple[Any, Any]]]] = defaultdict(dict)
+        self.entered: dict[str, tuple[Any, ...]] = {}
+
+    def outputs(self, kind: str) -> dict[str, MaskedValues]:
+        """Return the output of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
+        last_calls = {name: calls[-1] for name, calls in self.calls[kind].items()}
+        return {name: MaskedValues(*real_values(y, args)) for name, (args, y) in last_calls.items()}
+
+    @property
+    def attentions(self) -> dict[str, AttentionInputs]:
+        """The inputs of each attention; the mask of real queries comes from the residual."""
+        inputs: dict[str, AttentionInputs] = {}
+        for name, [*_, ((query, key, _, *mask), _)] in self.calls["attention"].items():
+            (x, tokens, *_), _ = self.calls["residual"][name][-1]
+            inputs[name] = AttentionInputs(query, key, visible_keys(query, *mask), tokens.real(x))
+        return inputs
+
+
+Enter = Callable[[str, Tensor], Tensor]
+
+
+def in_mode(model: nn.Module, mode: str) -> AbstractContextManager[None]:
+    """Make norms use batch statistics (`training`) or their evaluation statistics (`eval`)."""
+    return normalized_by(model, "batch") if mode == "training" else nullcontext()
+
+
+def record(
+    built: BuiltModel, batch: Batch, mode: str = "eval", *, enter: Enter | None = None
+) -> RecordedPass:
+    """Run a batch in the given mode and return the recorded pass."""
+    with in_mode(built.model, mode), recording(built.model, enter=enter) as forward:
+        built.losses(batch)
+    return forward
+
+
+@contextmanager
+def recording(
+    model: nn.Module, *, enter: Enter | None = None, leaves: bool = False
+) -> Iterator[RecordedPass]:
+    """Record the inputs and outputs of a model's modules during a forward pass.
+
+    `enter` is called with a stack's name and its first layer's input, and returns the input to use.
+    `leaves` makes the input of each stack a leaf of the autograd graph, before any norm on the
+    embedded tokens, since that norm may leak too.
+    """
+    forward = RecordedPass()
+    with ExitStack() as hooks:
+
+        def keep(kind: str, name: str, module: nn.Module) -> None:
+            def called(_: nn.Module, args: tuple[Any, ...], y: Any) -> None:
+                forward.calls[kind].setdefault(name, []).append((args, y))
+
+            hooks.callback(module.register_forward_hook(called).remove)
+
+        def replace(module: nn.Module, change: Callable[[tuple[Any, ...]], Any]) -> None:
+            before = module.register_forward_pre_hook(lambda _, args: change(args))
+            hooks.callback(before.remove)
+
+        def leaf(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            forward.entered[name] = (args[0].detach().requires_grad_(), *args[1:])
+            return forward.entered[name]
+
+        for kind, place in {"residual": Residual, "attention": AttentionCore}.items():
+            for name, module in modules_by_site(model, place).items():
+                keep(kind, name, module)
+        for name, stack in stacks(model).items():
+            keep("stack", name, stack.last)
+            for number, block in enumerate(stack.blocks):
+                keep("layer", f"{name}.{number}", block)
+            if leaves:
+                replace(stack.entry, partial(leaf, name))
+            if enter is not None:
+                replace(stack.first, lambda args, n=name: (enter(n, args[0]), *args[1:]))
+        yield forward
+
+
+def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
+    """Return the RMS deviation from the mean over sets, divided by the RMS of all values."""
+    together = torch.stack(list(values)).double()
+    return ratio(rms(together - together.mean(0)), rms(together))
+
+
+def by_how_much(share: float) -> str:
+    """Describe a relative change: `by 12.3 %`, or `not at all`."""
+    if share < ROUNDING:
+        return f"not at all{' (rounding)' if share else ''}"
+    return f"by {percent(share)}"
+
+
+def verdict_by_mode(most: Mapping[str, float], limit: float) -> Verdict:
+    """Return `broken` for a dependence in eval, `look` for a dependence only in training.
+
+    If a norm pools over the batch, the dependence in training is by design.
+    """
+    training, in_eval = (most[mode] >= limit for mode in MODES)
+    return "broken" if in_eval else "look" if training else "fine"

@@ -1,0 +1,123 @@
+"""The loss that running statistics cost compared with each batch's own."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from normlab.any_model.questions.statistics import COST, cost
+from normlab.distributed.process_group import Shard
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.inspection.model.built_model import BuiltModel
+from normlab.inspection.model.held_out_loss import BATCH, by_length, loss
+from normlab.norms.model_norms import recalibrated
+from normlab.norms.running import normalized_by, running_norms
+from normlab.tasks.batch import Batch
+
+SENTENCES = 256
+RECALIBRATION_BATCHES = 32
+RECALIBRATION_TOKENS = 40_000
+_LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration to close
+
+
+@question("statistics", of="model", trained=True)
+def statistics(built: BuiltModel) -> Finding:
+    """How much loss do running statistics cost compared with each batch's own statistics?
+
+    This compares the loss per target token of the same weights on the same held-out text, with
+
+        running        running statistics, as in evaluation: averages over past training batches
+        batch          batch statistics, as in training: each batch's own, of 32 sentences
+        recalibrated   the pooled moments of some training batches under the final weights
+                       ("precise BN", Wu and Johnson 2021)
+
+        gap      loss(running) - loss(batch), in nats per token
+        closed   the share that recalibration closes, 1 - (loss(recalibrated) - loss(batch)) / gap
+
+    Sentences are sorted by length and then batched, as in evaluation. If lengths differ, they are
+    also batched unsorted, which shows how much batch statistics gain from similar lengths. A gap
+    that remains after recalibration is not caused by poor running statistics: batch statistics also
+    carry information about the batch, such as future tokens, which the model then lacks.
+    """
+    picked = built.generator("statistics").permutation(built.number("valid"))
+    held_out = np.sort(picked[:SENTENCES])
+    batches = by_length(built, held_out, size=BATCH)
+    if not running_norms(built.model):
+        return _without_running_statistics(len(held_out), loss(built, batches))
+    losses = losses_by_statistics(built, batches, held_out)
+    gap, closed = gap_of(losses)
+    stale = cost(losses)
+    return Finding(
+        _in_words(losses, gap, closed, trained=built.step > 0),
+        {
+            "sentences": len(held_out),
+            "loss_of_mixed_lengths": losses.get("batch, mixed lengths"),
+            "loss": losses,
+            "gap": gap,
+            "closed": closed,
+        },
+        AnswerTable(
+            ("statistics", "loss", "above batch"),
+            [(name, value, value - losses["batch"]) for name, value in losses.items()],
+        ),
+        board={"train-eval gap": gap},
+        verdict="look" if stale > COST else "fine",
+        value=stale,
+        threshold=COST,
+    )
+
+
+def _without_running_statistics(sentences: int, loss: float) -> Finding:
+    return Finding(
+        f"nothing: no norm keeps running statistics; the loss is {loss:.4g}",
+        {"sentences": sentences, "loss": {"training": loss, "eval": loss}, "gap": 0.0},
+        board={"train-eval gap": 0.0},
+    )
+
+
+def gap_of(losses: Mapping[str, float]) -> tuple[float, float | None]:
+    """Return `gap` and `closed`, as `statistics` defines them; None if there is no gap."""
+    gap = losses["running"] - losses["batch"]
+    if gap > _LEAST_GAP:
+        return gap, 1 - (losses["recalibrated"] - losses["batch"]) / gap
+    return gap, None
+
+
+def _in_words(
+    losses: Mapping[str, float], gap: float, closed: float | None, *, trained: bool
+) -> str:
+    first = "" if trained else " (at initialization, before any statistics were taken)"
+    text = (
+        f"{gap:+.3g} nats per token{first}: loss {losses['running']:.4g} against "
+        f"{losses['batch']:.4g}"
+    )
+    return text if closed is None else f"{text}; recalibration closes {closed:.0%} of it"
+
+
+def losses_by_statistics(
+    built: BuiltModel, batches: Sequence[Batch], held_out: np.ndarray
+) -> dict[str, float]:
+    """Return the loss with running, recalibrated and batch statistics, and for unsorted batches."""
+    model, losses = built.model, dict[str, float]()
+    with normalized_by(model, "running"):
+        losses["running"] = loss(built, batches)
+    with recalibrated(model, lambda: _feed(built)), normalized_by(model, "running"):
+        losses["recalibrated"] = loss(built, batches)
+    with normalized_by(model, "batch"):
+        losses["batch"] = loss(built, batches)
+        if built.task.padded:
+            starts = range(0, len(held_out), BATCH)
+            unsorted = [built.batch("valid", held_out[i : i + BATCH].tolist()) for i in starts]
+            losses["batch, mixed lengths"] = loss(built, unsorted)
+    return losses
+
+
+def _feed(built: BuiltModel) -> None:
+    """Run at most 32 training batches or about 40,000 tokens through the model."""
+    tokens, batches = 0, built.task.train_batches(Shard(0, 1), built.seed)
+    for batch in islice(batches, RECALIBRATION_BATCHES):
+        built.losses(batch.to(built.runtime.device))
+        tokens += batch.tokens
+        if tokens >= RECALIBRATION_TOKENS:
+            break

@@ -1,0 +1,12 @@
+"""A norm by itself, outside any model.
+
+`contract.py` has the questions that `normlab norm check` asks; `new_norm.py` writes the files of a
+new norm. Both, and the other folders, measure with these:
+
+    bare_norm.py        an option's norm, new or trained
+    example_norm.py     the same at the width of the articles' example tensor
+    norm_calls.py       calls with fixed random draws, and comparisons of outputs
+    padding_effect.py   what padding changes
+    pooling.py          what an output depends on, found by changing one input at a time
+    worked_example.py   what a norm computes on the articles' tensor
+"""

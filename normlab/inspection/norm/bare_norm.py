@@ -1,0 +1,66 @@
+"""A norm outside any model, new or trained: the subject of the questions about norms."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.inspection.norm.norm_calls import call, fixed_seed, normal
+from normlab.norms.base import Norm
+from normlab.norms.model_norms import ModelNorms
+
+STEPS = 12  # steps of a run: enough for all phases to end
+VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
+"""A mask of the real tokens in four sequences."""
+
+
+class BareNorm:
+    """A norm, new or trained, in float64; each call returns a fresh copy."""
+
+    width = 64
+
+    def __init__(self, build: Callable[[int], Norm]) -> None:
+        with fixed_seed():
+            self._made = build(self.width)
+        self._trained: dict[int, Norm] = {}
+
+    def new(self, dtype: torch.dtype = torch.float64) -> Norm:
+        """Return a new norm in training mode."""
+        return copy.deepcopy(self._made).to(dtype).train()
+
+    def trained(self, steps: int = STEPS) -> Norm:
+        """Return the norm in training mode after the first `steps` steps of a run of `STEPS`."""
+        if steps not in self._trained:
+            norm = self.new()
+            for number in range(1, steps + 1):
+                train_step(norm, number)
+            self._trained[steps] = norm
+        return copy.deepcopy(self._trained[steps])
+
+    def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        """Return four sequences of 2 to 6 tokens, padded to 6, and which tokens are real."""
+        return self.values(*VALID.shape, seed=seed), VALID.clone()
+
+    def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
+        """Return normally distributed values with mean 2 and standard deviation 3."""
+        return normal(*shape, self.width, seed=seed)
+
+
+def loss(y: Tensor) -> Tensor:
+    """Return a loss that normalization cannot make constant, unlike a plain sum."""
+    return (y * y.detach().cos()).sum()
+
+
+def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
+    """Train on one batch; return the output and the gradient of the input at real tokens."""
+    norms = ModelNorms(nn.Sequential(norm))
+    norms.begin_step(number, STEPS)
+    x = normal(*VALID.shape, norm.dim, seed=number).requires_grad_()
+    y = call(norm, x, VALID)[VALID]
+    price = norms.penalty()
+    (loss(y) + (0 if price is None else price)).backward()
+    norms.commit()
+    assert x.grad is not None
+    return y.detach(), x.grad[VALID]

@@ -1,0 +1,98 @@
+"""Calls of a norm outside any model, with fixed random draws, and comparisons of their outputs."""
+
+import contextlib
+import copy
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normlab.norms.base import Norm
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
+
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand of each change to an input
+_ROUNDING = 1e-9  # far above the effect of summation order in float64
+
+
+@contextlib.contextmanager
+def fixed_seed() -> Iterator[None]:
+    """Fix the CPU's random seed inside the context; restore the random state afterwards."""
+    former = torch.get_rng_state()
+    torch.default_generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(former)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    """Return normally distributed values with mean 2 and standard deviation 3, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64) * 3 + 2
+
+
+def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
+    """Return the norm's output, with the same random draws each time.
+
+    All tokens are real if `valid` is None.
+    """
+    with fixed_seed():
+        return norm(x, Tokens(all_real(x) if valid is None else valid, start=start))
+
+
+def all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
+    """Return a mask without padding."""
+    return torch.ones(x.shape[:2], dtype=torch.bool)
+
+
+def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the norm's output without a gradient; in training mode its statistics are updated."""
+    with torch.no_grad():
+        return call(norm, x.clone(), valid)
+
+
+def run_copy(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the output of a copy of the norm; the norm itself stays unchanged."""
+    return run(copy.deepcopy(norm), x, valid)
+
+
+def trained_on(norm: Norm, *batches: Tensor) -> Norm:
+    """Return a copy of the norm, trained on these batches, in eval mode."""
+    other = copy.deepcopy(norm).train()
+    for batch in batches:
+        run(other, batch)
+    return other.eval()
+
+
+def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the outputs when positions are fed one at a time, as in decoding."""
+    real = all_real(x) if valid is None else valid
+    with torch.no_grad():
+        steps = range(x.shape[1])
+        return torch.cat([call(norm, x[:, [t]], real[:, [t]], start=t) for t in steps], 1)
+
+
+def affected(norm: Norm, x: Tensor, place: tuple[int, ...], before: Tensor) -> Tensor:
+    """Return which outputs change, even in the last bit, if the input at `place` changes.
+
+    `before` is the output for the unchanged input.
+    """
+    changed = torch.zeros_like(before, dtype=torch.bool)
+    for factor, summand in _CHANGES:
+        other = x.clone()
+        other[place] = other[place] * factor + summand
+        changed |= run_copy(norm, other) != before
+    return changed
+
+
+def differ(before: Tensor, after: Tensor) -> bool:
+    """Return whether two results differ by more than rounding, or one is not finite."""
+    limit = _ROUNDING * (1 + before.abs().max())
+    return not bool((before - after).abs().max() <= limit)
+
+
+def running_tables(norm: Norm) -> dict[str, Tensor]:
+    """Return the buffers of running statistics (not copies) by name; empty if there are none."""
+    return norm.tables if isinstance(norm, RunningNorm) else {}

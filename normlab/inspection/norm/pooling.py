@@ -1,0 +1,88 @@
+"""What a norm pools over and depends on, found by changing one input value at a time.
+
+A block has samples x tokens x features. A cell is one of its values, `(sample, token, feature)`,
+indexed from 0. `Cells` says, per output cell, which input cells it depends on.
+"""
+
+from collections.abc import Set
+from itertools import product
+from typing import Literal
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from normlab.inspection.examples.articles import SHAPE
+from normlab.inspection.norm.norm_calls import affected, normal, run_copy, trained_on
+from normlab.norms.axes import AXES
+from normlab.norms.base import Norm
+from normlab.norms.moments import Axis
+
+Cell = tuple[int, int, int]
+Cells = Bool[Tensor, "S T F s t f"]
+Source = Literal["own token", "earlier tokens", "later tokens", "other samples"]
+"""Values that an output may depend on besides its own."""
+
+AXIS_OF: dict[Source, Axis] = {
+    "own token": "feature",
+    "earlier tokens": "position",
+    "later tokens": "position",
+    "other samples": "batch",
+}
+"""The axis that a norm pools over if its outputs depend on a source."""
+
+
+def dependence(norm: Norm, *, features: int | None = None) -> Cells:
+    """Return the input cells that each output cell depends on, even in its last bit.
+
+    Inputs are changed one by one, without relying on what the norm declares, so the result also
+    shows how group norm splits features. If given, only the first `features` are changed.
+    """
+    x = normal(*SHAPE[:2], norm.dim, seed=7)
+    before = run_copy(norm, x)
+    cells = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
+    for source in product(*map(range, (*SHAPE[:2], features or norm.dim))):
+        cells[(..., *source)] = affected(norm, x, source, before)
+    return cells
+
+
+def dependence_in_eval(norm: Norm) -> Cells:
+    """Return the same for a copy of the norm in eval mode, trained on one batch."""
+    return dependence(trained_on(norm, normal(*SHAPE, seed=7)))
+
+
+def sources(cells: Cells) -> list[Source]:
+    """Return what outputs depend on besides their own value."""
+    sample, token, feature, from_sample, from_token, from_feature = cells.nonzero().T
+    same = sample == from_sample
+    depends = (
+        same & (token == from_token) & (feature != from_feature),
+        same & (from_token < token),
+        same & (from_token > token),
+        ~same,
+    )
+    return [source for source, each in zip(AXIS_OF, depends, strict=True) if each.any()]
+
+
+def by_axes(pools: Set[str]) -> Cells:
+    """Return which cells share statistics: cells that differ only along the pooled axes."""
+    sizes = zip(AXES, SHAPE, strict=True)
+    same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
+    return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
+
+
+def pooled_cells(norm: Norm, dependences: Cells) -> Cells:
+    """Return which cells of each cell's declared group actually affect its output.
+
+    A cell that no other cell affects, because the norm uses running statistics, keeps its group.
+    """
+    group = by_axes(norm.pools)
+    part = group & (dependences | by_axes(frozenset()))
+    alone = part.sum((3, 4, 5), keepdim=True) <= 1
+    return torch.where(alone, group, part)
+
+
+def groups(cells: Cells) -> list[list[Cell]]:
+    """Return the distinct groups, ordered by first cell, each as a sorted list of cells."""
+    rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
+    return [list(row) for row in dict.fromkeys(rows)]

@@ -1,0 +1,150 @@
+"""What a norm computes on the articles' tensor: its groups, their statistics, and what it stores.
+
+The statistics of a group are computed twice: directly, as the mean and variance of its values, and
+from the module's output. Within a group the output is a straight line in the input: the input
+at which it is 0 is the subtracted center, and the inverse of its slope is the divisor.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, get_args, get_type_hints
+
+from torch import Tensor
+
+from normlab.config.registry import Option
+from normlab.inspection.examples.articles import LAST_IS_PADDING, example_tensor
+from normlab.inspection.norm.example_norm import HALF_WAY, ExampleNorm, example_norm
+from normlab.inspection.norm.norm_calls import run, run_copy, trained_on
+from normlab.inspection.norm.padding_effect import padding_moves
+from normlab.inspection.norm.pooling import (
+    Cell,
+    Cells,
+    Source,
+    dependence,
+    dependence_in_eval,
+    groups,
+    pooled_cells,
+    sources,
+)
+from normlab.norms.base import Norm
+from normlab.norms.make import make_norm
+
+FULL_WIDTH = 512  # the width at which parameters and buffers are counted
+_CLOSE = 1e-6
+
+
+class Line(NamedTuple):
+    """The straight line `(x - center) / divisor`."""
+
+    center: float
+    divisor: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that share statistics, with their values and the values' mean and variance.
+
+    `line` is what a new norm computes from the values in training, `line_in_eval` what it computes
+    in eval after this one batch; None if the output is not a straight line.
+    """
+
+    cells: list[Cell]
+    values: list[float]
+    mean: float
+    var: float
+    line: Line | None
+    line_in_eval: Line | None
+
+
+class WorkedExample(NamedTuple):
+    """What was measured about a norm: its groups on the articles' tensor, and what it depends on.
+
+    `cells` are those that share statistics. `sources` are what an output depends on in training,
+    `sources_in_eval` in eval. `padding_counts` has the values of `padding` with which padding
+    changes the outputs of real tokens, or an empty string for a norm without that setting.
+    `stored` are its parameters and saved buffers at full width.
+    """
+
+    shown: ExampleNorm
+    norm: Norm
+    cells: Cells
+    groups: list[Group]
+    sources: list[Source]
+    sources_in_eval: list[Source]
+    padding_counts: list[str]
+    stored: "Stored"
+
+
+class Stored(NamedTuple):
+    """A norm's parameters and the buffers that it saves, by name."""
+
+    parameters: Mapping[str, Tensor]
+    buffers: Mapping[str, Tensor]
+
+
+def worked_example(option: Option) -> WorkedExample:
+    """Measure an option of `configs/norm` on the articles' tensor.
+
+    Errors that the norm raises on that tensor propagate.
+    """
+    shown = example_norm(option)
+    norm = shown.make()
+    dependences = dependence(norm)
+    if norm.ramps and "other samples" not in sources(dependences):  # it does not pool at first
+        shown = replace(shown, step=HALF_WAY)
+        norm = shown.make()
+        dependences = dependence(norm)
+    cells = pooled_cells(norm, dependences)
+    return WorkedExample(
+        shown,
+        norm,
+        cells,
+        worked_groups(norm, cells),
+        sources(dependences),
+        sources(dependence_in_eval(norm)),
+        padding_that_counts(shown, norm),
+        stored(make_norm(option.name, FULL_WIDTH)),
+    )
+
+
+def padding_that_counts(shown: ExampleNorm, norm: Norm) -> list[str]:
+    """Return the values of `padding` with which padding changes real tokens ("" without any)."""
+    norms = {"": norm}
+    if "padding" in shown.settings:
+        values = get_args(get_type_hints(type(norm).__init__)["padding"])
+        norms = {value: shown.make(padding=value) for value in values}
+    x = example_tensor()
+    return [value for value, each in norms.items() if padding_moves(each, x, LAST_IS_PADDING)]
+
+
+def stored(norm: Norm) -> Stored:
+    """Return what a norm stores."""
+    buffers = {name: x for name, x in norm.named_buffers() if name in norm.state_dict()}
+    return Stored(dict(norm.named_parameters()), buffers)
+
+
+def worked_groups(norm: Norm, cells: Cells) -> list[Group]:
+    """Run the articles' tensor through a new norm; return its groups, without duplicates."""
+    x = example_tensor()
+    outputs = run_copy(norm, x), run(trained_on(norm, x), x)
+    worked = []
+    for group in groups(cells):
+        values, *ys = ([float(table[cell]) for cell in group] for table in (x, *outputs))
+        mean = math.fsum(values) / len(values)
+        var = math.fsum((value - mean) ** 2 for value in values) / len(values)
+        lines = (line_through(values, y) for y in ys)
+        worked.append(Group(group, values, mean, var, *lines))
+    return worked
+
+
+def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
+    """Return the straight line through all points, or None if they are not on one."""
+    low, high = xs.index(min(xs)), xs.index(max(xs))
+    if xs[low] == xs[high] or ys[low] == ys[high]:
+        return None
+    divisor = (xs[high] - xs[low]) / (ys[high] - ys[low])
+    center = xs[low] - ys[low] * divisor
+    on_it = [(x - center) / divisor for x in xs]
+    fits = all(math.isclose(a, b, abs_tol=_CLOSE) for a, b in zip(on_it, ys, strict=True))
+    return Line(center, divisor) if fits else None
