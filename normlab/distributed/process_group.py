@@ -1,7 +1,7 @@
 """Communication between processes; the only module that imports `torch.distributed`.
 
-Every function also works in a single process. Functions sum and never average: the caller divides
-by a summed count, which is also correct when shards differ in size.
+Every function also works in a single process. The functions sum and never average: the caller
+divides by a summed count, which is correct even if shards differ in size.
 """
 
 import os
@@ -21,7 +21,7 @@ from normlab.config.launch import Launch, launch
 from normlab.errors import UserError
 
 T = TypeVar("T")
-_RENDEZVOUS_MINUTES = 3.0  # processes that torchrun starts come within seconds
+_RENDEZVOUS_MINUTES = 3.0  # processes started by torchrun connect within seconds
 _NOTICE_SECONDS = 5.0
 _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
@@ -36,8 +36,9 @@ class Shard(NamedTuple):
 def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
-    Uses gloo on the CPU and, if CUDA is available, NCCL on GPUs. A rank waits `timeout_minutes` for
-    the others, but at the start at most 3 minutes. Raises UserError if some do not connect.
+    Uses gloo on the CPU and, if CUDA is available, NCCL on GPUs. A rank waits up to
+    `timeout_minutes` for the others, and at the start at most 3 minutes. Raises UserError if some
+    ranks do not connect.
     """
     process = launch()
     if process.size > 1 and not dist.is_initialized():
@@ -58,7 +59,7 @@ def initialize(*, timeout_minutes: float = 30.0) -> Shard:
 
 
 def _rendezvous(process: Launch, minutes: float) -> Any:
-    """Wait for all processes, and return their common store; UserError if one does not connect."""
+    """Wait for all processes and return their common store; raise UserError if one is missing."""
     variables = f"{process.variables} in the environment"
     waiting = f"{variables}: waiting up to {minutes:g} min for all {process.size} processes"
     notice = Timer(_NOTICE_SECONDS, print, (waiting,), {"file": sys.stderr, "flush": True})
@@ -102,19 +103,19 @@ def lost_ranks_named() -> Iterator[None]:
 
 
 def world() -> Shard:
-    """Return this process's rank and the number of processes; 0 and 1 without a process group."""
+    """Return this process's rank and the number of processes: 0 and 1 without a process group."""
     if dist.is_available() and dist.is_initialized():
         return Shard(dist.get_rank(), dist.get_world_size())
     return Shard(0, 1)
 
 
 def is_main() -> bool:
-    """Return whether this process prints and writes files; only rank 0 does."""
+    """Return whether this process prints and writes files, which only rank 0 does."""
     return world().rank == 0
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
-    """Return the sum of `x` over processes, differentiably; `x` itself for one process."""
+    """Return the sum of `x` over processes, with a gradient; for one process, return `x` itself."""
     if world().size == 1:
         return x
     from torch.distributed.nn.functional import all_reduce  # absent in some builds of torch
@@ -124,7 +125,7 @@ def sum_over_ranks(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
-    """Sum gradients over processes in place; all ranks must have gradients for the same params."""
+    """Sum gradients over processes in place. All ranks need gradients of the same parameters."""
     grads = [param.grad for param in params if param.grad is not None]
     if world().size > 1 and grads:
         flat = torch.cat([grad.reshape(-1) for grad in grads])  # one call for all parameters
@@ -134,7 +135,7 @@ def sum_gradients(params: Iterable[nn.Parameter]) -> None:
 
 
 def sum_scalars(values: list[float]) -> list[float]:
-    """Sum plain numbers across processes, in float64, without waiting for a GPU."""
+    """Sum Python numbers across processes, in float64, without waiting for a GPU."""
     if world().size == 1:
         return list(values)
     return sum_over_ranks(torch.tensor(values, dtype=torch.float64)).tolist()

@@ -1,4 +1,4 @@
-"""Norms; they differ in the axes they pool statistics over, from none to the whole batch.
+"""Norms, which differ in the axes that they pool statistics over: from none to the whole batch.
 
-`configs/norm/NAME.yaml` names the class of `norm=NAME`; its method `formula` normalizes.
+For `norm=NAME`, `configs/norm/NAME.yaml` gives the class. Its method `formula` normalizes.
 """

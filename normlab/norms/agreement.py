@@ -1,7 +1,8 @@
-"""Whether a kernel computes its norm's formula: both are run, and their values are compared.
+"""Checks that a kernel computes its norm's formula, by running both and comparing their values.
 
-If you change the formula, or another method that a norm computes with, the kernel disagrees, and
-the formula runs. An edit that changes nothing at the compared values goes unnoticed.
+If you change the formula, or another method that the norm computes with, the kernel no longer
+agrees with it and the norm runs the formula instead. An edit that does not change the compared
+values goes unnoticed.
 """
 
 import sys
@@ -27,9 +28,9 @@ METHODS = (
     *("formula", "training_formula", "prepare", "output", "gain_and_shift"),
     *("moments", "estimates", "update", "enter"),
 )
-"""What a norm computes with; if one of these is replaced at run time, kernels are checked again."""
+"""The methods a norm computes with. If one is replaced at run time, its kernel is checked again."""
 
-# total steps of the test run: early and late phases are checked at its first and last step
+# total steps of the test run, whose first and last step check early and late phases
 _LAST = 1_000_000
 _TOLERANCE = 1e-9  # relative to the largest value, in float64
 _AGREEMENTS: dict[tuple[Any, ...], bool] = {}
@@ -37,10 +38,11 @@ _NAMED: set[tuple[Any, ...]] = set()  # kernels whose disagreement has been repo
 
 
 def agrees(norm: "Norm") -> bool:
-    """Return whether the kernel of the norm's class equals its formula, with these settings.
+    """Return whether the kernel of the norm's class agrees with its formula, with these settings.
 
-    Compares, once per process and in a few milliseconds, the outputs, gradients and statistics of
-    two training steps, and the output in evaluation. If they differ, one line says so.
+    The first call in a process compares the outputs, gradients and statistics of two training
+    steps, and the output in evaluation, which takes a few milliseconds. If they differ, a one-line
+    warning is printed.
     """
     kind = type(norm)
     methods, settings = _getters(kind)
@@ -67,7 +69,7 @@ def agrees(norm: "Norm") -> bool:
 
 @lru_cache
 def _getters(kind: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return functions that read the methods of a class, and the settings of its norms."""
+    """Return a function that reads the methods of a class, and one for its norms' settings."""
     methods = [name for name in METHODS if hasattr(kind, name)]
     return attrgetter(*methods), attrgetter(*_settings(kind))
 
@@ -78,7 +80,7 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _same(kind: type, settings: dict[str, Any]) -> bool:
-    """Return whether a norm computes the same as a norm of a subclass, which has no kernel."""
+    """Return whether a norm gives the same results as a norm of a subclass, which has no kernel."""
     try:
         with torch.random.fork_rng(devices=[]):
             kinds = kind, type(kind.__name__, (kind,), {})

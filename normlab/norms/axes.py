@@ -1,4 +1,4 @@
-"""The axes that a norm may pool over, in order and in words."""
+"""Sorts the axes that a norm pools over, and writes them as text."""
 
 from collections.abc import Iterable
 from typing import get_args

@@ -45,7 +45,9 @@ class Norm(nn.Module, ABC):
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass is the exact gradient of the forward pass in training."""
     foldable: ClassVar[bool] = False
-    """Whether the norm can be a fixed scale and shift per feature in eval; folding checks it."""
+    """Whether the norm may be a fixed scale and shift per feature in eval mode (folding checks
+    this).
+    """
     weight: Tensor
     bias: Tensor
     path: str = ""
@@ -73,7 +75,10 @@ class Norm(nn.Module, ABC):
         """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
-        """Return `weight z + bias`; the in-place sum is faster than `addcmul`, in both passes."""
+        """Return `weight z + bias`.
+
+        Adding in place is faster than `addcmul`, in both the forward and the backward pass.
+        """
         return (z * self.weight.to(z)).add_(self.bias.to(z))
 
     @property
@@ -88,11 +93,11 @@ class Norm(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether eval mode can process tokens one at a time, since no token depends on another."""
+        """Whether tokens can be processed one at a time in eval mode: none depends on another."""
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
-        """Fix the shift at 0: the formula has none, or a bias next to the norm does the same."""
+        """Fix the shift at 0, because the formula has none or an adjacent bias replaces it."""
         fix_at_zero(self, "bias")
 
     def start_gain(self, value: float, *, key: str) -> None:
@@ -111,14 +116,14 @@ class Norm(nn.Module, ABC):
         """Set the step of the run.
 
         A forward pass reads phases as Python values, so a compiled layer is recompiled when a phase
-        ends. What changes at every step must be in tensors before the forward pass; subclasses
-        write it there in this method.
+        ends. A value that changes at every step must be in a tensor before the forward pass;
+        subclasses write it there by overriding this method.
         """
         last = self.last_steps(clock.total) if clock.step else {}
         self.clock, self.phases = clock, {name: clock.step <= end for name, end in last.items()}
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase; UserError if this needs `total` but it is None."""
+        """Return the last step of each phase, or raise UserError if this needs a known `total`."""
         return {ramp.name: ramp.length(total) for ramp in self.ramps}
 
     def extra_repr(self) -> str:
@@ -142,7 +147,7 @@ def require_divisor(groups: int, dim: int) -> None:
 
 
 def learn(norm: Norm, name: str, value: Tensor, *, learned: bool) -> None:
-    """Register a parameter of a norm, or a constant instead."""
+    """Register `value` as a parameter of a norm if it is `learned`, otherwise as a constant."""
     if learned:
         norm.register_parameter(name, nn.Parameter(value))
     else:

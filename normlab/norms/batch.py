@@ -1,6 +1,6 @@
-"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over other axes.
+"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over different axes.
 
-Each token of a batch counts as one example; the files in `configs/norm` describe the options.
+Each token of a batch counts as one example. The files in `configs/norm` describe the options.
 """
 
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ class BatchNorm(RunningNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over all tokens of the batch.
 
     With `unbiased` the running variance is divided by n - 1; batches are always normalized with the
-    variance divided by n, as in `nn.BatchNorm1d`. `padding` says which tokens count: only real
-    ones (`exclude`), all (`include`), or real ones with padding counted as equal to the mean, which
-    shrinks the variance (`fill`). Torch's kernel runs instead of `formula` if the two agree
-    (`fast.py`).
+    variance divided by n, as in `nn.BatchNorm1d`. `padding` chooses the tokens that enter the
+    statistics: only real tokens (`exclude`), all tokens (`include`), or all tokens with padding set
+    to the mean, which shrinks the variance (`fill`). Torch's kernel runs instead of `formula` if
+    the two agree (`fast.py`).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -43,7 +43,7 @@ class BatchNorm(RunningNorm):
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Create the tables with `rows` rows: one per position, or a single row for all."""
+        """Create the tables with `rows` rows: one row per position, or one row for them all."""
         self.pool.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))
@@ -86,8 +86,9 @@ class GlobalNorm(BatchNorm):
 class PositionBatchNorm(BatchNorm):
     """Batch norm per position: statistics per feature over the tokens at the same position.
 
-    A single value has no variance: its output is the bias, and the table row is not updated.
-    Recurrent positions beyond the last row use that row (Cooijmans et al. 2017, section 3).
+    If a position has a single token, there is no variance: the output is the bias, and the
+    position's row in the tables is not updated. Recurrent positions beyond the last row use that
+    row (Cooijmans et al. 2017, section 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
@@ -135,14 +136,15 @@ class ScaledBatchNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NoisyBatchNorm(BatchNorm):
-    """Batch norm with an output mean and deviation that change randomly at every training update.
+    """Batch norm whose output mean and deviation change randomly at every training update.
 
         y = weight (z s + m) + bias
 
     z is the normalized value of a feature. For each update, norm and feature, m is drawn from
     `[-noise_shift, noise_shift]` and s from `[1, noise_scale]`; all tokens on all processes share
     them. This adds internal covariate shift (Ioffe and Szegedy 2015) on purpose. Santurkar et al.
-    2018 (section 2.2) also draw noise per sample, after the gain. Outside a run there is no noise.
+    2018 (section 2.2) additionally draw noise per sample, after the gain. Outside a run there is no
+    noise.
     """
 
     noise_shift: float
@@ -157,7 +159,7 @@ class NoisyBatchNorm(BatchNorm):
         self.register_buffer("noise", self.no_noise(), persistent=False)
 
     def no_noise(self) -> Float[Tensor, "2 D"]:
-        """Return the mean and deviation that change nothing."""
+        """Return the noise that changes nothing: mean 0 and deviation 1."""
         return torch.tensor([[0.5], [0.0]]).repeat(1, self.dim)
 
     def initialize(self, generator: torch.Generator) -> None:
@@ -169,7 +171,7 @@ class NoisyBatchNorm(BatchNorm):
         self.noise.copy_(self.drawn(clock.step, self.noise) if clock.step else self.no_noise())
 
     def drawn(self, step: int, like: Tensor) -> Float[Tensor, "2 D"]:
-        """Return a step's random numbers, which are sent to a GPU for many steps at once."""
+        """Return the random numbers of a step. A GPU receives them for many steps at once."""
         first = step - step % _DRAWN_AT_ONCE
         if self._drawn is None or self._drawn[0] != first or self._drawn[1].device != like.device:
             draw = torch.Generator()

@@ -43,7 +43,8 @@ class BoundedMap(TokenNorm):
     scalar, which starts at sqrt(D), or at 1 if the model already multiplies embeddings by sqrt(D).
 
     Args:
-        alpha: initial value of `alpha`. In large language models the authors choose it per place.
+        alpha: initial value of `alpha`. In large language models the authors choose a different
+            value for each site.
         shift: initial value of the learned scalar `shift`; None for no shift.
         affine: whether weight and bias are learned; with `scale`, only the weight (LLaMA).
         root_width: whether f is multiplied by sqrt(D). With `isru` that is DyISRU (Stollenwerk
@@ -78,12 +79,12 @@ class BoundedMap(TokenNorm):
 class BHyT(TokenNorm):
     """`weight tanh(lam x / (kappa sqrt(mean(x^2) + eps)))` with one learned scalar `lam`.
 
-    DyT with alpha = lam / kappa, applied to the output of RMS norm (`rms.py`), so the argument of
-    tanh does not grow with the stream. This is the exact form, `BHyT_Star` in the authors' code
-    (Byun et al. 2026). Their faster form approximates the second norm of a layer: it adds
-    `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)` to the first norm's mean square, where T is the
-    configured sequence length. It needs another norm's input and the attention's weights, to which
-    a norm has no access, so it is left out.
+    It is DyT with alpha = lam / kappa, applied to the output of RMS norm (`rms.py`), so the
+    argument of tanh does not grow with the stream. This is the exact form, `BHyT_Star` in the
+    authors' code (Byun et al. 2026). Their faster form approximates the second norm of a layer: it
+    adds `lam1^2 ||W_V W_O||^2 / (kappa^2 T D)` to the first norm's mean square, where T is the
+    configured sequence length. It is not implemented here, because it needs another norm's input
+    and the attention's weights, to which a norm has no access.
 
     Args:
         lam: initial value of `lam`.

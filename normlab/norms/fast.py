@@ -1,7 +1,7 @@
-"""Faster kernels for norms, by exact class: a subclass never uses its parent's kernel.
+"""Faster kernels for norms, looked up by exact class: a subclass never uses its parent's kernel.
 
-Each computes what the norm's `formula` does, and returns None if it does not apply. A kernel that
-disagrees with the formula is not used (`agreement.py`). Compiled code needs no kernels: it runs the
+Each kernel computes the norm's `formula`, or returns None if it does not apply. A kernel that
+disagrees with the formula is not used (`agreement.py`). Compiled code uses no kernels: it runs the
 formula.
 """
 
@@ -65,7 +65,8 @@ def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
 def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """Return `weight x / sqrt(mean(x^2) + eps)` over the last axis.
 
-    torch has a kernel for it only on CUDA; elsewhere it runs many small operators.
+    torch has a fused kernel for RMS norm only on CUDA; on other devices it runs many small
+    operators.
     """
     if x.is_cuda:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
@@ -116,7 +117,7 @@ def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     packed = tokens.pack(wide)
     enters = norm.regime == "train" and not norm.watchers and not norm.by_position
     enters = enters and norm.unbiased and mean.dtype == wide.dtype
-    if enters:  # torch's running variance is the unbiased variance
+    if enters:  # torch updates the running variance with the unbiased variance
         y, *statistics = torch.ops.aten._native_batch_norm_legit(
             _image(packed), weight, bias, mean, var, True, norm.momentum, norm.eps
         )

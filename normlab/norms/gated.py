@@ -1,6 +1,6 @@
 """RMS norms whose gain depends on the token: SeeDNorm and GatedNorm.
 
-Neither paper has public code: the formulas are the ones that reviews and ports agree on.
+Neither paper has public code. The formulas here are the ones that reviews and ports agree on.
 """
 
 from dataclasses import dataclass, field

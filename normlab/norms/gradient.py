@@ -1,4 +1,4 @@
-"""The backward pass of PN, MABN and Unified Norm: a moment is projected out of the gradient."""
+"""The backward pass of PN, MABN and Unified Norm, which projects a moment out of the gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from normlab.norms.square import SquareNorm
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """A function that only changes the gradient, by a multiple of its own value z.
+    """An identity function whose backward pass subtracts a multiple of z from the gradient.
 
         forward     z
         backward    dz' = factor (dz - m z),  m = fixed + share mean(dz z)
@@ -39,7 +39,7 @@ class Projection:
 def projected(
     z: Tensor, by: Projection, values: Values, over_group: AllReduce = unchanged
 ) -> Tensor:
-    """Return `z`, whose gradient is projected in the backward pass.
+    """Return `z` unchanged; in the backward pass, `by` projects its gradient.
 
     `values` has the groups of the batch; `over_group` sums their moments over processes.
     """
@@ -89,7 +89,7 @@ class _Projected(torch.autograd.Function):
 
 
 def scaled(z: Tensor, factor: Tensor) -> Tensor:
-    """Return `z`, whose gradient is multiplied by `factor`."""
+    """Return `z` unchanged; the backward pass multiplies its gradient by `factor`."""
     return _Scaled.apply(z, factor)
 
 
@@ -110,8 +110,8 @@ class _Scaled(torch.autograd.Function):
 class GradientNorm(SquareNorm):
     """A norm that projects a moment out of its gradient, and remembers it.
 
-    The backward pass adds up the moment's sums over tokens and the number of tokens, which enter
-    the tables at the end of the update; outside of a run, at once.
+    The backward pass adds up the moment's sums over tokens and the number of tokens. They enter the
+    tables at the end of the update, or immediately outside a run.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -140,13 +140,13 @@ class GradientNorm(SquareNorm):
         self.gradient_sums.zero_()
 
     def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
-        """Update the tables with the last batch's gradient moment, where it `counts`."""
+        """Update the tables with the last batch's gradient moment, in rows with `counts` true."""
         raise NotImplementedError
 
     def project(
         self, z: Tensor, *, fixed: Tensor, share: Tensor | None, factor: Tensor | None = None
     ) -> Tensor:
-        """Return `z`, with a moment projected out of its gradient (see `Projection`)."""
+        """Return `z` with a moment projected out of its gradient, as `Projection` describes."""
         trains, waits = self.regime == "train", self.pending.begun
         by = Projection(
             fixed=fixed,

@@ -1,4 +1,4 @@
-"""Group norm, of each token separately or, as on images, over the positions of a sample."""
+"""Group norm, either of each token separately or, as on images, over the positions of a sample."""
 
 from dataclasses import dataclass
 

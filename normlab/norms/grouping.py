@@ -1,6 +1,6 @@
 """Cuts a batch, without its padding, into groups of values that share their statistics.
 
-The variance takes two passes over the data, since the difference of two large sums would lose
+The variance takes two passes over the data, because the difference of two large sums would lose
 precision.
 """
 
@@ -46,7 +46,7 @@ class Values(NamedTuple):
     ) -> tuple[Tensor, ...]:
         """Return the mean of each group, then the `counts`, all summed by `by`.
 
-        Each group's sum is divided by the first count.
+        Each group's mean is its sum divided by the first of the `counts`.
         """
         sums, reduced = values.sum(self.axes, keepdim=True), list(counts)
         if by is not unchanged:
@@ -60,7 +60,7 @@ class Values(NamedTuple):
 
 @dataclass
 class Pool:
-    """The axes that statistics are pooled over, within ghost batches and across processes.
+    """How statistics are pooled: over which axes, in which ghost batches, across processes or not.
 
     A ghost batch has `ghost` neighboring sequences; the last one may have fewer (Hoffer, Hubara and
     Soudry 2017, algorithm 1). With `sync` the statistics of a batch span all processes.
@@ -86,16 +86,16 @@ class Pool:
 
     @property
     def over_processes(self) -> AllReduce:
-        """The sum of a table over all processes."""
+        """The function that sums a table over all processes."""
         return self.summed or (unchanged if world().size == 1 else self._sum_over_processes)
 
     @property
     def over_group(self) -> AllReduce:
-        """The sum of a table over the processes that share their statistics."""
+        """The function that sums a table over the processes that share their statistics."""
         return self.over_processes if self.sync and not self.divided else unchanged
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`, padded to all rows since lengths may differ by process."""
+        """Sum a table `[..., R, d]`, padded to all rows because lengths may differ by process."""
         if self.rows > 1 and not self.one_position:
             table = F.pad(table, (0, 0, 0, self.rows - table.shape[-2]))
         return sum_over_ranks(table)
@@ -103,8 +103,8 @@ class Pool:
     def cut(self, x: Float[Tensor, "B P D"], tokens: Tokens, padding: str = "exclude") -> Values:
         """Return the groups of `x`.
 
-        With `padding="fill"`, padding counts as equal to the mean: only `var_count` includes it.
-        With "forward", `var_count` includes padding too, and the values at padding are kept.
+        With `padding="fill"`, padding counts as equal to the mean, so only `var_count` includes it.
+        With "forward", `var_count` includes padding as well, and the values at padding are kept.
         """
         counts_padding = padding in ("fill", "forward")
         if self.plain and not counts_padding:
@@ -144,7 +144,7 @@ class Pool:
         return width * mask.sum(axes, keepdim=True)
 
     def shape(self, x: Float[Tensor, "B P _"]) -> Tensor:
-        """Return `x` with a dimension for groups; ghost batches that are not full are padded."""
+        """Return `x` with an extra dimension for groups, padding an incomplete ghost batch."""
         if self.plain:
             return x.flatten(0, 1)
         if self.groups > 1:

@@ -31,7 +31,7 @@ class NoNorm(Norm):
 class TokenNorm(Norm):
     """`weight z + bias`, where `formula` computes z from each token separately.
 
-    A norm that builds on another one, such as RMS norm, calls the other's `normalized`.
+    A norm that builds on another norm, such as RMS norm, calls that norm's `normalized`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
@@ -61,7 +61,7 @@ class TokenNorm(Norm):
     def normalized(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Compute z with a kernel that agrees with `formula`, or otherwise with the formula.
 
-        Other norms use it on a norm built with `affine=False`; `x` is float32 or float64.
+        Other norms call this method of a norm built with `affine=False`. `x` is float32 or float64.
         """
         quick = fast.output(self, x, ALL)
         return self.formula(x) if quick is None else quick

@@ -14,15 +14,16 @@ from normlab.norms.ramp import Ramp
 from normlab.norms.window import Window
 
 Rows = Float[Tensor, "G D"]
-_CLIP = 5.0  # the correction of MABN and Unified Norm is between 1/5 and 5
+_CLIP = 5.0  # the correction of MABN and Unified Norm is clipped to between 1/5 and 5
 
 
 class WindowEntry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
-    `next_row` is true at its row in the windows, `stored` is the mean square that goes there, and
-    `square` the mean square to divide by. If `is_full`, moments come from the windows, and the
-    warm-up has ended. `outlier` marks the batches that the windows leave out; None for none.
+    `next_row` is true at the batch's row in the windows, `stored` is the mean square that is
+    written to that row, and `square` is the mean square to divide by. If `is_full`, the warm-up has
+    ended and moments come from the windows. `outlier` marks the batches that the windows leave out;
+    it is None if there are none.
     """
 
     next_row: Bool[Tensor, "K 1"]
@@ -43,9 +44,9 @@ class MovingAverageBatchNorm(GradientNorm):
                      psi is the mean of mean(dz z) over the last `window` batches
         inference    y = weight x / sqrt(running chi^2 + eps) + bias
 
-    with the running square from before the batch. In the warm-up, and until the window is full, the
-    moments are the batch's own; r is 1 until `correction_share` of the run has passed. The division
-    is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
+    The running square is the one from before the batch. In the warm-up, and until the window is
+    full, the moments are the batch's own. r is 1 until `correction_share` of the run has passed.
+    The division is `SquareNorm.formula` (`square.py`), dz' is `Projection` (`gradient.py`), and
     `training_formula` has all steps in order; source: the authors' `MABN.py`. chi^2 and r are
     constants in the backward pass.
 
@@ -111,7 +112,7 @@ class MovingAverageBatchNorm(GradientNorm):
         return windows.mean(1)
 
     def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
-        """Return, for each ghost batch, whether the windows leave it out; None if never."""
+        """Return whether the windows leave out each ghost batch, or None if they leave out none."""
         return None
 
     def correction(self, entry: WindowEntry) -> Rows:
@@ -136,8 +137,8 @@ class MovingAverageBatchNorm(GradientNorm):
     def projection_coefficients(self, entry: WindowEntry) -> tuple[Rows, Tensor]:
         """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
 
-        The multiple is the window's mean once the window is full (in the forward pass), before that
-        the batch's moment.
+        The multiple is the window's mean if the window was full in the forward pass, otherwise the
+        batch's moment.
         """
         return Window(self.gradient_moments).mean_of_others(entry.next_row, entry.is_full)
 
@@ -147,7 +148,7 @@ class MovingAverageBatchNorm(GradientNorm):
 
 
 def advance_window(norm: MovingAverageBatchNorm) -> None:
-    """Let `next_row` mark the windows' row for the next batch."""
+    """Make `next_row` mark the windows' row for the next batch."""
     window = Window(norm.squares)
     norm.next_row, norm.is_full = window.next_row(norm.updates), window.is_full(norm.updates)
 

@@ -14,11 +14,12 @@ from normlab.norms.base import Norm
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
     """Build the norm `option` of `configs/norm`; `values` override the option's settings.
 
-    It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model:
-    `norm(x)` counts all tokens as real. `norm(x, Tokens(valid))` leaves padding out of statistics.
+    It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model.
+    `norm(x)` treats all tokens as real; `norm(x, Tokens(valid))` leaves padding out of the
+    statistics.
 
-    Raises UserError, listing the options if `option` is unknown, or naming the key of an invalid
-    value.
+    Raises UserError if `option` is unknown (the error lists the options) or a value is invalid (the
+    error gives its key).
     """
     option = norm_name(option)
     check_option("norm", option)
@@ -29,12 +30,12 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     # that computes layer norm, whatever norm1 is, unless a module has a hook.
     norm.register_forward_pre_hook(_check_input)
     if not hasattr(norm, "eps"):
-        vars(norm)["eps"] = math.nan  # the encoder layer reads it
+        vars(norm)["eps"] = math.nan  # torch's encoder layer reads it
     return norm
 
 
 def _check_input(norm: Norm, inputs: tuple[Any, ...]) -> None:
-    """Raise UserError for an input that is not `[B, P, D]`."""
+    """Raise UserError if the input is not `[B, P, D]`."""
     for x in inputs[:1]:
         if x.is_nested:
             raise UserError(

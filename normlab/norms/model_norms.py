@@ -19,8 +19,8 @@ from normlab.norms.running import normalized_by, running_norms, statistics_kept
 class ModelNorms:
     """Takes all norms of a model through the steps of a run.
 
-    After the share `freeze_statistics` of a run, running statistics are frozen and training
-    normalizes with them.
+    `freeze_statistics` is a share of the run's steps: after it, running statistics are frozen and
+    training normalizes with them.
     """
 
     def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
@@ -31,8 +31,8 @@ class ModelNorms:
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase of the norms in a run of `total` steps.
 
-        Phases without steps are omitted. Phases have names such as `BatchRenorm/warmup`; if norms
-        of the same class differ, later ones are named by their path in the model.
+        Phases without steps are omitted. Names look like `BatchRenorm/warmup`; if norms of the same
+        class have different phases, the names of later ones contain their path in the model.
         """
         steps: dict[str, int] = {}
         if (last := self._last_unfrozen(total)) is not None:
@@ -45,7 +45,10 @@ class ModelNorms:
         return steps
 
     def begin_step(self, step: int, total: int | None) -> None:
-        """Set the clock of all norms (`total` may be unknown) and freeze statistics if due."""
+        """Set the clock of all norms, and freeze their statistics once it is time.
+
+        `total` is the number of steps of the run, or None if unknown.
+        """
         last = self._last_unfrozen(total)
         for norm in self._named.values():
             norm.begin_step(Clock(step, total))
@@ -69,7 +72,7 @@ class ModelNorms:
     def penalty(self) -> Float[Tensor, ""] | None:
         """Return and clear the sum of the norms' extra losses on the last micro-batch, if any.
 
-        Add it to the summed loss before the backward pass: it has a gradient.
+        Add it to the summed loss before the backward pass, because it has a gradient.
         """
         for norm in self._running:
             norm.pending.collect()

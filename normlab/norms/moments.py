@@ -1,4 +1,4 @@
-"""The means and variances of batches, and how those of several batches are pooled.
+"""Means and variances of batches, and how to pool them over several batches.
 
 Statistics are float32 for any input except float64, which stays float64.
 """
@@ -16,18 +16,18 @@ AllReduce = Callable[[Tensor], Tensor]
 
 
 def widen(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """Return all tensors in the dtype of statistics: float64 for a float64 `x`, else float32."""
+    """Convert all tensors to the dtype of statistics: float64 if `x` is float64, else float32."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     return tuple(tensor.to(dtype) for tensor in (x, *others))
 
 
 def unchanged(table: Tensor) -> Tensor:
-    """Return the table, which is the sum over a single process."""
+    """Return the table itself, which is the sum over a single process."""
     return table
 
 
 class Moments(NamedTuple):
-    """The mean and variance of each group, and the number of values behind them.
+    """The mean and variance of each group, and the number of values they were computed from.
 
     The variance is divided by `var_count`, which equals `count` unless padding was filled in.
     """
@@ -38,19 +38,19 @@ class Moments(NamedTuple):
     var_count: Tensor
 
     def at(self, positions: int) -> "Moments":
-        """Return the moments of this process's positions; others may have longer sequences."""
+        """Return the moments of the first `positions` positions; other processes may have more."""
         return Moments(*(table[..., :positions, :] for table in self))
 
     @torch.no_grad()
     def sums(self) -> Float[Tensor, "4 *tables"]:
-        """Return float64 sums that can be added up across groups and batches."""
+        """Return float64 sums that can be added across groups and batches."""
         mean, var, count, var_count = (table.double() for table in self)
         squares = var_count * var + count * mean.square()
         return torch.stack(torch.broadcast_tensors(count, var_count, count * mean, squares))
 
     @classmethod
     def pooled(cls, sums: Float[Tensor, "4 *tables"], dtype: torch.dtype) -> "Moments":
-        """Return the moments of all values behind the `sums`, as if they were one batch."""
+        """Return the moments that all the values summed in `sums` have as one batch."""
         count, var_count, firsts, seconds = sums.unbind()
         mean = firsts / count.clamp(min=1)
         var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)

@@ -52,7 +52,7 @@ class PowerNorm(GradientNorm):
         self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
     def training_formula(self, x: Tensor, zero: Tensor, mean_square: Tensor) -> Tensor:
-        """Divide by the batch's RMS in the warm-up, then by the running RMS; project nu out."""
+        """Divide by the batch's RMS in the warm-up and by the running RMS later; project out nu."""
         by_batch = during(self, "warmup")
         square = mean_square if by_batch else self.running_square.to(x)
         z = self.formula(x, zero, square)

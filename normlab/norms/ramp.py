@@ -1,4 +1,4 @@
-"""How long a phase of a run lasts: a share of its steps, or a number of steps."""
+"""The length of a phase of a run, as a share of the run's steps or as a number of steps."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from normlab.errors import UserError
 
 
 class Clock(NamedTuple):
-    """The current step of a run (from 1; 0 outside a run), and the number of steps if known."""
+    """The current step of a run, counted from 1 (0 outside a run), and its length if known."""
 
     step: int = 0
     total: int | None = None
@@ -22,7 +22,7 @@ class Ramp:
     steps: int | None
 
     def length(self, total: int | None) -> int:
-        """Return the length in steps; UserError if this needs `total` but it is None."""
+        """Return the length in steps. Raise UserError if this needs `total` and it is None."""
         if self.steps is None and total is None:
             raise UserError(
                 f"norm.{self.name}_share={self.share} needs budget.steps: set it, or "

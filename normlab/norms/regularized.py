@@ -17,9 +17,9 @@ class RegularizedBatchNorm(BatchNorm):
     """`weight (x - mean) / sqrt(max(var, eps)) + bias`, and a penalty for each training batch.
 
     It is batch norm with eps in a different place, and its gradient is exact. The penalty
-    (`loss_of`) pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
-    inference uses similar statistics. It is the sum over features of `penalty_mean` times the first
-    of two `terms` plus `penalty_var` times the second; for `diff`
+    (`loss_of`) pulls the batch's mean and deviation towards the running mean and deviation, mu and
+    sigma, so that training and inference use similar statistics. It is the sum over features of
+    `penalty_mean` times the first of two `terms` plus `penalty_var` times the second; for `diff`
 
         penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 
@@ -51,7 +51,7 @@ class RegularizedBatchNorm(BatchNorm):
         """Return both penalty terms per feature.
 
         `m` and `v` are the mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are
-        the running ones.
+        the running mean and variance.
         """
         sigma_batch, sigma = (each.clamp(min=self.eps).sqrt() for each in (v, var))
         match self.penalty:
@@ -75,6 +75,6 @@ class RegularizedBatchNorm(BatchNorm):
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Return the cosine of two vectors along the last axis; 0, without a gradient, if one is 0."""
+    """Return the cosine of two vectors along the last axis, or 0 without a gradient if one is 0."""
     none = (a.square().sum(-1) == 0) | (b.square().sum(-1) == 0)
     return cosine_similarity(a.masked_fill(none[..., None], 1.0), b, -1, eps=0).masked_fill(none, 0)

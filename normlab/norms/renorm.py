@@ -1,4 +1,4 @@
-"""Batch renormalization keeps the training output close to the inference output (Ioffe 2017)."""
+"""Batch renormalization, which keeps training outputs close to inference outputs (Ioffe 2017)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -21,9 +21,9 @@ class BatchRenorm(BatchNorm):
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
     are constants in the backward pass; mu and sigma are the running statistics before the batch.
-    After an eighth of the warm-up the bounds grow from 1 and 0; `r_max` is reached at the end of
-    the warm-up, `d_max` after five eighths. The running statistic is a deviation; eps is added to
-    deviations.
+    After an eighth of the warm-up, the bounds start to grow from 1 (of r) and 0 (of d); the bound
+    of d reaches `d_max` after five eighths of the warm-up, the bound of r reaches `r_max` at its
+    end. The tables hold a running deviation instead of a variance, and eps is added to deviations.
     """
 
     exact_gradient: ClassVar[bool] = False

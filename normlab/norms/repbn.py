@@ -37,14 +37,14 @@ class RepBatchNorm(BatchNorm):
         return torch.addcmul(self.gain_and_shift(z), x, self.alpha.to(x))
 
     def batch_divisor(self) -> Tensor | None:
-        return None  # the part `alpha x` is not divided by anything
+        return None  # the term `alpha x` is not divided by a deviation
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProgressiveRepBatchNorm(RepBatchNorm):
     """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN at inference.
 
-    LN is `LayerNorm.formula` (`layer.py`), the BN in RepBN `BatchNorm.formula` (`batch.py`).
+    LN is `LayerNorm.formula` (`layer.py`), and the BN in RepBN is `BatchNorm.formula` (`batch.py`).
     During the warm-up, training is pure layer norm and does not update the running statistics; then
     lambda falls linearly from `start` to 0.
     """
@@ -106,7 +106,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         return super().forward(x, tokens)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
-        """Return RepBN's output, in training blended with layer norm's."""
+        """Return RepBN's output, blended with layer norm's output in training."""
         y = super().output(z, x)
         if self.regime == "running" or self.start == 0 or not during(self, "blend"):
             return y

@@ -1,4 +1,4 @@
-"""RMS norm and ScaleNorm: a token divided by its root mean square or by its length."""
+"""RMS norm and ScaleNorm, which divide a token by its root mean square or by its length."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ from normlab.norms.layer import TokenNorm
 class RMSNorm(TokenNorm):
     """`x / sqrt(mean(x^2) + eps)` of each token, without a shift (Zhang and Sennrich 2019, eq. 4).
 
-    With `eps_inside`, `eps` is added to the mean square; without it, to the root, as in the
-    authors' code. In their pRMSNorm the mean is over the first `share` of the features, rounded
+    With `eps_inside`, `eps` is added to the mean square. Otherwise it is added to the root, as in
+    the authors' code. In their pRMSNorm the mean is over the first `share` of the features, rounded
     down. With `one_plus` the gain is `1 + weight` and the weight starts at 0 (Gemma): weight decay
     pulls the gain to 1. With `single_scale` all features share one learned gain (SSNorm; Park et
-    al. 2025): ScaleNorm's formula, but the learned scalar starts at 1 instead of sqrt(D), so a step
-    of Adam changes it sqrt(D) times as much, relative to its size. A kernel runs instead of
-    `formula` if the two agree; on a CPU its backward pass is written by hand (`fast.py`).
+    al. 2025). This is ScaleNorm's formula, but the learned scalar starts at 1 instead of sqrt(D),
+    so a step of Adam changes it sqrt(D) times as much relative to its size. A kernel runs instead
+    of `formula` if the two agree; on a CPU its backward pass is written by hand (`fast.py`).
     """
 
     eps: float
@@ -40,7 +40,7 @@ class RMSNorm(TokenNorm):
 
     @property
     def gain(self) -> Tensor:
-        """The gain of each feature, or one gain for all."""
+        """The gain of each feature, or the one gain that all features share."""
         return self.weight + 1 if self.one_plus else self.weight
 
     def start_gain(self, value: float, *, key: str) -> None:

@@ -25,24 +25,24 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 
 
 class PendingMoments:
-    """The moments that a norm measures during an update, and adds to its tables at the end.
+    """The moments that a norm measures during an update and adds to its tables at its end.
 
-    Outside a run, they are added immediately.
+    Outside a run, moments are added immediately.
     """
 
     def __init__(self) -> None:
         self.begun = False
-        # empty before each micro-batch: compiled code has a guard on it
+        # emptied before each micro-batch, because compiled code has a guard on it
         self.arrived: list[Moments] = []
         self.collected: list[Moments] = []
 
     def begin(self) -> None:
-        """Let moments wait from now on."""
+        """Collect moments from now on instead of adding them immediately."""
         self.begun, self.arrived, self.collected = True, [], []
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no moments are pending."""
         return not (self.arrived or self.collected)
 
     def collect(self) -> None:
@@ -51,7 +51,7 @@ class PendingMoments:
         self.arrived = []
 
     def end(self) -> Moments | None:
-        """Return the moments of all micro-batches pooled as one batch; None if there are none."""
+        """Return the moments of all micro-batches, pooled as one batch; None if there are none."""
         self.collect()
         batches, self.begun, self.collected = self.collected, False, []
         if not batches[1:]:
@@ -64,13 +64,13 @@ class PendingMoments:
 class BatchStatistics(Norm):
     """A norm that uses the batch's statistics in training.
 
-    `formula` normalizes, in training and at inference. A norm that differs in training overrides
-    `training_formula` and sets `same_in_training = False`. Both take plain tensors: `x` is `[N,
-    D]`, the real tokens of the batch, or `[B, P, D]`; `mean` and `var` have the same number of
-    dimensions and broadcast.
+    `formula` normalizes, in training and at inference. A norm that normalizes differently in
+    training overrides `training_formula` and sets `same_in_training = False`. Both take plain
+    tensors: `x` is `[N, D]`, the real tokens of the batch, or `[B, P, D]`; `mean` and `var` have
+    the same number of dimensions and broadcast.
 
     `eval_stats` names the statistics used in eval mode. With `sync`, batch statistics span all
-    processes. `ghost` is the number of sequences per ghost batch; None for the whole batch.
+    processes. `ghost` is the number of sequences per ghost batch, or None for the whole batch.
     """
 
     dim: int = field(kw_only=False)
@@ -83,15 +83,15 @@ class BatchStatistics(Norm):
     ghost: int | None = None
 
     same_in_training: ClassVar[bool] = True
-    """Whether a batch's output in training equals its output at inference with its own statistics.
+    """Whether training outputs equal the outputs of inference with the batch's own statistics.
 
-    If not, the two must at least agree once the running statistics have settled at the batch's.
+    If not, both must at least agree once the running statistics have converged to the batch's.
     """
 
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
         self.pool = Pool(self.pools, self.ghost, self.sync)
-        self.frozen = False  # training uses running statistics; gain and shift still learn
+        self.frozen = False  # if True, training uses running statistics; gain and shift still learn
 
     def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         """Return the values to measure and normalize: `x` itself."""
@@ -104,7 +104,7 @@ class BatchStatistics(Norm):
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor, /) -> Tensor:
         """Normalize with the batch's own statistics, by `formula` unless the norm's paper differs.
 
-        It runs in training unless the norm is frozen, and in evaluation with `eval_stats=batch`.
+        It is used in training unless the norm is frozen, and in evaluation with `eval_stats=batch`.
         """
         return self.formula(x, mean, var)
 
@@ -140,10 +140,10 @@ class BatchStatistics(Norm):
 class RunningNorm(BatchStatistics):
     """A norm that stores running statistics in tables.
 
-    A subclass registers its tables as persistent buffers, and defines which `running_moments` they
-    mean and how a batch's moments `enter` them. `momentum` is the weight of the newest batch, as in
-    torch. Moments that must wait for the update's other micro-batches are in `pending` until the
-    training loop calls `commit`.
+    A subclass registers its tables as persistent buffers. It defines how to compute
+    `running_moments` from them and how a batch's moments `enter` them. `momentum` is the weight of
+    the newest batch, as in torch. During an update with several micro-batches, moments are kept in
+    `pending` until the training loop calls `commit`.
     """
 
     foldable: ClassVar[bool] = True
@@ -152,7 +152,7 @@ class RunningNorm(BatchStatistics):
     recurrent positions that share a row always do."""
     fewest: ClassVar[int] = 2  # minimum number of values: two for a variance, one for a mean square
     updates: Int[Tensor, ""] = field(init=False)
-    """How many updates have entered the tables; only `SquareNorm` counts them."""
+    """The number of updates that have entered the tables; only `SquareNorm` counts them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,7 +165,7 @@ class RunningNorm(BatchStatistics):
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         """Normalize `x` with batch statistics or running statistics, depending on `regime`.
 
-        Raises UserError for a batch with too few tokens, or more positions than the tables have.
+        Raises UserError if the batch has too few tokens, or more positions than the tables.
         """
         rows = self.rows_of(tokens.start, x.shape[1])
         tokens = ALL if self.padding == "include" else tokens
@@ -202,7 +202,7 @@ class RunningNorm(BatchStatistics):
 
     @torch.no_grad()
     def remember(self, groups: Moments, first: int = 0) -> None:
-        """Pool the groups' moments; pass them to watchers and enter them from row `first` on."""
+        """Pool the groups' moments, pass them to watchers and enter them from row `first` on."""
         moments = self.pool.whole(groups)
         if self.watchers:
             show(self.watchers, moments, first)
@@ -215,7 +215,7 @@ class RunningNorm(BatchStatistics):
                 self.update(moments, first)
 
     def loss_of(self, groups: Moments) -> Tensor | None:
-        """Return the term, with a gradient, that a batch's moments add to the loss, or None."""
+        """Return the term that a batch's moments add to the loss (it has a gradient), or None."""
         return None
 
     def commit(self) -> None:
@@ -235,16 +235,16 @@ class RunningNorm(BatchStatistics):
         return moments.mean.to(mean), moments.var.to(mean)
 
     def batch_divisor(self) -> Tensor | None:
-        """Return the deviation `[columns]` that divided the last training batch.
+        """Return the deviation `[columns]` that the last training batch was divided by.
 
-        None if there is no single deviation (ghost batches, batch renorm, RepBN).
+        Return None if there is no single deviation (ghost batches, batch renorm, RepBN).
         """
         return None
 
     def get_extra_state(self) -> Tensor:
-        """Return step, number of steps (-1 if unknown) and updates, as an integer tensor.
+        """Return step, number of steps (-1 if unknown) and number of updates as an integer tensor.
 
-        Only `SquareNorm` counts updates. Nothing here waits for the device.
+        Only `SquareNorm` counts updates. This does not wait for the device.
         """
         step, total = self.clock
         numbers = (step, -1 if total is None else total)

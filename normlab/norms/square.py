@@ -21,9 +21,9 @@ SquarePadding = Literal["exclude", "include", "forward"]
 class SquareNorm(RunningNorm):
     """`x / sqrt(mean_square + eps)`, per feature, with the mean over all tokens of the batch.
 
-    At inference the mean square is the running one. No mean is subtracted: where the base class
-    has a mean and a variance, a square norm has 0 and the mean square. With `groups`, each group of
-    a token's features is first divided by its own root mean square (as in the appendix of the
+    At inference it is the running mean square. No mean is subtracted: where the base class has a
+    mean and a variance, a square norm has 0 and the mean square. With `groups`, each group of a
+    token's features is first divided by its own root mean square (as in the appendix of the
     PowerNorm paper and all of its code), so inference is not affine. `padding` chooses which tokens
     count: `exclude` only real tokens, `include` all tokens, and `forward` real tokens in the
     forward pass but all in the gradient moment, as in published code.
@@ -38,7 +38,7 @@ class SquareNorm(RunningNorm):
     warmup_share: float
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
-    zero: Tensor = field(init=False)  # instead of a mean
+    zero: Tensor = field(init=False)  # takes the place of a mean
     counted: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class SquareNorm(RunningNorm):
         return x * (mean_square + self.eps).rsqrt()
 
     def moments(self, values: Values) -> Moments:
-        # values that count for the gradient's moment
+        # the values that enter the gradient's moment
         self.counted = values._replace(x=values.count)
         # PN, MABN and Unified Norm: the mean square is a constant in the backward pass.
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
@@ -74,13 +74,14 @@ class SquareNorm(RunningNorm):
         self.averages = not clock.step or clock.step < self.last_steps(clock.total)["warmup"]
 
     def or_running(self, count: Tensor, mean_square: Tensor) -> Float[Tensor, "1 D"]:
-        """Return the batch's mean square, or the running one if the batch has no tokens."""
+        """Return the batch's mean square, or the running mean square if the batch has no tokens."""
         return torch.where(count > 0, mean_square.to(self.running_square), self.running_square)
 
     def update(self, moments: Moments, first: int = 0) -> None:
-        """Move the running mean square towards a batch's.
+        """Move the running mean square towards the mean square of a batch.
 
-        In the warm-up it is first set to the average over all batches, as in the authors' code.
+        In the warm-up it is first set to the average over all batches so far, as in the authors'
+        code.
         """
         self.updates.add_(1)
         # in a square norm, `var` is the mean square

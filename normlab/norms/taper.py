@@ -8,8 +8,8 @@
 
 Source: Kanavalau et al. 2026 ("Gated Removal of Normalization in Transformers Enables Stable
 Training and Efficient Inference"), as described in secondary sources; there is no public code. The
-paper keeps RMS norm as the model's last norm: without it, and without a penalty on the scale of the
-last hidden states, logits can grow without bound.
+paper keeps RMS norm as the model's last norm. Without this norm, and without a penalty on the scale
+of the last hidden states, logits can grow without bound.
 """
 
 import math
@@ -64,7 +64,7 @@ class TaperNorm(TokenNorm):
 
     @property
     def factor(self) -> Float[Tensor, ""]:
-        """The constant c; 1 before it is estimated."""
+        """The constant c, which is 1 before it is estimated."""
         over_root, energy = self.energies
         return torch.where(energy > 0, over_root / energy, 1.0)
 
@@ -91,7 +91,7 @@ class TaperNorm(TokenNorm):
         return x * (g * self.inverse(x) * weight + (1 - g) * c * late)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
-        """Return z: the formula has the gains."""
+        """Return z, because the formula already includes the gains."""
         return z
 
     def inverse(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ 1"]:

@@ -1,4 +1,4 @@
-"""Which positions of a padded batch hold tokens, and packing them without padding."""
+"""The real tokens of a padded batch, and how to pack them without padding."""
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -8,10 +8,10 @@ from torch import Tensor
 class Tokens:
     """The real tokens of a padded `[B, P]` batch.
 
-    `valid` is their mask; None if all tokens are real. `rows` are their flat indices among all `B
-    P` positions. A collated batch contains them, so that packing never waits for a GPU; otherwise
-    they are computed from the mask. `start` is the position of the first column, above 0 only in
-    incremental decoding.
+    `valid` is their mask, or None if all tokens are real. `rows` are their flat indices among all
+    `B P` positions. Collating a batch computes `rows`, so that packing never waits for a GPU;
+    otherwise they are computed from the mask. `start` is the position of the first column, which is
+    above 0 only in incremental decoding.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tokens:
         return Tokens(valid, self.start, rows)
 
     def pinned(self) -> "Tokens":
-        """Return the tokens in pinned memory, which a GPU can copy without waiting."""
+        """Return the tokens in pinned memory, from which a GPU can copy them without waiting."""
         if self.valid is None:
             return self
         return Tokens(self.valid.pin_memory(), self.start, self.rows.pin_memory())
@@ -58,7 +58,7 @@ class Tokens:
         return self.valid
 
     def known(self, x: Shaped[Tensor, "B P *_"]) -> int | None:
-        """Return the number of real tokens; None if counting them would wait for a GPU."""
+        """Return the number of real tokens, or None if counting them would wait for a GPU."""
         if self.valid is None:
             return x.shape[0] * x.shape[1]
         on_hand = self._rows is not None or (
@@ -77,7 +77,7 @@ class Tokens:
         return flat if self.valid is None else flat.index_select(0, self.rows)
 
     def unpack(self, y: Float[Tensor, "N D"], shape: torch.Size) -> Float[Tensor, "B P D"]:
-        """Undo `pack`; padding becomes 0."""
+        """Undo `pack`, with 0 at padding."""
         if self.valid is None:
             return y.view(shape)
         whole = y.new_zeros(shape[0] * shape[1], shape[2])
@@ -85,11 +85,11 @@ class Tokens:
 
     @property
     def keys(self) -> Bool[Tensor, "B 1 1 P"] | None:
-        """The mask of the tokens that attention may attend to; None for all."""
+        """The mask of the tokens that attention may attend to, or None for all tokens."""
         return None if self.valid is None else self.valid[:, None, None, :]
 
     def repeated(self, times: int) -> "Tokens":
-        """Return the tokens of a tensor with each sequence repeated `times` times in a row."""
+        """Return the tokens of a batch with each sequence repeated `times` times in a row."""
         if self.valid is None:
             return self
         rows, length = None, self.valid.shape[1]
@@ -105,4 +105,4 @@ class Tokens:
 
 
 ALL = Tokens()
-"""All tokens, for a tensor without padding: the default of every norm."""
+"""All tokens, for a tensor without padding. This is the default of every norm."""

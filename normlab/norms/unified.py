@@ -30,8 +30,8 @@ class UnifiedNorm(MovingAverageBatchNorm):
 
     With `filter`, a batch after the warm-up is an outlier if, for any feature, the arithmetic mean
     of the window exceeds the geometric mean by more than `window` times the variance of the roots
-    in the window. An outlier is normalized by its own moments, and the windows store the running
-    moments instead.
+    in the window. An outlier is normalized by its own moments, and the running moments enter the
+    windows in its place.
     """
 
     filter: bool
@@ -57,7 +57,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
         return windows.log().mean(1).exp()
 
     def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
-        if self.window == 1:  # no average: each batch has its own moments
+        if self.window == 1:  # the window is the batch itself, so there is nothing to average
             return windows.new_ones(len(windows), 1, dtype=torch.bool)
         if not self.filter or during(self, "warmup"):
             return None

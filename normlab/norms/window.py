@@ -1,4 +1,4 @@
-"""The last values of a statistic: the window that MABN and Unified Norm average over."""
+"""The window of recent values of a statistic, which MABN and Unified Norm average over."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,7 +33,7 @@ class Window:
 
         While the window is not full, its mean is the newest value: `a` is 0 and `b` 1.
         """
-        # The newest value's row; every row while the window is not full.
+        # Leave out the newest value's row, or every row while the window is not full.
         left_out = next_row >= is_full
         others = self.rows.masked_fill(left_out, 0.0).mean(0, keepdim=True)
         return others, left_out.mean(0, dtype=self.rows.dtype, keepdim=True)

@@ -1,1 +1,1 @@
-"""Placements: where a Transformer's norms are. One file per wiring."""
+"""Placements: where the norms of a Transformer are. Each file has one wiring."""

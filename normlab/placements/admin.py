@@ -33,7 +33,7 @@ from normlab.placements.post import Post
 
 
 class AdminResidual(NormResidual):
-    """y = norm(omega * x + dropout(branch(x))); `profile` sets omega from the earlier branches."""
+    """y = norm(omega * x + dropout(branch(x))), with omega set by `profile`."""
 
     profiler: Callable[["AdminResidual", Tensor, Tensor, Tokens], None] | None = None
 
@@ -61,9 +61,9 @@ class Admin(Post):
 def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> None:
     """Set the omegas of a model by running `run_batch`, a forward pass of one batch.
 
-    The model is in training mode, with dropout drawn from `seed`; running statistics, gradients and
-    the random state stay unchanged. Every process must call this before the model is compiled;
-    variances span all processes, so all get the same omegas.
+    The batch runs in training mode, with dropout drawn from `seed`. Running statistics, gradients
+    and the random state stay unchanged. Every process must call this before the model is compiled.
+    The variances span all processes, so all processes get the same omegas.
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)

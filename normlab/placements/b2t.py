@@ -26,7 +26,8 @@ from normlab.placements.post import Post, PostResidual
 class B2TResidual(PostResidual):
     """A post-norm residual that also passes on the layer's input, `bottom`, as a second stream.
 
-    In the first sub-layer `bottom` is its input; the last one adds `bottom` and drops the stream.
+    The first sub-layer uses its input as `bottom`; the last one adds `bottom` and returns one
+    stream.
     """
 
     def __init__(self, norm: Norm, dropout: float, *, sublayer: Sublayer):

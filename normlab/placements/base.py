@@ -1,10 +1,10 @@
 """Base class of placements, and `Norms`, which builds the norm for each path in the model.
 
 A placement wires the residual connections of a stack: it builds one residual per sub-layer. Some
-wirings also scale the initial weights (`weight_factor`), add norms inside sub-layers (`inner`), and
-modules at both ends of the stack (`opening`, `final`). Additional streams are concatenated to the
-main one: `opening`, or the residual of a layer's first sub-layer, then returns `[B, P, n D]`, where
-the first `D` features are the main stream.
+wirings also scale the initial weights (`weight_factor`), add norms inside sub-layers (`inner`), or
+add modules at both ends of the stack (`opening`, `final`). Additional streams are concatenated to
+the main stream: in that case `opening`, or the residual of a layer's first sub-layer, returns
+`[B, P, n D]`, where the first `D` features are the main stream.
 """
 
 import math
@@ -32,10 +32,12 @@ Branch = Callable[[Tensor], Tensor]
 StackName = Literal["encoder", "decoder"]
 Sublayer = Literal["self", "cross", "ffn"]
 Role = Literal["q", "k", "v", "out", "fc1", "fc2"]
-"""Which linear layer: query, key, value and output of attention, or the two of a feed-forward."""
+"""A linear layer: attention's query, key, value or output, or one of the feed-forward layer's two.
+"""
 Site = Literal["q", "k", "v", "mix", "out", "hidden"]
-"""Where in a sub-layer a norm can be: on the heads of queries, keys or values, on the attention's
-output before or after the output projection, or on the feed-forward layer's hidden activations."""
+"""A place for a norm in a sub-layer: on the heads of queries, keys or values, before or after the
+attention's output projection, or on the feed-forward layer's hidden activations.
+"""
 
 XAVIER: dict[Role, float] = {
     **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # as in fairseq
@@ -57,7 +59,7 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def required(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path`, for tensors of width `dim`; UserError if the path has one."""
+        """Build the norm at `path` for width `dim`; raise UserError if the path already has one."""
         if self.places.get(path) is not None:
             raise UserError(f"two norms at one path, {path}: give each a path of its own")
         norm = self._built(path, dim, "*")
@@ -65,7 +67,7 @@ class Norms:
         return norm
 
     def optional(self, path: str, dim: int) -> Norm | None:
-        """Build the norm at `path`; None if no rule names the last part of the path.
+        """Build the norm at `path`, or return None if no rule names the last part of the path.
 
         For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does. A path
         never gets a second norm: with `placement=sandwich`, the norm at the end of an attention,
@@ -155,7 +157,7 @@ class Residual(nn.Module, ABC):
 
 
 class NormResidual(Residual):
-    """A residual connection with one norm, and a constant `factor` that some wirings use."""
+    """A residual connection with one norm, and with a constant `factor` that some wirings use."""
 
     def __init__(self, norm: Norm, dropout: float, factor: float = 1.0):
         super().__init__(dropout)
@@ -167,10 +169,10 @@ class NormResidual(Residual):
 class Placement:
     """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
 
-    `kind` is the class of the residuals, if each has exactly one norm (otherwise override
-    `residual`); `closing` says whether a norm follows the last layer. `xavier` has the Xavier gain
-    of each linear layer, which `weight_factor` multiplies. `always` lists the endings of paths
-    inside sub-layers that get a norm even if no rule names them.
+    `kind` is the class of the residuals if each has exactly one norm; otherwise override
+    `residual`. `closing` says whether a norm follows the last layer. `xavier` has the Xavier gain
+    of each linear layer, which is multiplied by `weight_factor`. `always` lists path endings inside
+    sub-layers: these paths get a norm even if no rule names them.
     """
 
     kind: ClassVar[type[NormResidual]]
@@ -193,17 +195,18 @@ class Placement:
         return [self.residual(norms, dim, place) for place in places]
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build the module between embedding and first layer; it is called like a norm."""
+        """Build the module between embedding and first layer, which is called like a norm."""
         return NoNorm(dim)
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build the module after the last layer; like a norm, it returns `D` features."""
+        """Build the module after the last layer, which, like a norm, returns `D` features."""
         return norms.required(f"{stack}.final", dim) if self.closing else NoNorm(dim)
 
     def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
-        """Build the module at `site` in a sub-layer, called like a norm, or None for no module.
+        """Build the module at `site` in a sub-layer, or return None for no module.
 
-        `dim` is the width there: one head's width for q, k and v, as all heads share the norm.
+        The module is called like a norm. `dim` is the width at `site`: for q, k and v the width of
+        one head, because all heads share the norm.
         """
         path = f"{place.path}.{site}"
         return (

@@ -42,7 +42,7 @@ class GPASResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class GPAS(Pre):
-    """GPAS placement; with `shared`, a layer's sub-layers share one gate."""
+    """GPAS placement. With `shared`, the sub-layers of a layer share one gate."""
 
     shared: bool
 

@@ -8,7 +8,7 @@
     y = x + f(norm(x))           in the first of them
 
     closing norm: none, since the last layer already ends in a norm.
-    at initialization: thanks to `a`, what the first layers add survives the norms at any depth.
+    at initialization: `a` lets the output of the first layers survive the norms at any depth.
 
 Source: Chen and Wei 2026 ("Post-LayerNorm Is Back: Stable, ExpressivE, and Deep"; no public code),
 wired as in vit-pytorch. Other ports use a = 1 in the whole first layer, or make it pre-norm.

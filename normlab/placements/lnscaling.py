@@ -1,4 +1,4 @@
-"""LayerNorm Scaling: pre-norm whose norm outputs are scaled down with depth.
+"""LayerNorm Scaling: pre-norm, with norm outputs that are scaled down with depth.
 
         x ---+--> norm --> / sqrt(l) --> sub-layer --> dropout --> (+) --> y
              |                                                      |

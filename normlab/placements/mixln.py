@@ -16,9 +16,10 @@ from normlab.placements.pre import PreResidual
 
 @dataclass(eq=False, kw_only=True)
 class MixLN(Placement):
-    """Mix-LN placement; `share` of the layers, rounded down but at least one, are post-norm.
+    """Mix-LN placement, in which a `share` of the layers is post-norm.
 
-    A share of 0 is pre-norm; a share of 1 is post-norm with a closing norm.
+    The number of post-norm layers is rounded down, but at least one. A share of 0 is pre-norm; a
+    share of 1 is post-norm with a closing norm.
     """
 
     share: float

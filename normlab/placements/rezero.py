@@ -36,7 +36,7 @@ class ReZeroResidual(Residual):
 
 @dataclass(eq=False, kw_only=True)
 class ReZero(Placement):
-    """ReZero placement, without norms; with `shared`, a layer's sub-layers share one gain."""
+    """ReZero placement, without norms. With `shared`, the sub-layers of a layer share one gain."""
 
     closing = False
 
