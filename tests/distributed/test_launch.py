@@ -40,20 +40,20 @@ def one_of_two(environment, monkeypatch):
         {"RANK": "", "WORLD_SIZE": 2},
     ],
 )
-def test_a_variable_left_behind_is_no_second_process(variables, environment):
+def test_leftover_or_incomplete_rank_variables_mean_a_single_process(variables, environment):
     environment(**variables)
     assert launch() == Launch(0, 1, 0, 1)
     assert process_group.initialize() == (0, 1)
 
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), ("a", 2), (0, "two")])
-def test_a_rank_that_cannot_be_is_named(rank, size, environment):
+def test_an_invalid_rank_or_world_size_raises_an_error(rank, size, environment):
     environment(RANK=rank, WORLD_SIZE=size)
     with pytest.raises(ValueError, match=f"RANK={rank}, WORLD_SIZE={size} in the environment"):
         launch()
 
 
-def test_a_process_that_does_not_come_is_named_after_a_short_wait(one_of_two, capfd):
+def test_a_process_that_never_starts_raises_an_error_after_a_short_wait(one_of_two, capfd):
     with pytest.raises(ValueError, match=r"RANK=0 WORLD_SIZE=2 .*cannot connect") as caught:
         process_group.initialize()
     assert "unset RANK and WORLD_SIZE" in str(caught.value) and "\n" not in str(caught.value)
@@ -70,7 +70,7 @@ def test_only_training_waits_for_other_processes(one_of_two, monkeypatch, capsys
     assert main(["inspect", "--only", "leak", *tiny(text, tmp_path / "runs")]) == 0
 
 
-def test_a_sweep_of_several_processes_is_refused(one_of_two, capsys):
+def test_a_sweep_started_on_several_ranks_is_refused(one_of_two, capsys):
     assert main(["train", "-m", "seed=1,2"]) == 1
     said = capsys.readouterr().err
     assert "RANK=0 WORLD_SIZE=2" in said and "a sweep starts its own processes" in said

@@ -1,4 +1,4 @@
-"""Two gloo ranks against one process."""
+"""Two gloo ranks give the same results as one process."""
 
 from typing import Any
 
@@ -195,7 +195,7 @@ def test_ranks_whose_batches_differ_in_length_have_the_same_statistics(several):
             torch.testing.assert_close(grad, whole.grad[rows, :length])
 
 
-def test_unsynced_ranks_normalize_alone_and_remember_together(several):
+def test_unsynced_ranks_normalize_separately_but_share_running_statistics(several):
     alone = [_forward_backward("bn", False, rows) for rows in (slice(0, 2), slice(2, 6))]
     whole = _forward_backward("bn", False, slice(0, 6))
     (_, mabn, recurrent), _ = several[0]
@@ -206,14 +206,14 @@ def test_unsynced_ranks_normalize_alone_and_remember_together(several):
         torch.testing.assert_close(rank[2][2:], recurrent[2:], rtol=0, atol=0)
 
 
-def test_gradients_are_summed_by_dtype(several):
+def test_gradients_of_several_dtypes_are_summed_over_ranks(several):
     for found, whole in several[2]:
         assert found[0] is None and whole[0] is None
         for own, expected in zip(found[1:], whole[1:], strict=True):
             torch.testing.assert_close(own, expected)
 
 
-def test_collectives(several):
+def test_collectives_combine_the_values_of_all_ranks(several):
     values, _, valid = _data()
     for sums, gathered, gradient, variance in several[3]:
         torch.testing.assert_close(variance, values[valid].var(correction=0))
@@ -222,13 +222,13 @@ def test_collectives(several):
         assert gradient.item() == 3  # the ranks' losses count once and twice
 
 
-def test_ranks_that_see_different_files_are_all_told(several):
+def test_every_rank_reports_files_that_differ_between_ranks(several):
     first, second = several[4]
     assert first == second
     assert first.startswith("the record: 0 on rank 0, and 1 on rank 1: all ranks need")
 
 
-def test_plain_numbers_are_summed_on_the_cpu_also_where_gradients_travel_by_nccl(monkeypatch):
+def test_plain_numbers_are_summed_on_the_cpu_even_with_nccl(monkeypatch):
     devices = []
     monkeypatch.setattr(process_group, "world", lambda: process_group.Shard(0, 2))
     monkeypatch.setattr(process_group.dist, "get_backend", lambda: "nccl")

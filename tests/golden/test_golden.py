@@ -1,4 +1,4 @@
-"""For all norms, twenty steps, a validation and a test give the numbers in the golden file."""
+"""Twenty steps, a validation and a test of every norm give the numbers in the golden file."""
 
 import math
 
@@ -22,7 +22,7 @@ def logs(scores):
 
 
 @pytest.mark.parametrize(("norm", "place"), pairs())
-def test_the_losses_and_test_scores_are_the_golden_ones(norm, place, runs_dir):
+def test_losses_and_test_scores_match_the_golden_file(norm, place, runs_dir):
     if (norm, place) not in TABLE:
         pytest.skip("has no golden losses yet: python scripts/golden.py writes them")
     found, golden = run(norm, place, runs_dir), TABLE[norm, place]
@@ -38,8 +38,8 @@ def test_the_losses_and_test_scores_are_the_golden_ones(norm, place, runs_dir):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_gpu_loses_the_same(norm, tmp_path):
-    no_draws = "model.dropout=0.0"  # a GPU's differ
+def test_a_gpu_gives_the_same_losses_as_a_cpu(norm, tmp_path):
+    no_draws = "model.dropout=0.0"  # they differ on a GPU
     cpu, gpu = (
         run(norm, "pre", tmp_path / device, no_draws, f"device={device}").losses
         for device in ("cpu", "cuda")
@@ -47,7 +47,7 @@ def test_a_gpu_loses_the_same(norm, tmp_path):
     assert gpu == pytest.approx(cpu, rel=TOLERANCE)
 
 
-def test_every_entry_is_of_an_option_and_falls():
+def test_every_golden_entry_belongs_to_an_option_and_its_loss_falls():
     for (norm, place), (losses, scores) in TABLE.items():
         assert norm in NORMS and place in (*PLACEMENTS, *SETTINGS)
         assert len(losses) == 20 + 1 and bool(scores) is (place != "precision=bf16")
@@ -55,7 +55,7 @@ def test_every_entry_is_of_an_option_and_falls():
             assert sum(losses[15:20]) < sum(losses[:5])
 
 
-def test_no_two_runs_lose_the_same_but_where_training_is_the_same():
+def test_golden_losses_differ_unless_the_training_is_the_same():
     losses = {run: tuple(golden.losses) for run, golden in TABLE.items()}
     for norm in ("bn", "pn"):  # test settings do not change training
         of_test = losses.pop((norm, "task.test_eval_stats=[batch,recalibrated]"))
@@ -64,5 +64,5 @@ def test_no_two_runs_lose_the_same_but_where_training_is_the_same():
     assert len(set(losses.values())) == len(losses)
 
 
-def test_the_file_reads_back_as_it_was_written():
+def test_rendering_the_parsed_golden_file_reproduces_it():
     assert render(TABLE) == GOLDEN.read_text(encoding="utf-8")

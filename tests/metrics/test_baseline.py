@@ -24,18 +24,20 @@ from tests.training.sink_runs import record
         ("bleu", 0.5, [1.1, 8.0], None, False),  # the interval over seeds contains the baseline
     ],
 )
-def test_how_much_better_a_score_must_be(name, baseline, values, n, clear):
+def test_a_score_is_clearly_better_only_if_it_beats_its_baseline_by_the_margin(
+    name, baseline, values, n, clear
+):
     higher = "accuracy" in name or name == "bleu"
     assert clearly_beats(baseline, values, name, higher_is_better=higher, n=n) == clear
 
 
-def test_a_loss_of_two_classes_must_be_lower_by_half_of_its_baseline():
+def test_a_two_class_loss_must_be_below_half_of_its_baseline():
     runs = [record(scores={"test/loss": Score(0.6, False, 100)}, floors={"loss": 0.66})]
     assert at_baseline(runs, "test/loss")
     assert against_baseline(runs, "test/loss") == ("test/loss", 0.6, 0.66, False)
     assert nats_needed(0.66) == 0.33
 
 
-def test_without_a_baseline_nothing_is_said():
+def test_a_score_without_a_baseline_is_not_compared():
     runs = [record(scores={"test/loss": Score(0.6, False, 100)}, floors={})]
     assert not at_baseline(runs, "test/loss") and against_baseline(runs, "test/loss") is None

@@ -1,4 +1,4 @@
-"""BLEU by hand, by its definition, and its signature."""
+"""BLEU, chrF and the paired bootstrap, compared with definitions and with sacreBLEU."""
 
 import math
 import random
@@ -18,7 +18,7 @@ def bleu(hypotheses, references, **options):
     return bleu_scores(hypotheses, references, **options)["bleu"]
 
 
-def test_case_and_tokens_are_as_declared_and_signatures_name_them():
+def test_case_and_tokenizer_follow_the_options_and_appear_in_the_signature():
     def parts(score):
         return dict(part.split(":") for part in score.signature.split("|"))
 
@@ -35,7 +35,7 @@ def test_case_and_tokens_are_as_declared_and_signatures_name_them():
 
 
 @pytest.mark.parametrize("score", [bleu, corpus_chrf])
-def test_bad_input_is_named(score):
+def test_empty_inputs_and_unequal_lengths_raise_an_error(score):
     with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
         score(["a"], REFERENCES)
     with pytest.raises(ValueError, match="0 hypotheses for 0 references"):
@@ -55,7 +55,7 @@ def sentences():
     return references, lossy(0.15), lossy(0.17)
 
 
-def test_the_bootstrap_of_single_outputs_is_sacrebleus(sentences):
+def test_the_bootstrap_of_one_output_per_side_matches_sacrebleu(sentences):
     references, one, two = sentences
     found = paired_bootstrap([one], [two], references, lowercase=True)
     sides = [("baseline", one), ("other", two)]
@@ -67,7 +67,7 @@ def test_the_bootstrap_of_single_outputs_is_sacrebleus(sentences):
     assert "bs:1000" in found.signature and "case:lc" in found.signature
 
 
-def test_several_outputs_are_pooled_and_do_not_pass_for_more_sentences(sentences):
+def test_the_bootstrap_pools_outputs_without_counting_them_as_more_sentences(sentences):
     references, one, two = sentences
     single = paired_bootstrap([one], [two], references, samples=200)
     twice = paired_bootstrap([one, one], [two, two], references, samples=200)
@@ -77,7 +77,7 @@ def test_several_outputs_are_pooled_and_do_not_pass_for_more_sentences(sentences
     assert mixed.baseline == pytest.approx(pooled) and mixed.other == single.other
 
 
-def test_a_bootstrap_of_equal_sides_is_certain_and_of_sides_that_do_not_fit_refused(sentences):
+def test_the_bootstrap_gives_equal_sides_p_1_and_refuses_sides_of_different_length(sentences):
     references, one, two = sentences
     assert paired_bootstrap([one], [list(one)], references, samples=50).p == 1
     with pytest.raises(ValueError, match="59 hypotheses for 60 references"):
@@ -101,7 +101,7 @@ NFC = [
 ]
 
 
-def test_one_text_in_two_normal_forms_has_the_same_scores():
+def test_the_unicode_normal_form_of_a_text_does_not_change_its_scores():
     nfd = [unicodedata.normalize("NFD", line) for line in NFC]
     assert nfd != NFC
     assert bleu(NFC, nfd) == bleu(nfd, NFC) == bleu(NFC, NFC) and bleu(NFC, nfd).value > 99
@@ -110,7 +110,7 @@ def test_one_text_in_two_normal_forms_has_the_same_scores():
     assert found.baseline == found.other > 99 and found.p == 1
 
 
-def test_the_bootstrap_scores_with_the_tokenizer_it_is_given():
+def test_the_bootstrap_uses_the_requested_tokenizer():
     chinese = ["\u6211\u7231\u4f60\u4eec\u3002", "\u4f60\u4eec\u597d\u5417\uff1f"]
     other = ["\u6211\u7231\u4f60\u4eec\uff01", "\u4f60\u4eec\u597d\uff1f"]
     found = paired_bootstrap([chinese], [other], chinese, tokenize="zh", samples=20)

@@ -7,7 +7,7 @@ import pytest
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 
 
-def test_perplexity_of_a_uniform_guess_is_the_vocabulary_and_of_a_hopeless_one_infinite():
+def test_perplexity_is_the_vocabulary_size_for_a_uniform_guess_and_infinite_on_overflow():
     score = perplexity(7 * math.log(50), 7)
     assert score.value == pytest.approx(50)
     assert not score.higher_is_better and score.n == 7
@@ -15,12 +15,12 @@ def test_perplexity_of_a_uniform_guess_is_the_vocabulary_and_of_a_hopeless_one_i
     assert math.isnan(perplexity(math.nan, 3).value)
 
 
-def test_nothing_has_no_mean():
+def test_a_mean_over_zero_items_is_refused():
     with pytest.raises(ValueError, match="count=0: a mean needs"):
         mean_score(0.0, 0, higher_is_better=True)
 
 
-def test_items_under_their_own_frequencies_cost_their_entropy():
+def test_the_unigram_nll_is_the_entropy_of_the_items_frequencies():
     assert unigram_nll([4, 4, 0, 4, 4]) == pytest.approx(16 * math.log(4))
     assert unigram_nll([7, 0]) == 0
     # No other frequencies give a lower loss; here, those of a fair coin.

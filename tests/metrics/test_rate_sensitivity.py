@@ -1,4 +1,4 @@
-"""The sensitivity of the final loss to the learning rate, by hand."""
+"""The sensitivity of the final loss to the learning rate, compared with worked examples."""
 
 import pytest
 
@@ -17,5 +17,5 @@ from normlab.metrics.rate_sensitivity import rate_sensitivity
         ([5.0, 6.0], 4.0, 0.0),  # no rate is better than no update at all
     ],
 )
-def test_the_sensitivity_to_the_rate_by_hand(losses, first, expected):
+def test_the_rate_sensitivity_matches_hand_computed_examples(losses, first, expected):
     assert rate_sensitivity(losses, first) == expected

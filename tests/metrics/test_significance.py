@@ -22,7 +22,7 @@ from normlab.metrics.significance import (
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], [-5.0, -5.2, -4.7, -5.1], [-1.0, 1.0, 0.2]])
-def test_intervals_and_p_values_are_those_of_scipys_t_test(values):
+def test_intervals_and_p_values_match_scipys_t_test(values):
     found, test = t_interval(values, confidence=0.9), ttest_1samp(values, 0.3)
     expected = test.confidence_interval(0.9)
     assert (found.mean, found.n) == (pytest.approx(statistics.fmean(values)), len(values))
@@ -31,12 +31,12 @@ def test_intervals_and_p_values_are_those_of_scipys_t_test(values):
     assert p_value(found, against=0.3) == pytest.approx(test.pvalue)
 
 
-def test_without_a_spread_a_difference_is_certain():
+def test_identical_nonzero_differences_have_p_0_and_zero_differences_p_1():
     assert p_value(t_interval([2.0, 2.0, 2.0])) == 0.0
     assert p_value(t_interval([0.0, 0.0])) == 1.0
 
 
-def test_pairing_takes_what_seeds_share_out():
+def test_pairing_removes_the_variation_that_seeds_share():
     shared = {1: 10.0, 2: 20.0, 3: 30.0}
     a = {seed: value + 1 for seed, value in shared.items()} | {9: 0.0}
     found = paired_interval(a, shared)
@@ -44,14 +44,14 @@ def test_pairing_takes_what_seeds_share_out():
     assert found.low == found.high == 1.0
 
 
-def test_too_little_is_refused():
+def test_an_interval_of_fewer_than_two_values_is_refused():
     with pytest.raises(ValueError, match="at least two values, found 1"):
         t_interval([1.0])
     with pytest.raises(ValueError, match="found 0"):
         paired_interval({1: 1.0}, {2: 1.0})
 
 
-def test_equivalence_agrees_with_the_interval_of_twice_the_error():
+def test_equivalence_at_5_percent_agrees_with_the_90_percent_interval():
     rng = random.Random(4)
     seen = set()
     for _ in range(100):
@@ -64,13 +64,13 @@ def test_equivalence_agrees_with_the_interval_of_twice_the_error():
     assert equivalence([0.1, 0.1], 0.2) == 0.0 and equivalence([0.3, 0.3], 0.2) == 1.0
 
 
-def test_holms_correction_by_hand():
+def test_holms_correction_matches_a_hand_computed_example():
     # Sorted: 0.01 x 4, 0.03 x 3, then never below earlier ones; returned in the given order.
     assert holm([0.04, 0.01, 1.0, 0.03]) == pytest.approx([0.09, 0.04, 1.0, 0.09])
     assert holm([]) == []
 
 
-def test_shares_of_seeds_by_formulas():
+def test_wilson_fisher_and_binomial_match_their_closed_forms():
     z = statistics.NormalDist().inv_cdf(0.975)
     assert wilson(5, 5) == pytest.approx((5 / (5 + z * z), 1.0))
     assert fisher((0, 5), (5, 5)) == pytest.approx(2 / math.comb(10, 5))
@@ -78,7 +78,7 @@ def test_shares_of_seeds_by_formulas():
     assert binomial(2, 8) == pytest.approx(2 * (1 + 8 + 28) / 2**8)
 
 
-def test_the_smallest_difference_is_found_four_times_in_five():
+def test_the_smallest_difference_is_detected_with_a_power_of_80_percent():
     rng = random.Random(5)
     shift = smallest_difference(Interval(0.0, 2.0, 5, math.nan, math.nan), error=0.05)
     trials = 1000

@@ -77,14 +77,14 @@ def placement(option, *, dropout=0.0, **values):
 
 
 def norms(norm="ln", *rules, **values):
-    """Return norms: one option everywhere, plus rules for some paths."""
+    """Return norms: one option everywhere, except where `rules` choose another for a path."""
     return Norms([("*", partial(make_norm, norm, **values)), *rules])
 
 
 def lm(
     norm="ln", place="pre", *, layers=2, fresh=False, values=None, sizes=None, **norm_values
 ) -> Any:
-    """Build a language model in the same way; with `fresh`, it keeps its initial values."""
+    """Build a float64 language model whose norms are far from the identity, unless `fresh`."""
     spec = Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=True)
     parts = placement(place, **(values or {})), norms(norm, **norm_values)
     model = text_architecture(layers, **(sizes or {})).build(spec, *parts)

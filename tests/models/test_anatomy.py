@@ -1,4 +1,4 @@
-"""The structure that models declare, and its users: compilation and inspection."""
+"""The blocks and stacks that models declare are what compilation and inspection use."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ ROWS = ("task=digits", "model=lstm", "model.dim=4", "model.read=rows")
 VIT = ("task=digits", "model=vit", "model.dim=8", "model.ffn_dim=8", "model.num_heads=2")
 
 
-def about(*overrides):
+def subject_for(*overrides):
     return model_from_overrides([*overrides, "observe.threads=1", "precision=fp64"])
 
 
@@ -31,23 +31,23 @@ def about(*overrides):
 def test_the_fast_path_compiles_each_block(overrides, number, monkeypatch):
     compiled = []
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: compiled.append(self))
-    subject = about(*overrides)
+    subject = subject_for(*overrides)
     with torch._dynamo.config.patch(recompile_limit=8):
         make_fast(subject.model)
         assert torch._dynamo.config.recompile_limit >= 2 * 4 * 3 + 6, "padding, phases, eval"
     assert len(set(compiled)) == len(compiled) == number
 
 
-def test_the_fast_path_is_refused_where_it_would_change_nothing():
-    subject = about(*ROWS)
+def test_the_fast_path_is_refused_for_a_model_without_blocks():
+    subject = subject_for(*ROWS)
     with pytest.raises(ValueError, match=r"observe\.fast=true: RecurrentClassifier has no blocks"):
         make_fast(subject.model)
 
 
 @pytest.mark.parametrize("norm", ["bn", "ln"])
-def test_a_picture_sees_others_through_batch_norm_alone(norm, monkeypatch):
+def test_an_images_output_depends_on_other_images_only_with_batch_norm(norm, monkeypatch):
     monkeypatch.setattr(batch_mate_sets, "SETS", 3)
-    subject, name = about(*RESNET, f"norm={norm}"), "network"
+    subject, name = subject_for(*RESNET, f"norm={norm}"), "network"
     assert list(stacks(subject.model)) == [name]
     leaked, moved = (
         examined(subject, which).values for which in (leak, batch_mate_sets.batch_mates)
@@ -72,8 +72,8 @@ def outputs_and_gradients(place, *, compiled):
     return {"output": y.detach(), **{name: p.grad for name, p in model.named_parameters()}}
 
 
-def unlike():
-    """Return how the compiled model differs, or why there is none; None if it is the same."""
+def compiled_difference():
+    """Return how compiling changes the results or why it fails, or None if they are equal."""
     try:
         both = [outputs_and_gradients("hybrid", compiled=compiled) for compiled in (True, False)]
         torch.testing.assert_close(*both)
@@ -81,6 +81,6 @@ def unlike():
         return str(error)
 
 
-def test_compiled_layers_are_the_plain_ones():
+def test_compiled_layers_have_the_same_outputs_and_gradients_as_eager_ones():
     """It runs in a separate process, because the tests' shape checks cannot be compiled."""
-    assert on_ranks(1, unlike) == [None]
+    assert on_ranks(1, compiled_difference) == [None]

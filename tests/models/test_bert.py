@@ -1,4 +1,4 @@
-"""With the same weights, the model computes the same as Hugging Face's `BertForPreTraining`."""
+"""With the same weights, our BERT matches Hugging Face's `BertForPreTraining`."""
 
 from functools import partial
 from typing import Any
@@ -74,7 +74,7 @@ def twin(model):
 
 
 @torch.no_grad()
-def test_logits_are_those_of_hugging_face():
+def test_logits_match_hugging_faces_bert():
     model = bert()
     theirs = twin(model)
     generator = torch.Generator().manual_seed(2)

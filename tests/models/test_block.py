@@ -51,7 +51,7 @@ class LM(Words):
         return Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=True)
 
 
-class Pictures(Words):
+class Images(Words):
     def spec(self):
         return Image(8, 8, 1, 10)
 
@@ -79,7 +79,7 @@ def whole(model, ids):
 
 
 @pytest.mark.parametrize("pairs", ["halves", "interleaved"])
-def test_a_rotation_keeps_lengths_and_scores_depend_on_the_distance_alone(pairs):
+def test_rotary_positions_keep_lengths_and_scores_depend_only_on_the_distance(pairs):
     rotary = Rope(pairs=pairs).in_layer(0, 8)
     q, k = double(2, 3, 5, 8), double(2, 3, 5, 8)
     scores = [rotary(q, start) @ rotary(k, start).mT for start in (0, 7)]
@@ -88,7 +88,7 @@ def test_a_rotation_keeps_lengths_and_scores_depend_on_the_distance_alone(pairs)
     assert not torch.allclose(scores[0], q @ k.mT)
 
 
-def test_pair_j_at_position_t_is_rotated_by_t_over_base_to_the_2j_over_the_width():
+def test_rotary_angles_follow_the_published_formula():
     q = double(1, 1, 4, 6)
     pairs = torch.view_as_complex(q.unflatten(-1, (3, 2)))
     positions = torch.arange(2, 6, dtype=torch.float64)
@@ -99,7 +99,7 @@ def test_pair_j_at_position_t_is_rotated_by_t_over_base_to_the_2j_over_the_width
 
 
 @torch.no_grad()
-def test_the_two_pairings_are_the_same_up_to_the_order_of_rows_and_gains():
+def test_rotary_pairs_halves_and_interleaved_differ_only_in_the_order_of_rows_and_gains():
     models = [block(qk_norm="rms", rope=Rope(pairs=pairs)) for pairs in ("halves", "interleaved")]
     order = torch.arange(8).view(2, 4).T.flatten()  # 0, 4, 1, 5, ...
     for layer in models[1].decoder.layers:
@@ -118,7 +118,7 @@ GATES = [{"attention_gate": kind} for kind in ("headwise", "elementwise")]
 
 @pytest.mark.parametrize("changes", [{}, {"qk_norm": "rms"}, {"positions": "none"}, *GATES])
 @torch.no_grad()
-def test_a_step_equals_the_whole_pass(changes):
+def test_decoding_step_by_step_equals_one_pass_over_the_whole_sequence(changes):
     model = block("rms", **changes)
     ids, _ = sentences([9, 9])
     state = model.start_decoding(2, max_length=9)
@@ -126,7 +126,7 @@ def test_a_step_equals_the_whole_pass(changes):
     torch.testing.assert_close(found, whole(model, ids), rtol=0, atol=1e-12)
 
 
-def test_a_translation_model_rotates_in_self_attention_alone():
+def test_a_translation_model_has_rotary_positions_only_in_self_attention():
     model = seq2seq(positions="rope", gated=True, bias=False)
     assert all(layer.self_attention.rotary for layer in model.decoder.layers)
     assert not hasattr(model.decoder.layers[0].cross_attention, "rotary")
@@ -134,25 +134,25 @@ def test_a_translation_model_rotates_in_self_attention_alone():
     assert_close(stepped(model, source, target)[0], logits(model, source, target))
 
 
-def test_layers_are_local_but_for_every_sixth():
+def test_every_sixth_layer_has_the_global_rotary_base_and_the_rest_the_local_one():
     rope = Rope(base=1e6, local_base=1e4)
     found = [rope.in_layer(layer, 4).frequencies[1].item() for layer in range(12)]
     assert found == pytest.approx(([1e-2] * 5 + [1e-3]) * 2)
 
 
-def test_rotary_positions_need_an_even_width_and_an_order():
+def test_rotary_positions_are_refused_for_odd_head_widths_and_vision_transformers():
     with pytest.raises(ValueError, match=r"model\.positions=rope needs heads of an even width"):
         block(dim=18)
     overrides = ("task=digits", "model=vit", "model.positions=rope")
     with pytest.raises(ValueError, match=r"model\.positions=rope: a vision Transformer"):
-        build_model(to_dict(compose(overrides)), Pictures())
+        build_model(to_dict(compose(overrides)), Images())
 
 
 # Attention ----------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def test_full_qk_norm_is_that_of_a_single_head_and_couples_several():
+def test_full_qk_norm_couples_heads_and_equals_the_per_head_norm_with_one_head():
     full, single = (block("ln", qk_norm=kind, num_heads=1) for kind in ("rms_full", "rms"))
     ids, _ = sentences([9, 9])
     assert_close(whole(full, ids), whole(single, ids))
@@ -166,13 +166,13 @@ def test_full_qk_norm_is_that_of_a_single_head_and_couples_several():
     assert changed == {"rms_full": True, "rms": False}
 
 
-def test_the_eps_of_a_qk_norm_can_be_chosen():
+def test_qk_eps_sets_the_eps_of_the_qk_norms():
     attention = block(qk_norm="rms_full", qk_eps=0.25).decoder.layers[0].self_attention
     assert attention.q_norm.norm.eps == attention.k_norm.norm.eps == 0.25
 
 
 @torch.no_grad()
-def test_caps_bound_scores_and_logits():
+def test_caps_squash_attention_scores_and_logits_with_tanh():
     ids, _ = sentences([9, 9])
     plain, capped = block(), block(logit_cap=0.1)
     assert_close(whole(capped, ids), 0.1 * torch.tanh(whole(plain, ids) / 0.1))
@@ -195,7 +195,7 @@ def set_gates(model, bias):
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", GATES)
-def test_open_gates_change_nothing_and_closed_ones_hide_the_source(changes):
+def test_open_attention_gates_change_nothing_and_closed_ones_hide_the_source(changes):
     plain, model = seq2seq(), seq2seq(**changes)
     model.load_state_dict(plain.state_dict(), strict=False)
     source, other = (sentences([6, 3, 5], seed=seed)[0] for seed in (1, 3))
@@ -209,7 +209,7 @@ def test_open_gates_change_nothing_and_closed_ones_hide_the_source(changes):
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", GATES)
-def test_gates_read_what_the_other_projections_read(changes):
+def test_decoding_and_folding_a_gated_model_do_not_change_its_logits(changes):
     model = seq2seq("bn", "pre", **changes)
     source, target = sentences([6, 3, 5], seed=1)[0], sentences([7] * 3, seed=2, first=BOS)[0]
     whole_pass = logits(model, source, target)
@@ -224,7 +224,7 @@ def test_gates_read_what_the_other_projections_read(changes):
 
 
 @torch.no_grad()
-def test_reordered_adds_the_normalized_branch_and_is_the_identity_with_gains_of_zero():
+def test_reordered_adds_the_normalized_branch_and_starts_as_the_identity_if_asked():
     x, tokens = double(2, 3, 16), Tokens()
     residual = block("rms", "reordered").decoder.layers[0].ffn_residual
     assert_close(residual(x, tokens, torch.sin), x + residual.norm(x.sin(), tokens))
@@ -241,7 +241,7 @@ def test_reordered_adds_the_normalized_branch_and_is_the_identity_with_gains_of_
 # The feed-forward layer, biases and initial weights -----------------------------------------------
 
 
-def test_gate_and_value_are_the_halves_of_fc1():
+def test_the_two_halves_of_fc1_are_the_gate_and_the_value():
     model = block("bn", "pre", ("*.inner", partial(make_norm, "ln")), num_layers=1)
     layer = model.decoder.layers[0].feed_forward
     x, tokens = double(2, 3, 16), Tokens()
@@ -264,7 +264,7 @@ def test_a_gated_layer_has_about_as_many_parameters_as_a_plain_one():
     assert layer.feed_forward.fc2.in_features == 344
 
 
-def test_no_product_of_a_block_has_a_bias_and_folding_creates_it():
+def test_linear_layers_have_no_biases_until_folding_creates_them():
     rules = ("*.inner", partial(make_norm, "bn"))
     model = block("bn", "pre", rules)
     assert all(m.bias is None for m in model.modules() if isinstance(m, Linear))
@@ -275,7 +275,7 @@ def test_no_product_of_a_block_has_a_bias_and_folding_creates_it():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_an_output_layer_of_its_own_is_a_further_matrix(causal):
+def test_an_untied_output_layer_adds_one_matrix(causal):
     def names(tied):
         return dict(block(tied=tied, causal=causal).named_parameters()).keys()
 
@@ -284,7 +284,7 @@ def test_an_output_layer_of_its_own_is_a_further_matrix(causal):
         block(fixnorm=True)
 
 
-def test_normal_initial_weights_keep_the_factor_of_the_placement():
+def test_normal_initial_weights_are_scaled_by_the_placements_factor():
     sizes = {"dim": 128, "ffn_dim": 256, "num_layers": 8, "positions": "learned"}
     model = block("ln", "sandwich", **sizes)
     layer = model.decoder.layers[0]
@@ -296,20 +296,20 @@ def test_normal_initial_weights_keep_the_factor_of_the_placement():
 
 
 @pytest.mark.parametrize("model", ["bert_tiny", "vit"])
-def test_normal_initial_weights_cover_all_embeddings_and_heads(model):
+def test_normal_initialization_covers_all_embeddings_and_heads(model):
     class Pairs(Words):
         def spec(self):
             return Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=False)
 
     sizes = ["model.dim=256", "model.init=normal", "model.positions=learned"]
     more = ["model.pool=class"] if model == "vit" else []
-    built = build_model(config(f"model={model}", *sizes, *more), Pictures() if more else Pairs())
+    built = build_model(config(f"model={model}", *sizes, *more), Images() if more else Pairs())
     matrices = {name: p for name, p in built.named_parameters() if p.dim() > 1}
     ratios = {n: p.std().item() / (0.01 if "positions" in n else 0.02) for n, p in matrices.items()}
     assert {n: ratio for n, ratio in ratios.items() if not 0.85 < ratio < 1.15} == {}
 
 
-def test_deepnorm_scales_normal_weights_by_its_factor_alone():
+def test_deepnorm_scales_normal_initial_weights_by_beta_except_for_queries_and_keys():
     model = block("ln", "deepnorm", dim=128, ffn_dim=256, num_layers=8)
     layer = model.decoder.layers[0]
     q, k, v = layer.self_attention.qkv_proj.weight.chunk(3)
@@ -338,7 +338,7 @@ def test_the_initial_weights_of_a_block_are_the_same_with_every_norm():
 @pytest.mark.parametrize(
     "norm", [n for n in NORMS if "affine" in option_settings("norm", n, "norm")]
 )
-def test_every_norm_with_an_affine_part_can_have_the_gain_alone(norm):
+def test_every_affine_norm_can_have_a_gain_without_a_bias(norm):
     full, scale = (make_norm(norm, 16, affine=affine) for affine in (True, "scale"))
     names = {name for name, _ in full.named_parameters() if "bias" not in name}
     assert {name for name, _ in scale.named_parameters()} == names and "weight" in names
@@ -346,7 +346,7 @@ def test_every_norm_with_an_affine_part_can_have_the_gain_alone(norm):
     assert torch.equal(full(x), scale(x))
 
 
-def test_a_gain_of_one_plus_w_is_rms_norm_with_another_start():
+def test_rms_norm_with_one_plus_equals_rms_norm_with_the_gain_one_plus_w():
     plain, plus = make_norm("rms", 6), make_norm("rms", 6, one_plus=True)
     assert not plus.weight.any()
     x = torch.randn(2, 3, 6)
@@ -361,7 +361,7 @@ def test_a_gain_of_one_plus_w_is_rms_norm_with_another_start():
 # Configs ------------------------------------------------------------------------------------------
 
 
-def test_newer_keys_are_in_a_config_only_if_they_are_not_at_their_default():
+def test_a_config_contains_newer_keys_only_if_they_differ_from_their_defaults():
     typed = ("model.gated=false", "model.bias=true", "model.rope.base=10000", "model.init=xavier")
     plain = config()
     assert config(*typed) == plain and "gated" not in plain["model"]
@@ -374,7 +374,7 @@ def test_newer_keys_are_in_a_config_only_if_they_are_not_at_their_default():
     assert isinstance(build_model(changed, LM()).decoder.layers[0].self_attention.rotary, Rotary)
 
 
-def test_the_defaults_of_newer_keys_are_those_of_the_classes():
+def test_the_defaults_of_newer_keys_match_those_in_the_classes():
     parameters = inspect.signature(TextArchitecture).parameters
     defaults = {f"model.{name}": each.default for name, each in parameters.items()}
     defaults |= {f"model.rope.{name}": getattr(Rope(), name) for name in Rope.__struct_fields__}
@@ -382,7 +382,7 @@ def test_the_defaults_of_newer_keys_are_those_of_the_classes():
     assert {key: defaults[key] for key in later} == later
 
 
-def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():
+def test_a_recipe_sets_only_the_values_of_its_own_options_and_typed_values_win():
     own = config("recipe=gemma3")
     assert own["norm"]["one_plus"] and own["placement"]["depth_scaled"] is False
     typed = config("recipe=gemma3", "norm=rms", "norm.eps=1e-3", "optim.weight_decay=0")
@@ -397,7 +397,7 @@ def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():
     assert config("norm=ada")["norm"]["scale"] == 1  # a value, although there is a norm=scale
 
 
-def test_a_key_that_a_model_does_not_have_is_refused():
+def test_a_key_that_the_model_does_not_have_is_refused():
     with pytest.raises(ValueError, match=r"model\.gated does not exist; choose from dropout, "):
         build_model(config("model=gru", "model.gated=true"), LM())
     with pytest.raises(ValueError, match=r"model\.rope=.*unknown field `bass`"):

@@ -12,7 +12,7 @@ from tests.training.trainers import on_ranks
 
 STEPS = 8
 LENGTHS = {1: [6, 4, 5], 2: [3, 7, 7, 2], 3: [5, 2], 7: [4, 9, 1], 8: [8, 3, 6]}
-"""The sentences of some steps of a run, in which every phase of a norm ends."""
+"""The sentence lengths at some steps of a run, chosen so that every phase of a norm ends."""
 IN_PART = [NORMS[number::3] for number in range(3)]
 
 
@@ -84,7 +84,7 @@ def in_layers(options):
     return {option: outside(option, in_layer=True) for option in options}
 
 
-def test_layers_of_norms_that_remember_gradients_or_add_a_penalty_are_graphs():
+def test_layers_whose_norms_keep_gradients_or_add_a_penalty_compile_without_graph_breaks():
     (found,) = on_ranks(1, in_layers, ["un", "rbn"])
     assert found == {"un": (0, 2), "rbn": (0, 1)}
 
@@ -93,6 +93,6 @@ def gated_layers(kinds):
     return {kind: outside("ln", in_layer=True, attention_gate=kind) for kind in kinds}
 
 
-def test_a_layer_whose_attention_is_gated_is_one_graph():
+def test_a_layer_with_gated_attention_compiles_to_one_graph():
     (found,) = on_ranks(1, gated_layers, ["none", "headwise", "elementwise"])
     assert found["headwise"] == found["elementwise"] == found["none"] == (0, 1)

@@ -1,4 +1,4 @@
-"""Decoding: steps equal teacher forcing, and beam search agrees with exhaustive search."""
+"""Step-by-step decoding equals teacher forcing, and beam search agrees with exhaustive search."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ QK_NORMS = [("ln", "pre", kind) for kind in ("l2", "rms_heads", "qkv")]
 @pytest.mark.parametrize(
     ("norm", "place", "qk_norm"), [*((*cell, "none") for cell in GRID), *QK_NORMS]
 )
-def test_a_step_equals_teacher_forcing(norm, place, qk_norm):
+def test_decoding_step_by_step_equals_teacher_forcing(norm, place, qk_norm):
     model = seq2seq(norm, place, qk_norm=qk_norm)
     source, _ = sentences([6, 3, 5], seed=1)
     target, _ = sentences([7, 7, 7], seed=2, first=BOS)
@@ -74,7 +74,7 @@ def test_a_step_equals_teacher_forcing(norm, place, qk_norm):
     ],
 )
 @torch.no_grad()
-def test_a_language_model_is_fed_token_by_token_as_far_as_its_norms_allow(norm, place, values):
+def test_a_language_model_decodes_with_a_cache_only_if_its_norms_allow_it(norm, place, values):
     model = lm(norm, place, **values)
     ids, _ = sentences([9, 9])
 
@@ -122,7 +122,7 @@ def exhaustive(model, source, *, vocab, limit):
 
 
 @pytest.mark.parametrize(("norm", "place"), [("bn", "post"), ("seqn", "pre")])
-def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(norm, place):
+def test_a_beam_that_holds_every_hypothesis_finds_the_best_one(norm, place):
     vocab, limit = 7, 4  # 4 words: 1 + 4 + 16 + 64 hypotheses
     source, _ = sentences([4, 2, 3], seed=5, vocab=vocab)
     alone = [row[row != PAD][None] for row in source]
@@ -172,7 +172,7 @@ A, B = 4, 5
 ONE = torch.tensor([[A, EOS]])
 
 
-def test_a_beam_finds_what_greedy_search_misses():
+def test_beam_search_finds_a_better_hypothesis_than_greedy_search():
     # greedy takes a (0.6), then the end has 0.3 at best; after b (0.4) the end is certain
     def probabilities(past):
         if not past:
@@ -196,9 +196,7 @@ def test_a_beam_finds_what_greedy_search_misses():
         ({"length_factor": 0.0, "length_offset": 0}, 100, 0),
     ],
 )
-def test_a_hypothesis_that_would_not_end_has_the_tokens_of_the_limit(
-    beam, settings, positions, tokens
-):
+def test_a_hypothesis_that_never_ends_is_cut_at_the_length_limit(beam, settings, positions, tokens):
     model = Table(lambda past: {A: 0.7, B: 0.3}, max_positions=positions)
     (found,) = run(model, ONE, SearchSettings(beam=beam, **settings))
     assert len(found.tokens) == tokens
@@ -209,7 +207,7 @@ SEED = {"ln": 4, "bn": 4, "in": 1}  # models whose hypotheses differ in length
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("norm", list(SEED))
-def test_sentences_that_leave_the_batch_change_no_other(norm, beam):
+def test_finished_sentences_leave_the_batch_without_changing_the_others(norm, beam):
     model = sharpened(seq2seq(norm, seed=SEED[norm]), 2.0)
     with torch.no_grad():
         model.output.weight[EOS] *= 2
@@ -223,7 +221,7 @@ def test_sentences_that_leave_the_batch_change_no_other(norm, beam):
         assert alone.score == pytest.approx(found.score, abs=1e-5)
 
 
-def test_a_model_that_is_not_finite_gives_empty_hypotheses():
+def test_a_model_whose_probabilities_are_nan_gives_empty_hypotheses():
     model = Table(lambda past: {A: float("nan")})
     (found,) = run(model, ONE, SearchSettings(beam=2, length_factor=0.0, length_offset=3))
     assert found.tokens == []

@@ -1,4 +1,4 @@
-"""Folding: the same outputs with fewer norms, and only norms that are fixed maps are folded."""
+"""Folding removes norms that are fixed maps, and no others, without changing the outputs."""
 
 from functools import partial
 
@@ -14,11 +14,11 @@ from normlab.norms.tokens import Tokens
 from normlab.placements.base import Residual
 from tests.models.small import BOS, GRID, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
-# statistics that are the same at every position, and nothing else
+# norms that apply the same fixed statistics at every position, and nothing else
 ONE_ROW = ["bn", "bn_noisy", "global", "brn", "rbn", "mabn", "un", "repbn", "prepbn"]
 
 
-def read_by_products_alone(model):
+def feeds_only_linear_layers(model):
     """Return whether a placement has a norm inside its branches, or at the end of the encoder."""
     inside = [part.branch_norm for part in model.modules() if isinstance(part, Residual)]
     end = model.encoder.final_norm
@@ -34,16 +34,16 @@ def outputs(model):
 
 
 @pytest.mark.parametrize(("norm", "place"), GRID)
-def test_a_folded_model_computes_the_same(norm, place):
+def test_folding_does_not_change_the_outputs(norm, place):
     model = seq2seq(norm, place)
-    expected, foldable = outputs(model), norm in ONE_ROW and read_by_products_alone(model)
+    expected, foldable = outputs(model), norm in ONE_ROW and feeds_only_linear_layers(model)
     folded = fold(model)
     assert_close(outputs(model), expected)
     assert bool(folded) == foldable
 
 
 @pytest.mark.parametrize("norm", ["bn", "mabn", "un", "brn"])
-def test_statistics_of_the_evaluated_batch_do_not_fold_even_after_training(norm):
+def test_a_trained_norm_that_evaluates_with_batch_statistics_is_not_a_fixed_map(norm):
     built = make_norm(norm, 8, eval_stats="batch").double()
     for seed in range(6):
         built(torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(seed)).double() * 3 + 1)
@@ -51,7 +51,7 @@ def test_statistics_of_the_evaluated_batch_do_not_fold_even_after_training(norm)
 
 
 @pytest.mark.parametrize("norm", ONE_ROW)
-def test_with_pre_norm_only_the_norm_before_the_output_is_left(norm):
+def test_folding_a_pre_norm_model_leaves_only_the_norm_before_the_output(norm):
     model = seq2seq(norm, "pre")
     folded = fold(model)
     left = [name for name, part in model.named_modules() if isinstance(part, RunningNorm)]
@@ -62,21 +62,21 @@ def test_with_pre_norm_only_the_norm_before_the_output_is_left(norm):
 
 
 @pytest.mark.parametrize("place", PLACEMENTS)
-def test_a_norm_inside_the_feed_forward_layer_goes_into_the_product_before_it(place):
+def test_a_norm_inside_the_feed_forward_layer_folds_into_the_linear_layer_before_it(place):
     model = seq2seq("ln", place, ("*.inner", partial(make_norm, "bn")))
     expected = outputs(model)
     assert len(fold(model)) == 4
     assert_close(outputs(model), expected)
 
 
-def test_statistics_of_a_batch_or_a_token_are_no_fixed_map():
+def test_a_norm_that_uses_batch_or_token_statistics_is_not_a_fixed_map():
     for norm in (make_norm("bn", 8, eval_stats="batch").eval(), make_norm("ln", 8).eval()):
         assert fixed_map(norm) is None
     assert fixed_map(make_norm("bn", 8).train()) is None
 
 
 @pytest.mark.parametrize("norm", ["pn", "pn_v"])
-def test_power_norm_is_a_fixed_map_without_group_scaling(norm):
+def test_power_norm_is_a_fixed_map_only_without_group_scaling(norm):
     assert fold(seq2seq(norm, "pre")) == []
     model = seq2seq(norm, "pre", norm_values={"groups": None})
     expected = outputs(model)

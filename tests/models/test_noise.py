@@ -1,4 +1,4 @@
-"""Noise on the input: where it is added, how large it is, and that nothing remains afterwards."""
+"""Noise on inputs and weights: where it is added, how large it is, and that it is removed."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ class Echo(nn.Module):
         return values, other
 
 
-def test_noise_on_an_input_has_the_deviation_asked_for_and_begins_anew():
+def test_input_noise_has_the_requested_standard_deviation_and_is_reproducible():
     values, found = torch.zeros(400, 100), []
     echo = Echo()
     for _ in range(2):
@@ -42,7 +42,7 @@ def test_noise_on_an_input_has_the_deviation_asked_for_and_begins_anew():
 
 
 @pytest.mark.parametrize("unit", [False, True])
-def test_noise_on_tokens_is_in_deviations_of_their_table_and_leaves_padding(unit):
+def test_token_noise_is_relative_to_the_embedding_tables_deviation_and_skips_padding(unit):
     embedding = (model := seq2seq(dim=64, vocab=50, fixnorm=unit)).encoder.embedding
     ids, tokens = sentences([15] * 200, vocab=50, width=20)
     plain = embedding(ids, tokens)
@@ -54,7 +54,7 @@ def test_noise_on_tokens_is_in_deviations_of_their_table_and_leaves_padding(unit
     assert torch.equal(embedding(ids, tokens), plain)
 
 
-def test_a_test_is_repeated_under_noise_and_statistics_are_estimated_without_it(tmp_path):
+def test_a_test_is_repeated_with_noise_but_statistics_are_recalibrated_without_it(tmp_path):
     config = to_dict(compose([*DIGITS, "norm=bn", "norm.eval_stats=recalibrated"]))
     task = build_task(config)
     model = build_model(config, task).double()
@@ -70,7 +70,7 @@ def test_a_test_is_repeated_under_noise_and_statistics_are_estimated_without_it(
     assert max(inputs[:3]) < 3 and min(inputs[3:]) > 30
 
 
-def test_a_translation_is_disturbed_at_its_source_alone():
+def test_in_translation_noise_is_added_only_to_the_source():
     model = seq2seq("ln", "pre").eval()  # whose stacks share a table
     source, target = sentences([4, 5], seed=1)[0], sentences([3, 6], seed=2)[0]
     seen = {}
@@ -85,7 +85,7 @@ def test_a_translation_is_disturbed_at_its_source_alone():
     assert torch.equal(*seen["decoder"])
 
 
-def test_noise_on_weights_has_its_share_of_each_matrix_and_goes_away():
+def test_weight_noise_is_relative_to_each_matrix_and_is_removed_afterwards():
     with_norms, without = seq2seq("ln", "pre", dim=32), seq2seq("none", "pre", dim=32)
     moves = []
     for model in (with_norms, without):
@@ -103,7 +103,7 @@ def test_noise_on_weights_has_its_share_of_each_matrix_and_goes_away():
     torch.testing.assert_close(moves[0], moves[1])
 
 
-def test_half_the_brightness_halves_pixels_before_they_are_standardized(tmp_path):
+def test_brightness_0_5_halves_pixels_before_they_are_standardized(tmp_path):
     config = to_dict(compose([*DIGITS, "norm=ln", "observe.test_brightness=[0.5]"]))
     task = build_task(config)
     model = build_model(config, task).double()
@@ -117,7 +117,7 @@ def test_half_the_brightness_halves_pixels_before_they_are_standardized(tmp_path
     torch.testing.assert_close(dim * deviation + mean, (plain * deviation + mean) / 2)
 
 
-def test_brightness_is_refused_where_there_are_no_images():
+def test_brightness_is_refused_for_a_task_without_images():
     config = to_dict(compose(["task=toy", "observe.test_brightness=[0.5]"]))
     with pytest.raises(UserError, match=r"test_brightness=\[0.5\].*not images"):
         build_evaluator(config, build_task(config), ALONE)

@@ -64,7 +64,7 @@ def operators(norm, *changes, padded):
     return *sizes, sum(type(each).__name__ != "NoNorm" for each in norms)
 
 
-def test_a_batch_norm_of_a_padded_batch_adds_few_operators():
+def test_batch_norm_adds_at_most_8_forward_and_6_backward_operators_on_a_padded_batch():
     forward, backward, count = operators("bn", padded=True)
     base_forward, base_backward, _ = operators("none", padded=True)
     assert (forward - base_forward) / count <= 8 and (backward - base_backward) / count <= 6
@@ -74,7 +74,7 @@ def test_a_batch_norm_of_a_padded_batch_adds_few_operators():
     ("norm", "limits"),
     [("bn", (300, 191)), ("ln", (190, 185)), ("mabn", (440, 341)), ("un", (476, 341))],
 )
-def test_a_step_stays_below_its_limit_of_operators(norm, limits):
+def test_a_training_step_stays_within_its_limit_of_operators(norm, limits):
     forward, backward, _ = operators(norm, padded=False)
     assert forward <= limits[0] and backward <= limits[1]
 
@@ -86,7 +86,7 @@ def test_power_norm_takes_at_most_twice_the_operators_of_batch_norm():
 
 
 @pytest.mark.parametrize("kind", ["headwise", "elementwise"])
-def test_a_gate_of_attention_is_one_product_a_sigmoid_and_a_multiplication(kind):
+def test_an_attention_gate_adds_three_operators(kind):
     forward, _, _ = operators("ln", f"model.attention_gate={kind}", padded=False)
     attentions = 2 * (1 + 2)  # one in each encoder layer, two in each decoder layer
     assert forward - operators("ln", padded=False)[0] == 3 * attentions

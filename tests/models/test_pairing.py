@@ -1,4 +1,4 @@
-"""Two norms with seed k: the same weights elsewhere, and the same dropped units."""
+"""Models with the same seed and different norms share all other weights and dropped units."""
 
 import pytest
 import torch
@@ -37,17 +37,19 @@ def weights_of(norm, seed=3, place="pre", *more):
 
 
 @pytest.fixture(scope="module")
-def of_layer_norm():
+def layer_norm_weights():
     return weights_of("ln")
 
 
 @pytest.mark.parametrize(("norm", "place"), [(n, "pre") for n in NORMS] + [("bn", "post")])
-def test_all_other_weights_of_a_seed_are_the_same(norm, place, of_layer_norm):
-    assert weights_of(norm, 3, place) == of_layer_norm
+def test_models_with_different_norms_share_all_other_initial_weights_of_a_seed(
+    norm, place, layer_norm_weights
+):
+    assert weights_of(norm, 3, place) == layer_norm_weights
 
 
 @pytest.mark.parametrize("place", PLACEMENTS)
-def test_a_placement_scales_the_weights_of_a_seed_and_draws_no_others(place):
+def test_a_placement_rescales_the_weights_of_a_seed_but_does_not_redraw_them(place):
     weights, drawn = (
         {
             name: (part.weight.detach(), part.gains)
@@ -64,10 +66,10 @@ def test_a_placement_scales_the_weights_of_a_seed_and_draws_no_others(place):
             torch.testing.assert_close(block, of_pre * (gain / pre), rtol=1e-6, atol=1e-8)
 
 
-def test_another_seed_has_other_weights_but_for_the_zero_biases(of_layer_norm):
+def test_a_different_seed_changes_all_weights_except_the_zero_biases(layer_norm_weights):
     other = weights_of("ln", 4)
-    assert other.keys() == of_layer_norm.keys()
-    same = {name for name in other if other[name] == of_layer_norm[name]}
+    assert other.keys() == layer_norm_weights.keys()
+    same = {name for name in other if other[name] == layer_norm_weights[name]}
     assert same == {name for name in other if name.endswith("bias")}
 
 
@@ -98,7 +100,7 @@ def test_initial_values_follow_the_stated_distributions():
 
 
 @pytest.mark.parametrize("place", PLACEMENTS)
-def test_two_norms_drop_the_same_units(place, monkeypatch):
+def test_models_with_different_norms_drop_the_same_units(place, monkeypatch):
     drawn, forward = [], Dropout.forward
 
     def dropped(self, x):
@@ -117,8 +119,8 @@ def test_two_norms_drop_the_same_units(place, monkeypatch):
         return list(drawn)
 
     expected = masks("ln")
-    # two embeddings; attention, residual, activation, residual in 2 encoder layers; and in 2
-    # decoder layers an attention and a residual more
+    # two embeddings; attention, residual, activation, residual in each of 2 encoder layers;
+    # and in each of 2 decoder layers one more attention and residual
     assert len(expected) == 2 + 2 * 4 + 2 * 6
     for norm in IN_OTHERS.get(place, ["none", "bn", "pn", "in"]):
         found = masks(norm)

@@ -1,4 +1,4 @@
-"""With the same weights, the model computes the same as `torch.nn.Transformer`."""
+"""With the same weights, our translation model matches `torch.nn.Transformer`."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def shake_biases(model):
 
 @pytest.mark.parametrize(("place", "norm_first"), [("post", False), ("pre", True)])
 @pytest.mark.parametrize("training", [False, True])
-def test_outputs_and_gradients_equal_those_of_torchs_transformer(place, norm_first, training):
+def test_outputs_and_gradients_match_torchs_transformer(place, norm_first, training):
     model = seq2seq("ln", place).train(training)
     shake_biases(model)
     twin = torch_twin(model, norm_first=norm_first)  # training mode: torch's plain code path

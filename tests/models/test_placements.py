@@ -81,7 +81,7 @@ EQUATIONS["mixln"] = EQUATIONS["pre"]
 
 
 @pytest.mark.parametrize("place", EQUATIONS)
-def test_the_last_of_four_layers_is_the_equation(place):
+def test_the_last_of_four_layers_computes_the_published_equation(place):
     layer = lm("none" if place == "rezero" else "ln", place, layers=4).decoder.layers[3]
     x, every = x_of(), Tokens(torch.ones(3, 6, dtype=torch.bool))
 
@@ -105,7 +105,7 @@ def test_the_last_of_four_layers_is_the_equation(place):
     assert_close(layer(x, every), expected)
 
 
-def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
+def test_resi_dual_adds_the_normalized_sum_of_all_branches_to_a_post_norm_stream():
     stack = lm("ln", "resi_dual", layers=1).decoder
     (layer,) = stack.layers
     x0 = stack.embedding(IDS, TOKENS)
@@ -117,7 +117,7 @@ def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
     assert_close(stack(IDS, TOKENS), expected)
 
 
-def test_gpas_begins_as_pre_norm_to_the_bit_with_one_gate_a_layer():
+def test_gpas_starts_bitwise_equal_to_pre_norm_with_one_gate_per_layer():
     pre, gpas = (lm("ln", place, fresh=True) for place in ("pre", "gpas"))
     assert torch.equal(outputs(gpas), outputs(pre))
     apart = lm("ln", "gpas", fresh=True, values={"shared": False})
@@ -125,8 +125,8 @@ def test_gpas_begins_as_pre_norm_to_the_bit_with_one_gate_a_layer():
         assert sum(name.endswith("gate") for name, _ in model.named_parameters()) == count
 
 
-def test_gpas_scales_the_stream_and_passes_its_gradient_as_it_is():
-    """So its gradient in x is not the derivative of its value; its gradient in the gate is."""
+def test_gpas_scales_the_residual_stream_but_not_its_gradient():
+    """Its gradient in x is therefore not the derivative of its value; the one in the gate is."""
     layer = lm("ln", "gpas").decoder.layers[0]
     residual, x, pull = layer.self_residual, x_of(), x_of(seed=1)
 
@@ -147,7 +147,7 @@ def test_gpas_scales_the_stream_and_passes_its_gradient_as_it_is():
     assert not gradcheck(lambda x: y(x, gate) * real, x, fast_mode=True, raise_exception=False)
 
 
-def test_keel_scales_by_the_residuals_of_a_stack_and_begins_with_one_of_pre_norm():
+def test_keel_scales_by_the_number_of_residuals_and_starts_with_a_pre_norm_one():
     model = seq2seq("ln", "keel")
     for stack, connections in ((model.encoder, 4), (model.decoder, 6)):
         first, *others = (m for m in stack.modules() if isinstance(m, Residual))
@@ -155,7 +155,7 @@ def test_keel_scales_by_the_residuals_of_a_stack_and_begins_with_one_of_pre_norm
         assert [residual.factor for residual in others] == [connections] * (connections - 1)
 
 
-def test_without_branches_siamese_keeps_the_embedding_in_a_stream_and_normalizes_the_other():
+def test_siamese_with_zero_branches_keeps_the_embedding_in_only_one_of_its_streams():
     stack = seq2seq("ln", "siamese").decoder
     x = y = stack.embedding(IDS, TOKENS)
     streams = stack.opening(x, TOKENS)
@@ -173,7 +173,7 @@ def test_without_branches_siamese_keeps_the_embedding_in_a_stream_and_normalizes
         ("decoder", 18, 6, 54**0.25, 216**-0.25),
     ],
 )
-def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, beta):
+def test_deepnorm_uses_alpha_and_beta_from_the_papers_table(stack, layers, other, alpha, beta):
     """The constants for 6 + 6 layers and for 12 were computed independently."""
     built, place = placement("deepnorm"), at(stack, layers, other)
     assert built.residual(norms(), DIM, place).factor == pytest.approx(alpha, rel=1e-3)
@@ -183,7 +183,7 @@ def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, be
         assert factor == pytest.approx(expected, rel=1e-3) and built.xavier[role] == 1
 
 
-def test_subln_has_the_factors_of_its_table():
+def test_subln_uses_the_weight_factors_from_the_papers_table():
     built = placement("subln")
 
     def factor(role, *place, **more):
@@ -204,13 +204,13 @@ def test_subln_has_the_factors_of_its_table():
         ("peri", "fc2", 1),
     ],
 )
-def test_first_weights_are_scaled_by_depth_where_that_is_published(place, role, expected):
+def test_initial_weights_are_scaled_by_depth_where_the_paper_says_so(place, role, expected):
     wiring = placement(place)
     assert wiring.weight_factor(role, at("decoder", 6, 6)) == pytest.approx(expected)
     assert wiring.xavier == XAVIER
 
 
-def test_rezero_begins_as_the_identity_with_one_gain_a_layer():
+def test_rezero_starts_as_the_identity_with_one_gain_per_layer():
     model = lm("none", "rezero", fresh=True)
     assert_close(outputs(model), model.decoder.embedding(IDS, TOKENS)[TOKENS.valid])
     assert [name for name, _ in model.named_parameters() if name.endswith("gain")] == [
@@ -221,7 +221,7 @@ def test_rezero_begins_as_the_identity_with_one_gain_a_layer():
 
 
 @torch.no_grad()
-def test_normformer_of_the_paper_scales_heads_before_the_projection():
+def test_normformers_head_gains_scale_heads_before_the_output_projection():
     layer = lm("ln", "normformer", values={"head_gains": "mix"}).decoder.layers[1]
     x, every, attention = x_of(), Tokens(torch.ones(3, 6, dtype=torch.bool)), layer.self_attention
     gains = torch.tensor([0.5, 2.0], dtype=torch.double)
@@ -232,7 +232,7 @@ def test_normformer_of_the_paper_scales_heads_before_the_projection():
     assert_close(attention(x, every), y)
 
 
-def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
+def test_mixln_equals_pre_norm_with_share_0_and_post_norm_with_share_1():
     pre, post = lm("ln", "pre", layers=4), lm("ln", "post", layers=4)
     none, all_ = (lm("ln", "mixln", layers=4, values={"share": share}) for share in (0.0, 1.0))
     same_weights(none, pre)
@@ -245,7 +245,7 @@ def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
         assert sum(isinstance(residual, PostResidual) for residual in built) == share
 
 
-def test_the_star_of_hybridnorm_is_a_pre_norm_first_layer():
+def test_hybridnorm_with_star_has_a_pre_norm_first_layer():
     first, second = lm("rms", "hybrid", values={"star": True}).decoder.layers
     pre = type(lm("rms", "pre").decoder.layers[0].self_residual)
     assert type(first.self_residual) is type(first.ffn_residual) is pre
@@ -253,7 +253,7 @@ def test_the_star_of_hybridnorm_is_a_pre_norm_first_layer():
     assert all(isinstance(layer.self_attention.v_norm, HeadNorm) for layer in (first, second))
 
 
-def test_norms_stand_where_norms_are_published():
+def test_inner_norms_and_opening_norms_are_exactly_where_the_papers_put_them():
     """In the heads, on the mix, on the output and after the activation, and nowhere else."""
     inner = ("attention.q_norm", ".v_norm", ".mix_norm", "attention.out_norm", ".hidden_norm")
     sites = {
@@ -276,7 +276,7 @@ def test_norms_stand_where_norms_are_published():
     assert opened == {"peri", "resi_dual", "siamese"}
 
 
-def test_admin_weighs_the_stream_by_the_variances_of_what_came_before():
+def test_admin_sets_omega_from_the_variances_of_the_preceding_branches():
     model = seq2seq("ln", "admin", dropout=0.3).train()
     stacks = [model.encoder, model.decoder]
     seen = []
@@ -305,7 +305,7 @@ def test_admin_weighs_the_stream_by_the_variances_of_what_came_before():
     assert all(omega[0] > 1 for omegas in found for omega in omegas[1:])
 
 
-def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
+def test_admins_profiling_pass_changes_only_omega_and_is_reproducible_by_its_seed():
     def omegas(seed):
         model = seq2seq("bn", "admin", dropout=0.3).train()
         before = {name: table.clone() for name, table in model.named_buffers()}
@@ -332,7 +332,7 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
         (["placement=deepnorm", "norm=none"], r"placement=deepnorm .* norm=none .* give norm=ln"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(overrides, said):
+def test_an_incompatible_norm_and_placement_are_refused_in_one_line(overrides, said):
     with pytest.raises(ValueError, match=said) as refused:
         compose(overrides)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""With the same weights, the modern recipes compute the same as the classes of transformers.
+"""With the same weights, the modern recipes match the classes of transformers.
 
 Their RMS norms, softmax and rotary tables use float32 even in a float64 model, so the reference
 runs with every cast to float32 replaced by one to float64 (`float64_operations`).
@@ -87,7 +87,7 @@ def of_gpt2(model, twin):
 
 
 def of_llama(model, twin):
-    """Yield the same for LLaMA and its successors."""
+    """Yield the same pairs for LLaMA and its successors."""
     yield model.decoder.embedding.tokens.weight, [twin.model.embed_tokens.weight]
     yield model.decoder.final_norm.weight, [twin.model.norm.weight]
     if model.output is not None:
@@ -123,7 +123,7 @@ def copy(name, model, twin):
         own.copy_(joined(name, parts, own, model))
     for number, layer in enumerate(model.decoder.layers):
         attention = layer.self_attention
-        if name == "gemma3":  # the gain of its query and key norms is 1 + w, too
+        if name == "gemma3":  # the gain of its query and key norms is also 1 + w
             attention.q_norm.norm.weight.add_(1)
             attention.k_norm.norm.weight.add_(1)
         if attention.rotary is not None:
@@ -143,7 +143,7 @@ def joined(name, parts, own, model):
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_logits_gradients_and_steps_are_those_of_transformers(name):
+def test_logits_gradients_and_decoding_steps_match_transformers(name):
     model, twin = ours(name), theirs(name)
     pairs = copy(name, model, twin)
     ids = torch.randint(1, VOCAB, (3, LENGTH), generator=torch.Generator().manual_seed(2))

@@ -1,4 +1,4 @@
-"""Recurrent networks: equal to torch's without norms, and to the published formulas with norms."""
+"""Recurrent networks match torch's without norms, and the published formulas with norms."""
 
 from functools import cache
 from typing import Any
@@ -20,7 +20,7 @@ from normlab.training.build import build_model
 from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 
 TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=12, causal=True)
-PICTURES = Image(height=3, width=4, channels=2, classes=5)
+IMAGES = Image(height=3, width=4, channels=2, classes=5)
 TWINS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 DIM = 8
 LENGTHS = [6, 2, 5, 4]
@@ -60,7 +60,7 @@ def by_torch(name, weight):
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_without_norms_it_is_torchs_forward_and_backward_padding_and_all(name):
+def test_without_norms_outputs_and_gradients_match_torchs_network_on_padded_batches(name):
     ours = network("norm=none", "model.num_layers=2", model=name).recurrent
     twin = TWINS[name](DIM, DIM, 2, batch_first=True, dtype=torch.double)
     for number, cell in enumerate(ours.layers):
@@ -99,7 +99,7 @@ def normalized(x, dim, gain=1.0, shift=0.0):
 
 @pytest.mark.parametrize(("norm", "dim", "gain"), [("bn_position", 0, 0.1), ("ln", -1, 1.0)])
 @pytest.mark.parametrize("shifts", [False, True])
-def test_a_normalized_lstm_is_the_published_formula(norm, dim, gain, shifts):
+def test_a_normalized_lstm_computes_the_published_formula(norm, dim, gain, shifts):
     whole = network(f"norm={norm}", f"model.norm_shifts={shifts}").recurrent
     (cell,) = whole.layers
     norms = (cell.input_norm, cell.hidden_norm, cell.cell_norm)
@@ -122,14 +122,14 @@ def test_a_normalized_lstm_is_the_published_formula(norm, dim, gain, shifts):
     assert_close(whole(x, tokens), torch.stack(expected, 1))
 
 
-def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them():
+def test_each_time_step_has_its_own_statistics_which_exclude_padding():
     cell = network("norm=bn_position", "norm.momentum=1", "norm.unbiased=false").recurrent
     x, tokens = inputs()
     norm = cell.layers[0].input_norm
     cell(x, tokens)
     product = x @ cell.layers[0].input_weight.T
     mean, var = norm.running_moments()
-    for t in range(5):  # the last position has one value, and so no variance
+    for t in range(5):  # the last position has one value and therefore no variance
         there = product[tokens.valid[:, t], t]
         assert_close(mean[t], there.mean(0))
         assert_close(var[t], there.var(0, correction=0))
@@ -138,7 +138,7 @@ def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them()
     assert hidden[1:5].any(1).all() and not hidden[5:].any()
 
 
-def test_one_row_for_all_steps_takes_them_together_once_an_update():
+def test_statistics_shared_by_all_time_steps_pool_them_once_per_update():
     model = network("norm=bn", "norm.momentum=1", "norm.unbiased=false").recurrent
     x, tokens = inputs()
     norms = ModelNorms(model)
@@ -151,7 +151,7 @@ def test_one_row_for_all_steps_takes_them_together_once_an_update():
     assert_close(var[0], product.var(0, correction=0))
 
 
-def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
+def test_sequence_wise_statistics_are_computed_over_the_whole_input_projection():
     overrides = ("norm=none", "norm@input_norm=bn", "model.gain=1")
     model = network(*overrides, "model.input_statistics=sequence").recurrent
     x, tokens = inputs()
@@ -164,7 +164,7 @@ def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
 
 
 @pytest.mark.parametrize("norm", ["ln", "seqn", "bn", "bn_position"])
-def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
+def test_every_norm_trains_and_decodes_token_by_token(norm):
     model = network(f"norm={norm}", model="gru" if norm == "ln" else "lstm")
     ids, tokens = sentences([9, 7, 9, 1])
     norms = ModelNorms(model)
@@ -182,7 +182,7 @@ def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
         assert_close(found, expected)
 
 
-def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
+def test_initial_weights_are_the_same_for_every_norm_and_follow_recurrent_init():
     first, second = (network(f"norm={norm}") for norm in ("none", "bn_position"))
     drawn = dict(second.named_parameters())
     assert all(torch.equal(value, drawn[name]) for name, value in first.named_parameters())
@@ -196,7 +196,7 @@ def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
     assert torch.equal(other.input_weight, cell.input_weight)
 
 
-def test_a_learned_start_begins_at_zero_and_moves():
+def test_a_learned_initial_state_starts_at_zero_and_gets_a_gradient():
     plain, learned = network(), network("model.learned_start=true")
     ids, tokens = sentences(LENGTHS)
     first = [each(ids, tokens) for each in (plain, learned)]
@@ -206,7 +206,7 @@ def test_a_learned_start_begins_at_zero_and_moves():
     assert cell.start.grad.abs().sum(-1).min() > 0  # the hidden state, and an LSTM's cell
 
 
-def test_noise_has_a_stream_of_its_own_that_goes_on_where_it_was_saved():
+def test_initial_noise_has_its_own_generator_which_resumes_from_a_saved_state():
     first = network("model.initial_noise=0.5")
     noise = first.recurrent.noise
     assert isinstance(noise, Noise)
@@ -223,22 +223,21 @@ def test_noise_has_a_stream_of_its_own_that_goes_on_where_it_was_saved():
     assert torch.equal(noise.eval()(x), x)
 
 
-def test_a_picture_is_read_by_pixels_by_rows_and_in_another_order():
+def test_an_image_is_read_by_pixels_by_rows_or_in_a_permuted_order():
     pixels = torch.arange(24.0).view(1, 3, 4, 2).double()
     by = {
-        read: network(f"model.read={read}", spec=PICTURES)
-        for read in ("pixels", "rows", "permuted")
+        read: network(f"model.read={read}", spec=IMAGES) for read in ("pixels", "rows", "permuted")
     }
     assert torch.equal(by["pixels"].sequence(pixels), pixels.view(1, 12, 2))
     assert torch.equal(by["rows"].sequence(pixels), pixels.view(1, 3, 8))
     order = by["permuted"].sequence(pixels)[0, :, 0] / 2
     assert sorted(order.tolist()) == list(range(12)) != order.tolist()
-    again = network("model.read=permuted", "seed=2", spec=PICTURES)
+    again = network("model.read=permuted", "seed=2", spec=IMAGES)
     assert torch.equal(again.order, by["permuted"].order)
     assert by["rows"](pixels).shape == (1, 5)
 
 
-def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
+def test_norms_chosen_by_site_rules_get_the_defaults_of_recurrent_norms():
     rules = "sites={recurrent.1.*:ln,*.cell:none}"
     model = network("norm=bn_position", "model.num_layers=2", rules)
     first, second = model.recurrent.layers
@@ -264,12 +263,12 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
         ("bert_tiny", ["norm@hidden_norm=ln"], TEXT, "norm@hidden_norm: this model has no"),
     ],
 )
-def test_what_does_not_fit_is_named(model, overrides, spec, message):
+def test_invalid_recurrent_settings_raise_an_error(model, overrides, spec, message):
     with pytest.raises(ValueError, match=message):
         network(*overrides, spec=spec, model=model)
 
 
-def test_gains_and_shifts_of_a_recurrence_are_those_of_norms_that_compute_them_otherwise():
+def test_recurrent_gains_and_shifts_also_apply_to_norms_that_parametrize_them_differently():
     norm = network("norm=rms", "norm.one_plus=true", "model.gain=0.1").recurrent.layers[0]
     x = inputs()[0][..., :1].expand(-1, -1, 4 * DIM)
     plain = make_norm("rms", 4 * DIM).double()(x)

@@ -1,4 +1,4 @@
-"""Norms at the places that rules and options name, and embeddings of unit length."""
+"""Norms at the sites that rules and options choose, and unit-length embeddings."""
 
 import math
 
@@ -39,7 +39,7 @@ def _classes(monkeypatch, *overrides):
     return {path: type(norm).__name__ for path, norm in asked[0].places.items()}
 
 
-def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_stacks_norm(
+def test_the_last_matching_rule_wins_and_unmatched_sites_keep_their_stacks_norm(
     monkeypatch,
 ):
     rules = "sites={*.self:bn,encoder.0.*:rms,*.1.ffn:none,decoder.0.cross.q:ln,*.inner:rms,"
@@ -54,7 +54,7 @@ def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_sta
     assert (found["encoder.0.ffn.hidden"], found["encoder.1.ffn.hidden"]) == ("NoneType", "RMSNorm")
 
 
-def test_a_key_of_one_stack_is_refused_where_a_model_has_the_other_alone():
+def test_a_norm_for_a_stack_that_the_model_lacks_is_refused():
     class Reads(Words):
         def __init__(self, causal):
             self.causal = causal
@@ -68,13 +68,13 @@ def test_a_key_of_one_stack_is_refused_where_a_model_has_the_other_alone():
             build_model(config, Reads(causal))
 
 
-def test_a_rule_puts_no_norm_where_the_placement_has_none():
+def test_a_rule_for_a_site_that_the_placement_lacks_is_refused():
     with pytest.raises(ValueError, match=r"encoder\.final matches no norm"):
         build_model(_config("placement=post", "sites={encoder.final:bn}"), Words())
 
 
 @pytest.mark.parametrize("place", ["sandwich", "peri", "keel", "normformer"])
-def test_a_placement_with_a_norm_after_its_branches_leaves_their_ends_to_it(place):
+def test_a_rule_for_out_chooses_the_norms_after_the_branches(place):
     config = _config(f"placement={place}", "sites={*.out:rms}")
     model = build_model(config, Words())
     built = [module for module in model.modules() if isinstance(module, Norm)]
@@ -91,7 +91,7 @@ def test_two_norms_at_one_path_are_refused():
         given.required("encoder.0.self", 8)
 
 
-def test_rules_have_a_label_and_are_part_of_the_experiment():
+def test_site_rules_appear_in_the_label_and_change_the_fingerprint():
     other = _config("norm=bn", "sites={*.self:ln,encoder.0.*:{norm:bn,momentum:0.5}}")
     assert norm_label(other["choices"]) == "bn+self_ln+encoder.0_bn"
     many = _config("sites={*.self:bn,*.cross:bn,*.ffn:bn,*.q:ln,*.k:ln,*.v:ln}")
@@ -113,14 +113,14 @@ def test_rules_have_a_label_and_are_part_of_the_experiment():
         ("bn", r"sites='bn' is not a mapping of rules"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
+def test_an_invalid_site_rule_is_refused_in_one_line(rule, said):
     with pytest.raises(ValueError, match=said) as refusal:
         build_model(_config(f"sites={rule}"), Words())
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("l2", math.log2(90)), ("cosine", 10)])
-def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
+def test_qk_norm_multiplies_cosines_by_a_scale_that_is_learned_only_with_l2(kind, scale):
     model = seq2seq("ln", "pre", qk_norm=kind, qk_length=10)
     attention = model.encoder.layers[0].self_attention
     query, key = attention.q_norm.norm, attention.k_norm.norm
@@ -137,7 +137,7 @@ def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
     torch.testing.assert_close(scores, scale * by_hand[0] @ by_hand[1].mT)
 
 
-def test_fixnorm_uses_unit_vectors_at_both_ends_and_needs_a_tied_output():
+def test_fixnorm_normalizes_the_tied_embedding_and_is_refused_without_tying():
     model = seq2seq("scale", "pre", fixnorm=True)
     source, _ = sentences([4, 3])
     target, _ = sentences([3, 3], first=BOS)
@@ -150,7 +150,7 @@ def test_fixnorm_uses_unit_vectors_at_both_ends_and_needs_a_tied_output():
         seq2seq(fixnorm=True, share_embeddings="none")
 
 
-def test_the_products_before_a_norm_that_asks_for_it_have_centred_rows():
+def test_center_weights_centers_the_rows_of_the_linear_layers_before_the_norm():
     overrides = ("norm=mabn", "norm.center_weights=true", "norm@ffn_inner_norm=mabn")
     layer = build_model(_config(*overrides), Words()).decoder.layers[0]
     last = [layer.self_attention.out_proj, layer.cross_attention.out_proj, layer.feed_forward.fc2]

@@ -1,4 +1,4 @@
-"""The number of parameters equals that of the published models."""
+"""The numbers of parameters match the published models."""
 
 import pytest
 import torch
@@ -27,6 +27,6 @@ def test_the_iwslt_model_has_the_published_number_of_parameters(monkeypatch):
     assert own == FAIRSEQ_IWSLT + ENGLISH * 512 + 2 * 2 * 512  # the output, two closing norms
 
 
-def test_one_matrix_for_two_vocabularies_is_refused(monkeypatch):
+def test_sharing_one_embedding_between_two_vocabularies_is_refused(monkeypatch):
     with pytest.raises(ValueError, match=r"share_embeddings=all .* 8848 and 6632"):
         parameters(monkeypatch, "model=tiny")

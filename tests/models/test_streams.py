@@ -1,4 +1,4 @@
-"""What a token may depend on: never on padding, and on no position beyond the model's limit."""
+"""Outputs do not depend on padding, and sentences beyond the model's limit are refused."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def wider(ids, columns=3):
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("norm", "place"), GRID)
-def test_more_padding_changes_no_real_output(norm, place, training):
+def test_more_padding_does_not_change_the_outputs_of_real_tokens(norm, place, training):
     model = seq2seq(norm, place).train(training)
     source, target = batch()
     expected = logits(model, source, target)[target != PAD]
@@ -27,7 +27,7 @@ def test_more_padding_changes_no_real_output(norm, place, training):
     assert_close(found, expected)
 
 
-def test_a_sentence_beyond_the_positions_is_refused():
+def test_a_sentence_longer_than_max_positions_is_refused():
     model = seq2seq(max_positions=5)
     ids, tokens = sentences([6])
     with pytest.raises(ValueError, match=r"has only 5: raise model.max_positions"):

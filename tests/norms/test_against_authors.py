@@ -1,4 +1,4 @@
-"""Every published norm computes the same as its authors' code: output, gradients, state."""
+"""Every published norm matches its authors' code in output, gradients and state."""
 
 import numpy as np
 import pytest
@@ -135,7 +135,7 @@ OURS = Driver(
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_a_norm_equals_its_authors_code_at_every_step(name):
+def test_each_norm_matches_its_authors_code_at_every_step(name):
     subject = SUBJECTS[name]
     theirs = np.load(TRACES / f"{name}.npz")
     own = ({name: name for name in names} for names in (subject.names, subject.tables))
@@ -148,5 +148,5 @@ def test_a_norm_equals_its_authors_code_at_every_step(name):
         )
 
 
-def test_no_trace_is_left_without_a_subject():
+def test_every_stored_trace_belongs_to_a_subject():
     assert {path.stem for path in TRACES.glob("*.npz")} == set(SUBJECTS)

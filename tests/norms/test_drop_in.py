@@ -34,7 +34,7 @@ def encoder(name, **given):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_tokens_are_real_unless_a_stream_says_otherwise(name):
+def test_without_a_mask_all_tokens_count_as_real(name):
     norm, x = make_norm(name, 16), torch.randn(3, 5, 16)
     alone = copy.deepcopy(norm)(x)
     torch.testing.assert_close(alone, norm(x, Tokens(torch.ones(3, 5, dtype=torch.bool))))
@@ -42,7 +42,7 @@ def test_all_tokens_are_real_unless_a_stream_says_otherwise(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("padded", [False, True])
-def test_torch_does_not_compute_layer_norm_in_its_place(name, padded):
+def test_torchs_fused_encoder_path_does_not_replace_the_norm_with_layer_norm(name, padded):
     model, x = encoder(name, enable_nested_tensor=False), 2 * torch.randn(4, 6, 16) + 1
     mask = torch.arange(6) >= torch.tensor([6, 4, 3, 6])[:, None] if padded else None
     model(x).square().sum().backward()
@@ -60,7 +60,7 @@ def test_torch_does_not_compute_layer_norm_in_its_place(name, padded):
         assert (fast - slow)[real].abs().max() > 0.1
 
 
-def test_a_nested_tensor_is_refused_with_the_cure():
+def test_a_nested_tensor_raises_an_error_that_says_how_to_disable_nesting():
     model = encoder("bn").eval()
     mask = torch.tensor([[False, False, True]])
     with pytest.raises(ValueError, match="enable_nested_tensor=False"), torch.no_grad():
@@ -69,7 +69,7 @@ def test_a_nested_tensor_is_refused_with_the_cure():
 
 @pytest.mark.parametrize("name", ["bn", "none", "rms"])
 @pytest.mark.parametrize("family", ["bert", "gpt2", "vit"])
-def test_a_model_of_transformers_trains_with_it(name, family):
+def test_a_transformers_model_trains_with_the_replaced_norms(name, family):
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     ids = {"input_ids": torch.randint(30, (2, 7))}
@@ -92,7 +92,7 @@ def test_a_model_of_transformers_trains_with_it(name, family):
     assert torch.equal(first, second)
 
 
-def test_a_vit_of_timm_trains_with_it():
+def test_a_timm_vit_trains_with_batch_norm():
     timm = pytest.importorskip("timm", exc_type=(ImportError, RuntimeError))  # needs torchvision
     model = replaced(timm.create_model("vit_tiny_patch16_224", depth=1, num_classes=2), "bn")
     images = torch.randn(2, 3, 224, 224)
@@ -101,6 +101,6 @@ def test_a_vit_of_timm_trains_with_it():
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (2, 3, 4, 8), (2, 3, 4)])
-def test_another_shape_is_refused_in_words(shape):
+def test_an_input_of_the_wrong_shape_raises_an_error_that_states_the_expected_shape(shape):
     with pytest.raises(ValueError, match=r"expects \[batch, position, 8\], but got \[.*x\[None\]"):
         make_norm("bn", 8)(torch.randn(*shape))

@@ -1,4 +1,4 @@
-"""Kernels: each equals its norm's formula, or the formula runs; a subclass never uses one."""
+"""A kernel runs only if it matches its norm's formula, and subclasses never use one."""
 
 import copy
 import importlib.util
@@ -33,7 +33,7 @@ def trained(norm, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_kernel_equals_the_formula_of_its_norm(option, monkeypatch):
+def test_each_kernel_matches_its_norms_formula(option, monkeypatch):
     norm = make_norm(option, 8).double()
     norm.weight.data.copy_(torch.linspace(0.5, 2, 8))
     plain = copy.deepcopy(norm)
@@ -42,7 +42,7 @@ def test_a_kernel_equals_the_formula_of_its_norm(option, monkeypatch):
     torch.testing.assert_close(quick, trained(plain), rtol=1e-11, atol=1e-12)
 
 
-def test_no_other_class_has_a_kernel():
+def test_only_batch_norm_layer_norm_and_rms_norm_have_kernels():
     assert set(FAST) == set(OPTIONS.values())
 
 
@@ -73,10 +73,12 @@ def in_both_modes(norm, x):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_edited_file_is_what_trains_and_evaluates(option, tmp_path, monkeypatch, capsys):
+def test_an_edited_formula_runs_instead_of_the_kernel_in_training_and_eval(
+    option, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(fast, "FAST", dict(FAST))
     kind = edited(option, EDITS[option][1], tmp_path)
-    assert kind in fast.FAST  # the edited file names its kernel, as before
+    assert kind in fast.FAST  # the edited file still registers its kernel
     norm, x = make_norm(option, 8), torch.randn(4, 6, 8) + 3
     norm.__class__ = kind
     with torch.no_grad():
@@ -93,7 +95,7 @@ def test_an_edited_file_is_what_trains_and_evaluates(option, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_formula_replaced_in_a_running_process_acts_until_it_is_put_back(option, monkeypatch):
+def test_a_monkeypatched_formula_runs_until_it_is_restored(option, monkeypatch):
     kind, x = OPTIONS[option], torch.randn(4, 6, 8)
     norm = make_norm(option, 8)
     plain, other = in_both_modes(copy.deepcopy(norm), x), copy.deepcopy(norm)
@@ -104,7 +106,7 @@ def test_a_formula_replaced_in_a_running_process_acts_until_it_is_put_back(optio
     assert all(map(torch.equal, plain, in_both_modes(norm, x)))
 
 
-def test_a_formula_of_one_norm_alone_acts():
+def test_a_formula_set_on_a_single_instance_runs():
     norm = make_norm("bn", 8)
     norm.formula = lambda x, mean, var: 0 * x + 7
     assert all((y == 7).all() for y in in_both_modes(norm, torch.randn(4, 6, 8)))
@@ -113,7 +115,7 @@ def test_a_formula_of_one_norm_alone_acts():
 @pytest.mark.parametrize(
     "change",
     [
-        "return (x - mean.detach()) * (var + self.eps).rsqrt()",  # the gradient alone
+        "return (x - mean.detach()) * (var + self.eps).rsqrt()",  # changes only the gradient
         "return (x - mean) * (var.sqrt() + self.eps).reciprocal()",
         "return ((x - mean) * (var + self.eps).rsqrt()).clamp(-5, 5)",
         "return (x - mean) * (var + (2 if self.clock.step > 500 else 1) * self.eps).rsqrt()",
@@ -123,7 +125,9 @@ def test_a_formula_of_one_norm_alone_acts():
         "raise KeyError",
     ],
 )
-def test_no_edit_of_batch_norm_is_too_small_to_act(change, tmp_path, monkeypatch):
+def test_even_a_small_edit_of_batch_norms_formula_disables_its_kernel(
+    change, tmp_path, monkeypatch
+):
     monkeypatch.setattr(fast, "FAST", dict(FAST))
     norm = make_norm("bn", 8)
     norm.__class__ = edited("bn", change, tmp_path)
@@ -132,7 +136,9 @@ def test_no_edit_of_batch_norm_is_too_small_to_act(change, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("dim", [64, 512])
-def test_a_clamp_of_outliers_acts(option, dim, monkeypatch):
+def test_a_clamp_in_the_formula_disables_the_kernel_only_if_values_reach_its_bound(
+    option, dim, monkeypatch
+):
     kind, plain = OPTIONS[option], OPTIONS[option].formula
     for bound, same in ((5, False), (1000, True)):
 
@@ -143,7 +149,7 @@ def test_a_clamp_of_outliers_acts(option, dim, monkeypatch):
         assert agreement.agrees(make_norm(option, dim)) is same
 
 
-def test_the_update_of_running_statistics_is_compared_too(monkeypatch):
+def test_an_edited_update_of_the_running_statistics_disables_the_kernel(monkeypatch):
     norm = make_norm("bn", 8)
     monkeypatch.setattr(BatchNorm, "enter", lambda self, rows, mean, var, share: None)
     norm(torch.randn(4, 6, 8))
@@ -151,16 +157,16 @@ def test_the_update_of_running_statistics_is_compared_too(monkeypatch):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_unchanged_norm_is_computed_by_its_kernel(option, monkeypatch):
+def test_an_unchanged_norm_runs_its_kernel(option, monkeypatch):
     norm = make_norm(option, 8)
-    assert agreement.agrees(norm)  # compared with the formula, which is then not called
+    assert agreement.agrees(norm)  # calls the formula now, so that it is not called below
     monkeypatch.setattr(fast, "agrees", lambda norm: True)
     monkeypatch.setattr(OPTIONS[option], "formula", None)
     in_both_modes(norm, torch.randn(4, 6, 8))
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_comparing_leaves_no_trace_in_the_caller(option, monkeypatch):
+def test_comparing_kernel_and_formula_has_no_side_effects_on_the_caller(option, monkeypatch):
     monkeypatch.setattr(agreement, "_AGREEMENTS", {})
     before, x = torch.get_rng_state(), torch.ones(4, 6, 8)
     with torch.device("meta"), torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
@@ -174,7 +180,7 @@ def test_comparing_leaves_no_trace_in_the_caller(option, monkeypatch):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_subclass_is_computed_by_its_own_formula_in_training_and_eval(option):
+def test_a_subclass_runs_its_own_formula_in_training_and_eval(option):
     kind = OPTIONS[option]
     own = type("Own", (kind,), {"formula": lambda self, x, *rest: 2 * kind.formula(self, x, *rest)})
     norm = make_norm(option, 8).double()
@@ -186,7 +192,7 @@ def test_a_subclass_is_computed_by_its_own_formula_in_training_and_eval(option):
         norm.eval(), double.eval()
 
 
-def test_the_noise_of_a_noisy_batch_norm_is_rounded_once_in_bf16():
+def test_noisy_batch_norm_rounds_to_bf16_only_once():
     norm = make_norm("bn_noisy", 8)
     norm.begin_step(Clock(3))
     x = torch.randn(4, 6, 8).bfloat16()
@@ -194,7 +200,7 @@ def test_the_noise_of_a_noisy_batch_norm_is_rounded_once_in_bf16():
     assert torch.equal(norm(x), wide.bfloat16())
 
 
-# The norms that build on layer norm, RMS norm or batch norm, with settings in which they do
+# The norms that build on layer norm, RMS norm or batch norm, with settings that use it
 BUILT_ON = {
     "ln": {"gn": {"groups": 2}, "prepbn": {}},
     "rms": {
@@ -205,12 +211,12 @@ BUILT_ON = {
 }
 
 
-def named(base):
+def cases_of(base):
     return [f"{option}-{base}" for option in BUILT_ON[base]]
 
 
-@pytest.mark.parametrize("case", [case for base in BUILT_ON for case in named(base)])
-def test_an_edited_formula_reaches_every_norm_that_builds_on_it(case, monkeypatch):
+@pytest.mark.parametrize("case", [case for base in BUILT_ON for case in cases_of(base)])
+def test_an_edited_formula_changes_every_norm_that_builds_on_it(case, monkeypatch):
     option, _, base = case.partition("-")
     kind, x = OPTIONS[base], torch.randn(4, 6, 8) + 3
     norm = make_norm(option, 8, **BUILT_ON[base][option])
@@ -223,7 +229,7 @@ def test_an_edited_formula_reaches_every_norm_that_builds_on_it(case, monkeypatc
     assert changed == [True, option != "prepbn"]  # PRepBN uses layer norm only in training
 
 
-def test_a_norm_that_builds_on_another_is_computed_by_its_kernel(monkeypatch):
+def test_group_norm_runs_layer_norms_kernel(monkeypatch):
     norm, x = make_norm("gn", 8, groups=2), torch.randn(4, 6, 8)
     expected = torch.nn.functional.group_norm(x.flatten(0, 1), 2).view_as(x)
     torch.testing.assert_close(norm(x), expected)

@@ -28,7 +28,7 @@ def compare(ours, theirs, x, pull):
 
 
 def of_sequences(norm):
-    """Apply torch's instance norm to each sequence; a single value has no variance."""
+    """Apply torch's instance norm to each sequence; a single token gives the bias."""
 
     def apply(x):
         real = [row[:length] for row, length in zip(x, LENGTHS, strict=True)]
@@ -47,7 +47,7 @@ def of_sequences(norm):
         ("bn", nn.BatchNorm1d(DIM)),
     ],
 )
-def test_norms_on_real_tokens_are_those_of_torch(option, reference):
+def test_norms_match_torchs_modules_on_real_tokens(option, reference):
     values = {"gn": {"groups": 3}, "rms": {"eps": 1e-6}}.get(option, {})
     norm, reference = make_norm(option, DIM, **values).double(), reference.double()
     for name, parameter in norm.named_parameters():
@@ -80,7 +80,7 @@ def test_norms_that_pool_positions_in_eval_see_the_future():
 
 
 @pytest.mark.parametrize("option", sorted({*option_names("norm")} - {"none"}))
-def test_a_norm_whose_formula_is_in_another_file_names_it(option):
+def test_a_norms_docstring_says_which_other_file_holds_its_formula(option):
     kind = type(make_norm(option, 8))
     owner = next(each for each in kind.__mro__ if "formula" in vars(each))
     file = owner.__module__.rpartition(".")[2] + ".py"

@@ -28,7 +28,7 @@ def moved(norm, *names):
     return norm
 
 
-def test_seednorm_begins_as_rms_norm_to_the_bit_and_with_no_gradient_of_alpha():
+def test_seednorm_starts_bitwise_equal_to_rms_norm_with_zero_gradient_in_alpha():
     norm = made("seednorm")
     y = norm(X)
     assert torch.equal(y, made("rms", eps=1e-6)(X))
@@ -38,18 +38,18 @@ def test_seednorm_begins_as_rms_norm_to_the_bit_and_with_no_gradient_of_alpha():
 
 @torch.no_grad()
 @pytest.mark.parametrize("groups", [1, 3])
-def test_a_scalar_of_each_token_and_group_moves_the_gain_of_seednorm(groups):
+def test_seednorms_gain_depends_on_one_scalar_per_token_and_group(groups):
     norm = moved(made("seednorm", groups=groups), "weight", "alpha", "beta")
     width = DIM // groups
     for cut in (slice(first, first + width) for first in range(0, DIM, width)):
         scalar = (X[..., cut] @ norm.beta[cut]).tanh()[..., None]
         gain = norm.weight[cut] + norm.alpha[cut] * scalar
         torch.testing.assert_close(norm(X)[..., cut], gain * X[..., cut] / root(X))
-    assert (norm(2 * X) - norm(X)).abs().max() > 0.1  # unlike RMS norm's
+    assert (norm(2 * X) - norm(X)).abs().max() > 0.1  # RMS norm would not change
 
 
 @torch.no_grad()
-def test_gatednorm_multiplies_rms_norm_by_a_gate_of_low_rank():
+def test_gatednorm_multiplies_rms_norm_by_a_low_rank_gate():
     norm = moved(made("gatednorm", rank=2), "weight", "down", "up")
     y = norm.weight * X / root(X)
     gate = torch.sigmoid(torch.nn.functional.silu(y @ norm.down.T) @ norm.up.T)
@@ -63,7 +63,7 @@ def test_gatednorm_multiplies_rms_norm_by_a_gate_of_low_rank():
     assert torch.equal(norm(X), rms(X))
 
 
-def test_the_gates_of_a_model_are_drawn_by_seed_and_name_like_its_linear_layers():
+def test_initial_gate_weights_depend_only_on_the_seed_and_the_parameters_name():
     state, models = torch.get_rng_state(), []
     for seed in (1, 1, 2):
         models.append(torch.nn.ModuleList([made("gatednorm"), made("gatednorm")]))
@@ -75,13 +75,13 @@ def test_the_gates_of_a_model_are_drawn_by_seed_and_name_like_its_linear_layers(
 
 
 @torch.no_grad()
-def test_dyisru_is_rms_norm_where_b_is_the_sum_of_the_other_squares():
+def test_dyisru_equals_rms_norm_if_b_is_the_sum_of_the_other_features_squares():
     norm, squares = made("dyisru"), X.square()
     assert norm.alpha.item() == pytest.approx(301**-0.5, rel=1e-3)
     norm.alpha.data = (squares.sum(-1, keepdim=True) - squares).rsqrt()
     torch.testing.assert_close(norm(X), made("rms", eps=0.0)(X), rtol=1e-12, atol=1e-12)
 
 
-def test_what_is_second_hand_says_so_in_its_first_sentence():
+def test_options_known_only_from_a_second_hand_source_say_so_in_their_description():
     found = {o.name for g in ("norm", "placement") for o in options(g) if "second" in o.description}
     assert found == {"seednorm", "gatednorm", "dyisru", "taper", "keel"}

@@ -63,7 +63,7 @@ def _plain(x, valid, groups, *, padding, pools):
 @pytest.mark.parametrize("ghost", GHOSTS)
 @pytest.mark.parametrize("padding", get_args(Padding))
 @pytest.mark.parametrize("option", FAMILY)
-def test_batch_norms_with_and_without_a_kernel_equal_a_plain_formula_in_every_pool(
+def test_batch_norms_match_a_plain_formula_with_and_without_a_kernel(
     option, padding, ghost, kernel, monkeypatch
 ):
     if not kernel:
@@ -92,7 +92,7 @@ def _ways(option, kept=lambda way: way not in ("include", "forward")):
 @pytest.mark.parametrize(
     ("option", "padding"), [(o, way) for o in POOLED for way in _ways(o) or [None]]
 )
-def test_a_nan_at_padding_reaches_no_real_token_and_no_table(option, padding):
+def test_a_nan_in_padding_reaches_neither_real_tokens_nor_running_statistics(option, padding):
     found = []
     for filler in (0.0, float("nan")):
         norm = make_norm(option, 8, **({"padding": padding} if padding else {})).double()
@@ -109,8 +109,8 @@ def test_a_nan_at_padding_reaches_no_real_token_and_no_table(option, padding):
 
 
 @pytest.mark.parametrize("option", RUNNING)
-def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch):
-    """The batch is refused, or ignored if the number of tokens is known only on the device."""
+def test_a_batch_without_real_tokens_leaves_the_statistics_unchanged(option, monkeypatch):
+    """The norm refuses the batch, or ignores it if only the device knows the number of tokens."""
     windows = {"window": 2} if option in ("mabn", "un") else {}
     norm = make_norm(option, 8, **windows).double()
     norm.begin_step(Clock(9, 9))  # past each warm-up
@@ -145,7 +145,7 @@ def _output_and_gradient(norm, x, valid):
 
 
 @pytest.mark.parametrize("option", ["rbn", "brn", "prepbn", "pn", "pn_v", "mabn", "un"])
-def test_ghost_batches_are_computed_alone_and_remembered_together(option):
+def test_ghost_batches_are_normalized_separately_but_share_running_statistics(option):
     x, valid = _batch()
     ghosts, whole = (make_norm(option, 8, ghost=ghost).double() for ghost in (3, None))
     found = _output_and_gradient(ghosts, x, valid)
@@ -165,7 +165,7 @@ def test_ghost_batches_are_computed_alone_and_remembered_together(option):
     ("option", "padding"),
     [(o, way) for o in RUNNING for way in _ways(o, bool) if MADE[o].exact_gradient],
 )
-def test_the_gradient_is_that_of_the_function(option, padding):
+def test_the_gradient_matches_finite_differences(option, padding):
     torch.manual_seed(1)
     norm = make_norm(option, 3, padding=padding).double()
     x = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)

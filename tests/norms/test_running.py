@@ -47,7 +47,7 @@ def _model_norms(*norms, **settings):
 
 
 @pytest.mark.parametrize("option", RUNNING)
-def test_frozen_statistics_stay_and_training_computes_what_inference_does(option):
+def test_frozen_statistics_do_not_change_and_training_then_equals_inference(option):
     norm = _trained(option, 3)
     norms = _model_norms(norm, freeze_statistics=0.5)
     assert norms.milestones(4)["freeze_statistics"] == 2
@@ -64,7 +64,7 @@ def test_frozen_statistics_stay_and_training_computes_what_inference_does(option
     assert torch.equal(y[VALID], norm.eval()(x, tokens)[VALID])
 
 
-def test_statistics_are_frozen_only_at_a_known_step():
+def test_freezing_statistics_requires_a_known_number_of_steps():
     with pytest.raises(ValueError, match=r"needs budget\.steps"):
         _model_norms(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
 
@@ -79,28 +79,28 @@ def _compiled_and_plain():
     return found
 
 
-def test_norms_compile_and_those_without_a_backward_pass_of_their_own_as_one_graph():
+def test_compiled_norms_equal_eager_ones_and_those_without_a_custom_backward_are_one_graph():
     """It runs in a separate process, because the tests' shape checks cannot be compiled."""
     (found,) = on_ranks(1, _compiled_and_plain)
     for both in found.values():
         torch.testing.assert_close(*both)
 
 
-def test_no_norm_loads_the_compiler_unless_something_is_compiled(monkeypatch):
+def test_norms_do_not_import_the_compiler_unless_something_is_compiled(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
     for option in ("bn_noisy", "pn", "rbn"):
         make_norm(option, 8)(torch.randn(2, 3, 8))
     assert "torch._dynamo" not in sys.modules
 
 
-def test_a_batch_of_one_token_and_a_position_beyond_the_rows_are_refused():
+def test_a_batch_of_one_token_and_a_position_beyond_num_positions_are_refused():
     with pytest.raises(ValueError, match="batch of 1 token"):
         make_norm("bn", 8)(torch.randn(1, 3, 8), Tokens(torch.tensor([[True, False, False]])))
     with pytest.raises(ValueError, match="num_positions=4"):
         make_norm("bn_position", 8, num_positions=4).double()(*_batch())
 
 
-def test_recalibration_pools_batches_as_one_and_goes_back():
+def test_recalibration_pools_batches_as_one_and_then_restores_the_old_statistics():
     norm = _trained("bn")
     model = torch.nn.Sequential(norm)
     former = {name: table.clone() for name, table in norm.tables.items()}
@@ -127,7 +127,7 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
 
 
 @pytest.mark.parametrize("option", ["bn", *WARMUPS])
-def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
+def test_a_second_forward_before_the_backward_does_not_change_the_firsts_gradient(option):
     norm = _trained(option)
     state = {name: value.clone() for name, value in norm.state_dict().items()}
     grads = []
@@ -160,7 +160,7 @@ def test_a_saved_norm_resumes_bitwise(option, saved):
 
 @pytest.mark.parametrize("past", [3, PAST])
 @pytest.mark.parametrize("option", WARMUPS)
-def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option, past):
+def test_micro_batches_of_one_update_enter_the_statistics_as_one_batch(option, past):
     found = []
     for size in (4, 2):
         norm, (x, tokens) = _trained(option, past), _batch(40)
@@ -175,7 +175,7 @@ def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option, pa
     torch.testing.assert_close(*found)
 
 
-def test_micro_batches_enter_batch_norm_one_by_one():
+def test_batch_norm_updates_its_statistics_after_every_micro_batch():
     norm, alone = _trained("bn", 3), _trained("bn", 3)
     norms = _model_norms(norm)
     norms.begin_step(4, PAST)
@@ -186,7 +186,7 @@ def test_micro_batches_enter_batch_norm_one_by_one():
 
 
 @pytest.mark.parametrize("ghost", [None, 1])
-def test_two_micro_batches_are_one_batch_to_power_norm_after_its_warm_up(ghost):
+def test_after_its_warm_up_power_norm_treats_two_micro_batches_as_one_batch(ghost):
     found = []
     for size in (4, 2):
         norm = _trained("pn", 8, backward="paper", ghost=ghost)
@@ -203,7 +203,7 @@ def test_two_micro_batches_are_one_batch_to_power_norm_after_its_warm_up(ghost):
     torch.testing.assert_close(*found)
 
 
-def test_the_backward_pass_of_the_paper_and_of_the_code_agree_in_the_warm_up_only():
+def test_power_norms_paper_and_code_backward_passes_agree_only_during_the_warm_up():
     code, paper = make_norm("pn", 8).double(), make_norm("pn", 8, backward="paper").double()
     for step in range(1, 9):
         (y, dx), (other_y, other_dx) = _step(code, step), _step(paper, step)
@@ -212,14 +212,14 @@ def test_the_backward_pass_of_the_paper_and_of_the_code_agree_in_the_warm_up_onl
             torch.testing.assert_close(y, other_y)
 
 
-def test_pn_v_is_batch_norm_of_tokens_whose_mean_is_zero():
+def test_pn_v_equals_batch_norm_on_tokens_with_zero_mean():
     x, tokens = _batch()
     x = x - x[VALID].mean(0)
     y = make_norm("pn_v", 8, groups=None).double()(x, tokens)
     torch.testing.assert_close(y, make_norm("bn", 8).double()(x, tokens))
 
 
-def test_noisy_batch_norm_moves_all_tokens_together_by_step_and_place():
+def test_noisy_batch_norm_draws_one_shift_and_scale_per_step_for_all_tokens():
     norm = make_norm("bn_noisy", 8, noise_shift=0.5, noise_scale=1.25).double()
     norm.initialize(torch.Generator().manual_seed(1))
     plain, (x, tokens) = make_norm("bn", 8).double(), _batch()
@@ -236,7 +236,7 @@ def test_noisy_batch_norm_moves_all_tokens_together_by_step_and_place():
     assert not torch.isclose(moves[0], moves[1]).any()
 
 
-def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training():
+def test_the_penalty_is_returned_only_in_training_and_has_a_gradient_in_real_tokens():
     norm = make_norm("rbn", 8, penalty_mean=0.5, penalty_var=0.0, momentum=0.25).double()
     norms = _model_norms(norm, make_norm("bn", 8))
     assert norms.penalty() is None
@@ -252,7 +252,7 @@ def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training()
 
 
 @pytest.mark.parametrize("penalty", ["reldiffcosine", "reldiffnorm", "symkl"])
-def test_the_penalty_of_a_batch_without_variance_is_a_number(penalty):
+def test_the_penalty_of_a_batch_without_variance_is_finite(penalty):
     norm = make_norm("rbn", 8, penalty=penalty, penalty_mean=0.5, penalty_var=0.5, ghost=1).double()
     x = torch.zeros(2, 3, 8, dtype=torch.double)
     x[1] = torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).double()
@@ -263,6 +263,6 @@ def test_the_penalty_of_a_batch_without_variance_is_a_number(penalty):
 
 
 @pytest.mark.parametrize("option", ["pn", "mabn", "un"])
-def test_ghost_batches_train_past_the_warm_up_outside_of_a_run(option):
+def test_ghost_batches_keep_statistics_finite_past_the_warm_up_without_a_run(option):
     norm = _trained(option, PAST + 4, ghost=2)
     assert all(bool(table.isfinite().all()) for table in norm.tables.values())

@@ -1,4 +1,4 @@
-"""TaperNorm: RMS norm at first, then a fixed scale that fits it best and folds."""
+"""TaperNorm starts as RMS norm and ends as a fixed scale, fitted to it, that can be folded."""
 
 import math
 from functools import partial
@@ -38,7 +38,7 @@ def trained(last, **values):
 
 @torch.no_grad()
 @pytest.mark.parametrize("last", [0, 1, 2])
-def test_in_the_warm_up_it_is_rms_norm(last):
+def test_during_the_warm_up_taper_norm_equals_rms_norm(last):
     norm, rms = trained(last), make_norm("rms", DIM, eps=1e-6).double()
     rms.weight.copy_(norm.weight)
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_in_the_warm_up_it_is_rms_norm(last):
 
 
 @torch.no_grad()
-def test_the_fixed_scale_fits_the_real_tokens_of_the_warm_up_best():
+def test_the_fixed_scale_is_the_least_squares_fit_to_the_real_tokens_of_the_warm_up():
     norm, x = trained(3, momentum=1.0), batch(2)[VALID]
     scaled = norm.weight * x
     root = (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
@@ -62,7 +62,7 @@ def test_the_fixed_scale_fits_the_real_tokens_of_the_warm_up_best():
 
 
 @torch.no_grad()
-def test_the_gate_falls_along_half_a_cosine_and_leaves_a_linear_map():
+def test_the_gate_decays_along_a_half_cosine_until_the_norm_is_a_linear_map():
     gates = [trained(step).gate.item() for step in range(1, 9)]
     fall = [(1 + math.cos(math.pi * share)) / 2 for share in (0.25, 0.5, 0.75)]
     assert gates == pytest.approx([1, 1, *fall, 0, 0, 0])
@@ -72,7 +72,7 @@ def test_the_gate_falls_along_half_a_cosine_and_leaves_a_linear_map():
     assert make_norm("taper", DIM).last_steps(100) == {"warmup": 25, "taper": 75}
 
 
-def test_a_model_whose_norms_have_tapered_loses_the_same_once_folded():
+def test_folding_a_model_of_tapered_norms_does_not_change_its_loss():
     values = {**STEPS, "momentum": 0.5}
     rules = ("decoder.final", partial(make_norm, "rms"))
     model = seq2seq("taper", "pre", rules, norm_values=values).train()

@@ -99,7 +99,7 @@ LAYERS = {
 }
 
 
-def test_sites_are_the_paths_of_the_config_and_parameters_belong_to_layers():
+def test_site_names_match_the_configs_paths_and_every_parameter_maps_to_a_layer():
     given = norms("ln", ("*.inner", partial(make_norm, "bn")), ("*.q", partial(make_norm, "rms")))
     model = architecture().build(Words().spec(), placement("post"), given)
     found = {path for path, norm in given.places.items() if norm is not None}
@@ -109,7 +109,7 @@ def test_sites_are_the_paths_of_the_config_and_parameters_belong_to_layers():
     assert {name: layer(name) for name in LAYERS} == LAYERS
 
 
-def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
+def test_every_parameter_has_a_sublayer_kind_and_site_names_are_unique():
     model = seq2seq("bn", "post", share_embeddings="none")
     kinds = sublayer_kinds(model)
     assert kinds.keys() == dict(model.named_parameters()).keys()
@@ -124,14 +124,14 @@ def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
 # Sub-layers and drift ---------------------------------------------------------------------------
 
 
-def test_the_crest_of_a_branch_is_its_largest_real_value_over_their_size():
+def test_the_crest_of_a_branch_is_its_largest_real_value_over_the_root_mean_square():
     x = torch.tensor([[[3.0, -1.0], [1.0, 1.0], [50.0, 0.0]]])
     found = describe_branch(x, torch.tensor([[True, True, False]]))
     assert float(found["rms"]) == pytest.approx(math.sqrt(12 / 4))
     assert float(found["crest"]) == pytest.approx(3 / math.sqrt(3))
 
 
-def test_branches_are_those_of_attentions_and_feed_forward_layers():
+def test_the_branches_probe_measures_attention_and_feed_forward_branches():
     model = seq2seq("ln", "pre").train()
     row = observed(Branches(every=1), model)
     places = {name.removeprefix("crest/") for name in row if name.startswith("crest/")}
@@ -143,7 +143,7 @@ def test_branches_are_those_of_attentions_and_feed_forward_layers():
     assert row["crest"] == pytest.approx(sum(both) / len(both))
 
 
-def test_a_convolution_is_a_sub_layer_whose_pixels_are_its_positions():
+def test_the_branches_probe_measures_a_convolution_over_all_its_pixels():
     model = Convolution(3, 5, size=3)
     model.initialize(torch.Generator().manual_seed(0))
     probe = Branches(every=1)
@@ -158,7 +158,7 @@ def test_a_convolution_is_a_sub_layer_whose_pixels_are_its_positions():
     assert float(found["crest/convolution"]) == pytest.approx(crest)
 
 
-def test_drift_is_the_squared_move_of_mean_and_deviation_over_the_variance():
+def test_drift_is_the_squared_change_of_mean_and_deviation_over_the_variance():
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(50, 40, 8, generator=draw, dtype=torch.float64)
     valid = torch.rand(50, 40, generator=draw) < 0.7
@@ -170,7 +170,7 @@ def test_drift_is_the_squared_move_of_mean_and_deviation_over_the_variance():
     assert float(found["deviation"]) == pytest.approx(4 / 9)
 
 
-def test_drift_needs_two_looks():
+def test_drift_needs_two_measurements():
     model = seq2seq("none", "pre").train()
     assert observed(Drift(every=1), model) == {}
     row = observed(Drift(every=1), model, steps=2)
@@ -179,7 +179,7 @@ def test_drift_needs_two_looks():
     }
 
 
-def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
+def test_probes_measure_a_recurrent_cell_and_all_time_steps_of_its_norms():
     """The cell's norm gets one step at a time, and padding is left out."""
     arch = LstmArchitecture(
         dim=4,
@@ -237,7 +237,7 @@ def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
 # Gradients and updates --------------------------------------------------------------------------
 
 
-def test_gradient_norms_by_layer_and_by_kind_each_add_up_to_the_whole():
+def test_squared_gradient_norms_by_layer_and_by_kind_each_sum_to_the_total():
     model = seq2seq("ln", "pre").train()
     row = observed(Gradients(every=1), model)
     whole = sum(float(p.grad.square().sum()) for p in model.parameters() if p.grad is not None)
@@ -255,7 +255,7 @@ def test_gradient_norms_by_layer_and_by_kind_each_add_up_to_the_whole():
     assert row["spread"] == pytest.approx(max(layers) / min(layers))
 
 
-def test_an_update_of_sgd_is_the_rate_times_gradient_over_weight():
+def test_the_update_ratio_of_sgd_is_learning_rate_times_gradient_norm_over_weight_norm():
     model = seq2seq("ln", "pre").train()
     before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     row = observed(Updates(every=1), model)
@@ -269,7 +269,7 @@ def test_an_update_of_sgd_is_the_rate_times_gradient_over_weight():
 # Activations and the residual stream ------------------------------------------------------------
 
 
-def test_activations_are_those_of_real_tokens():
+def test_activation_metrics_use_only_real_tokens():
     x = torch.tensor([[[1.0, 3.0], [100.0, 100.0]], [[-5.0, 1.0], [0.0, 2.0]]])
     valid = torch.tensor([[True, False], [True, True]])
     found = describe(x, valid, threshold=1.2)
@@ -283,7 +283,7 @@ def test_activations_are_those_of_real_tokens():
     assert float(describe(x, valid, threshold=1.1)["outliers"]) == 0.5
 
 
-def test_the_variance_of_activations_far_from_zero_is_exact():
+def test_the_variance_of_activations_far_from_zero_is_accurate():
     x = torch.randn(4, 50, 16, generator=torch.Generator().manual_seed(0)) + 3000
     valid = torch.arange(50)[None] < torch.tensor([50, 3, 20, 41])[:, None]
     found = describe(x, valid, threshold=6.0)
@@ -291,7 +291,7 @@ def test_the_variance_of_activations_far_from_zero_is_exact():
     torch.testing.assert_close(found["var"].double(), expected, rtol=1e-3, atol=0)
 
 
-def test_the_residual_stream_of_pre_norm_is_that_after_each_branch():
+def test_the_residual_stream_is_measured_after_each_branch():
     model = seq2seq("ln", "pre").train()
     row = observed(ResidualStream(every=1), model)
     assert [name for name in row if name.startswith("rms/encoder")] == [
@@ -323,13 +323,13 @@ def one_head(logit_rows: list[list[float]]) -> tuple[Tensor, Tensor]:
     ("logits", "wanted"),  # entropy, largest, saturated, slope
     [([[0.0] * 4], (1.0, 0.0, 0.0, 0.75)), ([[1000.0, 5.0, 2.0]], (0.0, 1000.0, 1.0, 0.0))],
 )
-def test_uniform_attention_and_a_dominant_logit(logits, wanted):
+def test_attention_metrics_are_right_for_uniform_attention_and_for_a_dominant_logit(logits, wanted):
     found = describe_attention(*one_head(logits), None, torch.tensor([[True]]), threshold=0.99)
     values = (float(found[name]) for name in ("entropy", "largest", "saturated", "slope"))
     assert [*values] == pytest.approx(wanted, abs=1e-6)
 
 
-def test_hidden_keys_padded_queries_and_rows_of_one_key_do_not_count():
+def test_masked_keys_padded_queries_and_rows_with_one_key_do_not_count():
     rows = [[0.0, 50.0, 80.0], [0.0, 0.0, 90.0], [2.0, 1.0, 0.0], [70.0, 0.0, 0.0]]
     query, key = one_head(rows)
     causal = torch.ones(4, 3, dtype=torch.bool).tril()
@@ -343,7 +343,7 @@ def test_hidden_keys_padded_queries_and_rows_of_one_key_do_not_count():
     assert float(found["saturated"]) == 0.0
 
 
-def test_every_attention_of_a_translator_is_seen():
+def test_the_attention_probe_measures_every_attention_of_a_translation_model():
     row = observed(AttentionWeights(every=1, threshold=0.99), seq2seq("ln", "pre").train())
     seen = [name.removeprefix("entropy/") for name in row if name.startswith("entropy/")]
     layers = [f"{stack}.{i}" for stack in ("encoder", "decoder") for i in (0, 1)]
@@ -368,14 +368,14 @@ def statistics(**changes: list[float] | float) -> Statistics:
     return Statistics(*map(torch.tensor, values.values()), rows=1, site="a")
 
 
-def test_the_discrepancy_by_hand():
+def test_the_train_inference_discrepancy_matches_a_hand_computed_example():
     found = discrepancy(statistics(), eps=1e-5)
     scale = math.sqrt(1 + 16)  # of the running deviations 1 and 4
     assert float(found["mean"]) == pytest.approx(math.sqrt(1 + 4) / scale)
     assert float(found["var"]) == pytest.approx(math.sqrt((2 - 1) ** 2 + (3 - 4) ** 2) / scale)
 
 
-def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
+def test_the_discrepancy_uses_the_running_statistics_from_before_the_batch():
     model = seq2seq("bn", "pre").train()
     norm = model.encoder.final_norm
     before = norm.running_mean.clone(), norm.running_var.clone()
@@ -388,17 +388,17 @@ def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
     assert row["mean"] == pytest.approx(sum(sited) / len(sited))
 
 
-def test_tokens_of_a_sample_are_told_from_independent_ones():
+def test_intraclass_correlation_separates_correlated_tokens_from_independent_ones():
     """Tokens that share half their variance have an icc of 1/2, independent ones an icc of 0."""
     generator = torch.Generator().manual_seed(1)
     own, shared = (torch.randn(200, n, 6, generator=generator) for n in (8, 1))
-    for scale in (1.0, 40.0):  # of the features: each is measured in its own deviations
+    for scale in (1.0, 40.0):  # of one feature: it has no effect, because features are standardized
         x = (own + shared).double() * torch.tensor([scale, *[1.0] * 5])
         assert float(intraclass_correlation(x)) == pytest.approx(0.5, abs=0.05)
         assert float(intraclass_correlation(own.double())) == pytest.approx(0, abs=0.05)
 
 
-def test_the_share_of_a_position_is_that_of_the_samples_at_it_whatever_their_lengths():
+def test_the_correlation_at_positions_does_not_depend_on_sample_lengths():
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(5, 4, 6, generator=generator, dtype=torch.float64)
     every = torch.ones(5, 4, dtype=torch.bool)
@@ -416,7 +416,7 @@ def test_the_share_of_a_position_is_that_of_the_samples_at_it_whatever_their_len
     )
 
 
-def test_draws_are_real_tokens_of_samples_that_have_enough():
+def test_drawn_tokens_are_real_and_come_from_samples_with_enough_tokens():
     real = torch.arange(9) < torch.tensor([3, 7, 2, 4])[:, None]
     generator = torch.Generator().manual_seed(1)
     places = drawn(real, 2, 3, generator)
@@ -425,7 +425,7 @@ def test_draws_are_real_tokens_of_samples_that_have_enough():
     assert drawn(real, 3, 4, generator) is None
 
 
-def test_fluctuation_by_hand():
+def test_fluctuation_matches_a_hand_computed_example():
     probe = Fluctuation(every=1, window=3)
     first = probe.measure_norm(statistics())
     assert float(first["mean"]) == pytest.approx(math.sqrt(5) / 2)
@@ -443,7 +443,7 @@ def test_fluctuation_by_hand():
 
 @pytest.mark.parametrize("option", ["bn", "global"])
 @pytest.mark.parametrize("padding", ["exclude", "include"])
-def test_the_gradient_through_statistics_is_that_of_autograd(option: str, padding: str):
+def test_the_gradient_through_statistics_matches_autograd(option: str, padding: str):
     """The mean and the variance are leaves of the plain formula."""
     norm = make_norm(option, 4, padding=padding).double()
     nn.init.uniform_(norm.weight, 0.5, 2.0)
@@ -464,7 +464,7 @@ def test_the_gradient_through_statistics_is_that_of_autograd(option: str, paddin
     torch.testing.assert_close(found[1], var.grad.flatten())
 
 
-def test_statistics_gradients_are_of_norms_that_pool_all_tokens_and_have_parameters():
+def test_statistics_gradients_are_measured_only_in_affine_norms_that_pool_all_tokens():
     row = observed(StatisticsGradient(every=1), seq2seq("bn", "pre").train())
     assert row["mean"] > 0
     assert row["var"] > 0
@@ -486,7 +486,7 @@ def test_statistics_gradients_are_of_norms_that_pool_all_tokens_and_have_paramet
         ("bn_position", {"num_positions": 9}, 11 / 5),
     ],
 )
-def test_tokens_of_a_statistic(option: str, values: dict, tokens: float):
+def test_the_padding_probe_reports_tokens_per_statistic(option: str, values: dict, tokens: float):
     norm = make_norm(option, 4, **values)
     valid = torch.arange(5)[None] < torch.tensor([5, 2, 4])[:, None]
     norm(torch.randn(3, 5, 4), Tokens(valid))

@@ -1,4 +1,4 @@
-"""Loss spikes, the gradient norm and a change of length, worked out by hand."""
+"""Loss spikes, the gradient norm and length changes, compared with cases worked out by hand."""
 
 import math
 import statistics
@@ -31,7 +31,7 @@ NOISE = [1.0, 3.0, 1.0, 3.0]
 LIMIT = 2 + 4 / math.sqrt(3)
 
 
-def test_a_loss_above_the_limit_is_a_spike_and_its_size_is_above_the_mean():
+def test_a_loss_above_the_limit_is_a_spike_whose_size_is_measured_from_the_mean():
     result = feed(spikes(), losses=[*NOISE, LIMIT + 0.01])
     assert (result["count"], result["size"]) == (1.0, pytest.approx(4 / math.sqrt(3) + 0.01))
     result = feed(spikes(), losses=[*NOISE, LIMIT - 0.01])
@@ -45,7 +45,7 @@ def test_consecutive_losses_above_the_limit_are_one_spike_with_the_largest_size(
     assert feed(spikes(), losses=[*NOISE, 10.0, 20.0])["size"] == pytest.approx(20 - mean)
 
 
-def test_recovery_is_the_steps_until_the_loss_is_back_where_the_spike_began():
+def test_recovery_is_the_number_of_steps_until_the_loss_is_back_at_its_earlier_level():
     assert feed(spikes(), losses=[*NOISE, 10.0, 3.0, 2.5, 2.0, 5.0])["recovery"] == 3.0
     assert feed(spikes(), losses=[*NOISE, 10.0, 3.0])["recovery"] == 1.0  # not over at the end
 
@@ -59,11 +59,11 @@ def test_recovery_is_the_steps_until_the_loss_is_back_where_the_spike_began():
         ([1.0, 1.0, 50.0], 0),  # too short a history
     ],
 )
-def test_what_counts_as_a_spike(losses, count):
+def test_the_number_of_spikes_matches_worked_examples(losses, count):
     assert feed(spikes(), losses=losses)["count"] == count
 
 
-def test_grad_norm_mean_and_max():
+def test_grad_norm_reports_the_mean_and_the_maximum():
     assert feed(GradNorm(), norms=[1.0, 3.0, 11.0]) == {"mean": 5.0, "max": 11.0}
 
 
@@ -72,7 +72,7 @@ def change(losses, *, step):
     return feed(probe, losses=losses)
 
 
-def test_a_change_of_length_by_hand():
+def test_the_loss_jump_at_a_length_change_matches_a_hand_computed_example():
     # The level is the mean of steps 3 to 6; the change is at step 7.
     found = change([9.0, 9.0, 2.0, 3.0, 2.0, 1.0, 5.0, 4.0, 2.0, 2.0, 1.0, 9.0], step=7)
     assert found == {"loss_before": 2.0, "loss_jump": 2.5, "recovery": 4.0}
@@ -81,11 +81,11 @@ def test_a_change_of_length_by_hand():
 
 
 @pytest.mark.parametrize(("losses", "step"), [([1.0] * 9, None), ([1.0] * 5, 7), ([1.0] * 7, 7)])
-def test_without_enough_steps_there_is_nothing_to_say(losses, step):
+def test_a_length_change_is_not_reported_without_enough_steps(losses, step):
     assert change(losses, step=step) == {}
 
 
-def test_statistics_that_no_longer_fit_are_seen():
+def test_a_length_change_that_makes_running_statistics_stale_raises_the_discrepancy():
     norm = make_norm("bn", 8)
     probe = LossAtLengthChange(step=31, window=10, smooth=2, eps=1e-5)
     probe.attach(norm)

@@ -62,13 +62,13 @@ def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: 
     return group, rows, [*model.state_dict().values(), *grads, torch.get_rng_state()]
 
 
-def test_steps_with_all_probes_and_with_none_are_bitwise_equal():
+def test_training_with_all_probes_is_bitwise_equal_to_training_without_probes():
     _, _, alone = train({}, steps=6)
     _, _, watched = train({path.stem: build(path) for path in FILES}, steps=6)
     assert all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
 
 
-def test_a_resumed_run_has_the_summary_and_rows_of_one_left_alone():
+def test_a_resumed_run_has_the_same_summary_and_rows_as_an_uninterrupted_one():
     def probes():
         return {path.stem: build(path) for path in FILES}
 
@@ -115,7 +115,7 @@ def recorded(steps: int) -> ProbeGroup:
     return group
 
 
-def test_a_probe_is_called_at_its_own_steps_and_its_latest_values_are_given_once():
+def test_a_probe_runs_at_every_nth_step_and_its_latest_values_are_returned_once():
     group = recorded(5)
     assert group.probes["r"].seen == [("before", 2), ("after", 2), ("before", 4), ("after", 4)]
     latest = {"stability/r/loss": 4.0, "stability/r/asked": 7.0, "stability/r/plain": 2.0}
@@ -123,7 +123,7 @@ def test_a_probe_is_called_at_its_own_steps_and_its_latest_values_are_given_once
     assert group.metrics() == {}
 
 
-def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
+def test_the_last_fifty_steps_are_kept_with_gaps_where_no_probe_measured():
     group = recorded(60)
     recent = group.recent()
     assert recent["step"] == recent["train/loss"] == [float(step) for step in range(11, 61)]
@@ -134,7 +134,7 @@ def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
     assert resumed.recent() == recent and resumed.metrics() == group.metrics() != {}
 
 
-def test_a_probe_says_only_where_and_what_it_measures():
+def test_a_probe_class_only_defines_where_and_what_it_measures():
     class Size(Probe):
         kinds = ("norm",)
         largest = ("size",)
@@ -157,7 +157,7 @@ def test_a_probe_says_only_where_and_what_it_measures():
 
 
 @pytest.mark.parametrize("kind", ["norm", "residual", "attention", "sublayer", "recurrent norm"])
-def test_a_model_without_a_kind_of_place_says_that_it_lacks_it(kind):
+def test_a_probe_that_finds_no_modules_says_what_the_model_lacks(kind):
     class OfKind(Probe):
         kinds = (kind,)
 
