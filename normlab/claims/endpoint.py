@@ -29,6 +29,7 @@ from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.claims.side import Side, SideValue, names_of
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.config.conversion import Text
+from normlab.data.toy import is_earlier_version
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
@@ -332,10 +333,16 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))
+        labels = (str(record.data.get("label", "")) for record, _ in records.values())
+        again = any(map(is_earlier_version, labels))
+        if again:  # new runs would have other text than the published ones
+            new = sorted({*known_seeds, *new})
         chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
-        runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
+        runs_left, hours_left = (each * len(new) / len(scale.seeds) for each in (planned, hours))
         takes = f"{hours_left:.1f} h" if hours_left > 2 else f"{60 * hours_left:.0f} min"
         cost = f"{runs_left:.0f} runs, about {takes}; data: {scale.data}"
+        if again:
+            cost += ", which has changed since: run all seeds again and publish with --replace"
         command = f"normlab study run {study.name} scale={self.scale}{chosen_seeds}"
         return Measurement(command, cost)
 

@@ -72,6 +72,16 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert primary(tmp_path, same, level(above=25)).decision.value == "30.0"
 
 
+def test_seeds_on_an_earlier_toy_corpus_are_all_to_be_run_again(tmp_path):
+    earlier = {"label": "toy (generated German-English)"}
+    records = [
+        run(k, norm, 30.0 + k % 2, data=earlier) for k in range(1, 6) for norm in ("ln", "bn")
+    ]
+    more = primary(tmp_path, records, contrast(margin=0.5)).judgement.to_measure
+    assert more.command == "normlab study run made scale=small seeds=1,2,3,4,5,6,7,8"
+    assert more.cost.endswith("run all seeds again and publish with --replace")
+
+
 def test_a_factor_is_a_difference_of_logarithms(tmp_path):
     records = [
         run(k, norm, 30.0, stability={"stability/var": value})
