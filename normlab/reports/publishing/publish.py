@@ -17,6 +17,7 @@ from normlab.records.code import commit_text
 from normlab.records.files import only_writer
 from normlab.records.manifest import accept, write_files
 from normlab.records.packed import PACK, RECORDS, Key, Pack, pack, write_pack
+from normlab.records.pairs import Experiment
 from normlab.records.record import Row, RunRecord, plain, portable
 from normlab.records.store import read_hypotheses
 from normlab.reports.pages.literature import LITERATURE, literature_page
@@ -150,8 +151,10 @@ def publish(
         labels = {key: each.record and _label(each.record) for key, each in others.items()}
         known = check(root, study.name, scale, labels)
         changed = changes(known, others)
-        if changed and replacing is None:
-            raise UserError(_refused(changed))
+        if replacing is None:
+            if changed:
+                raise UserError(_refused(changed))
+            _check_same_experiments(known, others)
         study = _with_lost_rows(study, [*known.records, *others])
         added = {
             key: each
@@ -169,6 +172,25 @@ def publish(
         for line in changed.values():
             replacing(f"replaced: {line}")
     return folder
+
+
+def _check_same_experiments(known: Pack, others: Mapping[Key, PublishedRun]) -> None:
+    """Raise UserError if new seeds cannot be averaged with the published ones.
+
+    Their configs are the same, but the data or the size of the model has changed since, as with a
+    later version of a generated corpus.
+    """
+    new = {key: other.record for key, other in others.items()}
+    everything = {**new, **{key: record for key, record in known.records.items() if record}}
+    for place in {(key.row, key.point) for key in new}:
+        records = [run for key, run in everything.items() if (key.row, key.point) == place and run]
+        try:
+            Experiment.of(records)
+        except UserError as error:
+            raise UserError(
+                f"{known.folder}: these seeds cannot be added to the published ones: {error}. Run "
+                "the published seeds again, too, and give --replace"
+            ) from None
 
 
 def _with_lost_rows(study: Study, keys: Iterable[Key]) -> Study:

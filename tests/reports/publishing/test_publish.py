@@ -79,15 +79,17 @@ def test_to_add_keeps_all_there_is(folder, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("wrong", ["record", "manifest", "experiment"])
+@pytest.mark.parametrize("wrong", ["record", "manifest", "experiment", "data"])
 def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong):
     record = made("ln", 3, batch_size=7) if wrong == "experiment" else made("ln", 3)
+    if wrong == "data":  # a later version of a generated corpus has another vocabulary
+        record = replace(record, params=record.params - 1)
     if wrong == "record":
         (folder / RECORDS).write_text("{")
     if wrong == "manifest":
         (tmp_path / "MANIFEST.sha256").write_text("=======\n")
     before = files(tmp_path)
-    with pytest.raises(ValueError, match=r"damaged|holds different experiments"):
+    with pytest.raises(ValueError, match=r"damaged|holds different experiments|params is .*--replace"):
         add(tmp_path, record)
     assert files(tmp_path) == before
 
