@@ -89,7 +89,9 @@ def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong)
     if wrong == "manifest":
         (tmp_path / "MANIFEST.sha256").write_text("=======\n")
     before = files(tmp_path)
-    with pytest.raises(ValueError, match=r"damaged|holds different experiments|params is .*--replace"):
+    with pytest.raises(
+        ValueError, match=r"damaged|holds different experiments|params is .*--replace"
+    ):
         add(tmp_path, record)
     assert files(tmp_path) == before
 
