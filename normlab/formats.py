@@ -61,19 +61,6 @@ def with_decimals(values: Sequence[float], decimals: int) -> list[str]:
     return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 
-def score_text(value: float, score: str) -> str:
-    """Format a value with its score's usual digits, or three significant ones from 1e5 up."""
-    if "_to/" in score and abs(value) < 1e15:  # steps and tokens
-        return f"{value:,.0f}"
-    read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))
-    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.{3 if read_to_three else 2}f}"
-
-
-def difference_text(value: float, score: str) -> str:
-    """Format a difference of a score with its sign."""
-    return f"{'-' if value < 0 else '+'}{score_text(abs(value), score)}"
-
-
 def rounded_count(count: float) -> str:
     """Format a large count with three significant digits: `601,000`."""
     return f"{float(f'{count:.3g}'):,.0f}"

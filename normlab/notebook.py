@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from normlab.errors import UserError
-from normlab.formats import score_text
+from normlab.metrics.score_text import score_text
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series

@@ -27,7 +27,8 @@ from pathlib import Path
 
 from normlab.articles.pages import pages
 from normlab.articles.results import Results
-from normlab.formats import pipes, score_text
+from normlab.formats import pipes
+from normlab.metrics.score_text import score_text
 from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
 from normlab.reports.publishing.published import read

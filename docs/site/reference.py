@@ -11,7 +11,7 @@ from io import StringIO
 from normlab import commands
 from normlab.config import folders, registry
 from normlab.config.keys import ConfigKey, config_keys
-from normlab.metrics.glossary import PROBES, SCORES, Meaning
+from normlab.metrics.glossary import PROBES, SCORES, Metric
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
 _WIDE = "---\nhide: [toc]\n---"
@@ -153,11 +153,12 @@ def _values(config: str) -> str:
     return "\n".join(lines[first:])
 
 
-def _meanings(figures: Mapping[str, Meaning]) -> str:
+def _meanings(figures: Mapping[str, Metric]) -> str:
     rows = [
-        [f"`{name}`", m.unit, m.better, _escaped(m.what), m.source] for name, m in figures.items()
+        [f"`{key}`", m.name, m.whole_unit, m.better, _escaped(m.what), m.source]
+        for key, m in figures.items()
     ]
-    return _table(["figure", "unit", "better", "what it is", "source"], rows)
+    return _table(["figure", "name", "unit", "better", "what it is", "source"], rows)
 
 
 def _page(*parts: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from normlab.claims.chinese import data_in_chinese
 from normlab.config.conversion import Text
-from normlab.records.record import is_probe_metric
+from normlab.metrics.glossary import key_of, metric
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,8 +45,8 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
 
     `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` has
-    the names of scores; texts with braces are format strings. Signs of numbers are
-    those of a terminal unless `typeset`.
+    the names of scores by their keys in the glossary, which has the English ones; texts with braces
+    are format strings. Signs of numbers are those of a terminal unless `typeset`.
     """
 
     code: Literal["en", "zh"]
@@ -73,7 +73,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     play: str
     ends: tuple[str, str]
     claims: ClaimWords
-    scores: dict[str, ScoreName]
+    scores: dict[str, ScoreName] = {}
     minus: str = "-"
     plus_minus: str = "+-"
 
@@ -91,11 +91,12 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return data_in_chinese(name) if self.code == "zh" else name
 
     def score_name(self, score: str) -> ScoreName:
-        """Return the name of a score in words; KeyError if it has none yet."""
-        parts = score.split("/")
-        if is_probe_metric(score):
-            return self.scores["/".join(parts[1:3])]
-        return self.scores["steps_to" if "steps_to" in parts else parts[-1]]
+        """Return the name of a score in words; KeyError if it has none in this language yet."""
+        if self.code != "en":
+            return self.scores[key_of(score)]
+        if (known := metric(score)) is None:
+            raise KeyError(score)
+        return ScoreName(known.name, known.unit if known.per else "")
 
 
 def _read(code: str) -> Locale:

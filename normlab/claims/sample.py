@@ -21,10 +21,9 @@ from normlab.metrics.baseline import (
     BaselineComparison,
     against_baseline,
     at_baseline,
-    is_accuracy,
-    is_loss,
     nats_needed,
 )
+from normlab.metrics.glossary import is_accuracy, is_loss
 from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from normlab.metrics.glossary import is_accuracy, is_loss
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
@@ -98,16 +99,6 @@ def _learning_score(records: Sequence[RunRecord]) -> str:
     """Return the score that decides about runs if the requested score has no baseline."""
     by_class = any("accuracy" in record.floors for record in records)
     return "test/accuracy" if by_class else "test/loss"
-
-
-def is_loss(name: str) -> bool:
-    """Return whether a score is a negative log-likelihood in nats, by its name: `loss`, `nll`."""
-    return name.endswith(("loss", "nll"))
-
-
-def is_accuracy(name: str) -> bool:
-    """Return whether a score is a share of examples, by its name: `nsp_accuracy`."""
-    return "accuracy" in name
 
 
 def nats_needed(baseline: float) -> float:

@@ -8,20 +8,30 @@ import math
 from collections.abc import Iterable
 
 from normlab.errors import UserError
+from normlab.metrics.glossary import higher_is_better
 from normlab.records.record import Score
 
 
-def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
-    """Return `total / count`, such as hits per token (accuracy) or nats per token (loss)."""
+def mean_score(name: str, total: float, count: int) -> Score:
+    """Return `total / count` as a score of the glossary, such as hits per token (`accuracy`).
+
+    Raises UserError without items, and KeyError for a name that the glossary lacks.
+    """
     if count < 1:
         raise UserError(f"count={count}: a mean needs at least one item; is the split empty?")
-    return Score(total / count, higher_is_better, count)
+    return Score(total / count, higher_is_better(name), count)
+
+
+def mean_scores(count: int, **totals: float) -> dict[str, Score]:
+    """Return the mean over `count` items of each total, by the name of its score."""
+    return {name: mean_score(name, total, count) for name, total in totals.items()}
 
 
 def perplexity(total_nll: float, count: int) -> Score:
     """Return the perplexity, exp(nll / tokens), from a summed negative log-likelihood in nats."""
-    mean = mean_score(total_nll, count, higher_is_better=False).value
-    return Score(math.inf if mean > 709 else math.exp(mean), False, count)  # no overflow error
+    mean = mean_score("nll", total_nll, count).value
+    value = math.inf if mean > 709 else math.exp(mean)  # no overflow error
+    return Score(value, higher_is_better("perplexity"), count)
 
 
 def unigram_nll(counts: Iterable[int]) -> float:

@@ -1,153 +1,355 @@
-"""The meaning of each metric in a record: better direction, unit, description and source.
+"""Every metric of a record: its name, better direction, unit, description and source.
 
 The key of a score is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`; the
 key of a probe metric is probe and name: `tid/mean` for `stability/tid/mean/encoder.0.self`.
+`score_text.py` writes names and values for readers.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from normlab.records.record import is_probe_metric
 
+NATS, SHARE, POINTS = "nats", "share", "0 to 100"
+"""The units of losses, of accuracies, and of BLEU and chrF."""
 
-class Meaning(NamedTuple):
-    """A metric's better direction ("-" if neither), unit, description and source."""
 
-    better: str
+class Metric(NamedTuple):
+    """A metric as readers meet it: in the head of a table, on a chart, in a sentence.
+
+    `better` is "-" if neither direction is. `per` is what the unit is counted over, `decimals` how
+    many digits are shown. `names_split` is set if the data is always named, as in `test loss`,
+    because training and validation have a loss, too.
+    """
+
+    name: str
+    better: Literal["more", "less", "-"]
     unit: str
     what: str
     source: str = ""
+    per: str = ""
+    decimals: int = 2
+    names_split: bool = False
+
+    @property
+    def whole_unit(self) -> str:
+        """The unit with what it is counted over: `nats per token`."""
+        return f"{self.unit} per {self.per}" if self.per else self.unit
 
 
-_XIONG = "Xiong et al. 2020"
-_WANG = "Wang, Wu and Huang 2022"
+_DETTMERS = "after Dettmers et al. 2022"
+_DEVLIN = "Devlin et al. 2019"
+_GUO = "Guo et al. 2017"
+_PAPINENI = "Papineni et al. 2002"
+_PARK = "Park et al. 2025"
 _SHEN = "Shen et al. 2020"
 _SHIFT = "after Ioffe and Szegedy 2015"
-_PAPINENI = "Papineni et al. 2002"
-_DEVLIN = "Devlin et al. 2019"
-_DETTMERS = "after Dettmers et al. 2022"
-_PARK = "Park et al. 2025"
+_WANG = "Wang, Wu and Huang 2022"
+_XIONG = "Xiong et al. 2020"
+
+
+def _loss(name: str, per: str, what: str, source: str = "", *, names_split: bool = False) -> Metric:
+    """Return a negative log-likelihood."""
+    return Metric(name, "less", NATS, what, source, per, decimals=3, names_split=names_split)
+
+
+def _accuracy(name: str, what: str, source: str = "", *, names_split: bool = False) -> Metric:
+    """Return a share of examples that are right."""
+    return Metric(name, "more", SHARE, what, source, decimals=3, names_split=names_split)
+
+
+def _out_of_100(name: str, what: str, source: str) -> Metric:
+    """Return a score of translations, whose differences are called by its name: 2.0 BLEU."""
+    return Metric(name, "more", POINTS, what, source)
+
+
+def _count(name: str, unit: str, what: str, decimals: int = 2) -> Metric:
+    """Return how much training something takes."""
+    return Metric(name, "less", unit, what, decimals=decimals)
+
+
 _NLL = "negative log-likelihood"
-_PER = "nats per token, per unit of weight"
-_LESS = {
-    "loss": ("nats per token or example", "the training loss; of text, with label smoothing"),
-    "nll": ("nats per token", f"{_NLL}, without label smoothing"),
-    "perplexity": ("-", f"exp of the {_NLL} per token"),
-    "mlm_loss": ("nats per masked token", f"{_NLL} of masked tokens", _DEVLIN),
-    "nsp_loss": ("nats per pair", f"{_NLL} of next-sentence pairs", _DEVLIN),
-    "calibration_error": ("share", "confidence against accuracy, over 15 bins", "Guo et al. 2017"),
-    "bits_per_character": ("bits", f"{_NLL} per character"),
-    "teacher_forced_loss": ("nats per token", "over the windows of one_by_one/loss, each at once"),
-    "steps_to": ("updates", "until a value is reached for good; infinite if never"),
-    "tokens_to": ("tokens", "until a value is reached for good; infinite if never"),
-    "steps_to_converge": ("updates", "first validation within 1 % of the last loss, if settled"),
-    "tokens_to_converge": ("tokens", "first validation within 1 % of the last loss, if settled"),
+_EXAMPLE = "token or example"
+_CONVERGED = "first validation within 1 % of the last loss, if settled"
+_REACHED = "until a value is reached for good; infinite if never"
+SCORES = {
+    "loss": _loss(
+        "loss",
+        _EXAMPLE,
+        "the training loss; of text, with label smoothing",
+        names_split=True,
+    ),
+    "nll": _loss("NLL", "token", f"{_NLL}, without label smoothing", names_split=True),
+    "perplexity": Metric(
+        "perplexity", "less", "-", f"exp of the {_NLL} per token", names_split=True
+    ),
+    "mlm_loss": _loss("masked-token loss", "masked token", f"{_NLL} of masked tokens", _DEVLIN),
+    "nsp_loss": _loss("sentence-pair loss", "pair", f"{_NLL} of next-sentence pairs", _DEVLIN),
+    "teacher_forced_loss": _loss(
+        "teacher-forced loss", "token", "over the windows of one_by_one/loss, each at once"
+    ),
+    "bits_per_character": Metric(
+        "bits per character", "less", "bits", f"{_NLL} per character", decimals=3
+    ),
+    "calibration_error": Metric(
+        "calibration error", "less", SHARE, "confidence against accuracy, over 15 bins", _GUO
+    ),
+    "accuracy": _accuracy("accuracy", "examples classified correctly", names_split=True),
+    "mlm_accuracy": _accuracy(
+        "masked-token accuracy", "masked tokens predicted correctly", _DEVLIN
+    ),
+    "mlm_accuracy_top5": _accuracy(
+        "masked-token accuracy (top 5)", "masked tokens among the five most likely predictions"
+    ),
+    "nsp_accuracy": _accuracy("sentence-pair accuracy", "pairs classified correctly", _DEVLIN),
+    "bleu": _out_of_100("BLEU", "sacreBLEU on detokenized, cased text", f"{_PAPINENI}; Post 2018"),
+    "bleu_tok": _out_of_100(
+        "tokenized BLEU", "BLEU on lowercased Moses tokens, as in IWSLT'14 papers", _PAPINENI
+    ),
+    "chrf": _out_of_100("chrF", "chrF2 on detokenized text, by sacreBLEU", "Popovic 2015"),
+    "brevity_penalty": Metric(
+        "brevity penalty",
+        "more",
+        "0 to 1",
+        "BLEU's factor for translations that are too short",
+        _PAPINENI,
+    ),
+    "length_ratio": Metric(
+        "length ratio", "-", "ratio", "translation tokens over reference tokens; 1 is best"
+    ),
+    "steps_to": _count("updates to get there", "updates", _REACHED, decimals=0),
+    "tokens_to": _count("tokens to get there", "tokens", _REACHED, decimals=0),
+    "steps_to_converge": _count("updates to converge", "updates", _CONVERGED),
+    "tokens_to_converge": _count("tokens to converge", "tokens", _CONVERGED),
 }
-_MORE = {
-    "bleu": ("0 to 100", "sacreBLEU on detokenized, cased text", f"{_PAPINENI}; Post 2018"),
-    "bleu_tok": ("0 to 100", "BLEU on lowercased Moses tokens, as in IWSLT'14 papers", _PAPINENI),
-    "chrf": ("0 to 100", "chrF2 on detokenized text, by sacreBLEU", "Popovic 2015"),
-    "brevity_penalty": ("0 to 1", "BLEU's factor for translations that are too short", _PAPINENI),
-    "mlm_accuracy": ("share", "masked tokens predicted correctly", _DEVLIN),
-    "mlm_accuracy_top5": ("share", "masked tokens among the five most likely predictions"),
-    "nsp_accuracy": ("share", "pairs classified correctly", _DEVLIN),
-    "accuracy": ("share", "examples classified correctly"),
+"""The scores of a trained model, by the last part of their paths, such as `test/bleu`."""
+
+
+def _observed(name: str, unit: str, what: str, source: str = "", per: str = "") -> Metric:
+    """Return a metric that explains training; neither direction is better."""
+    return Metric(name, "-", unit, what, source, per, decimals=3)
+
+
+_ACTIVATION, _SQUARED = "activation", "activation squared"
+_BY_WEIGHT = "nats per token, per unit of weight"
+_BY_ACTIVATION = "nats per token, per unit of activation"
+_BY_VARIANCE = "nats per token, per squared unit of activation"
+_VARIANCE = "share of the variance"
+_DISTANCE = "relative distance"
+_LOGGED = {
+    "grad_norm": ("gradient norm", "norm before clipping", "norm of the whole gradient"),
+    "lr": ("learning rate", "-", "the learning rate of the step"),
+    "padding_share": ("padding", "share of positions", "padding of the batch"),
+    "penalty": ("penalty", "nats", "what a norm adds to the loss"),
 }
 _PROBES = {
-    "activations/mean": ("of the values", "mean of a norm's input"),
-    "activations/var": ("of the values, squared", "variance of a norm's input"),
-    "activations/largest": ("of the values", "largest magnitude of a norm's input"),
-    "activations/over_median": ("ratio", "largest over median magnitude of a norm's input"),
-    "activations/kurtosis": (
-        "0 if normal",
-        "excess kurtosis of a norm's input",
-        _PARK,
+    "activations/mean": ("mean activation", _ACTIVATION, "mean of a norm's input"),
+    "activations/var": ("activation variance", _SQUARED, "variance of a norm's input"),
+    "activations/largest": ("largest activation", _ACTIVATION, "largest magnitude of an input"),
+    "activations/over_median": ("largest over median activation", "ratio", "by magnitude"),
+    "activations/kurtosis": ("kurtosis of activations", "0 if normal", "excess kurtosis", _PARK),
+    "activations/outliers": (
+        "features with outliers",
+        "share of features",
+        "features with outlying values",
+        _DETTMERS,
     ),
-    "activations/outliers": ("share of features", "features with outlying values", _DETTMERS),
-    "attention/entropy": ("share of log n", "entropy of a row: 1 is uniform, 0 a single key"),
-    "attention/largest": ("logit", "largest magnitude of a logit"),
-    "attention/saturated": ("share of rows", "rows with one weight near 1"),
-    "attention/slope": ("0 to 1", "how much gradient passes through the softmax"),
+    "attention/entropy": ("attention entropy", "share of log n", "of a row; 1 is uniform"),
+    "attention/largest": ("largest attention logit", "logit", "largest magnitude of a logit"),
+    "attention/saturated": ("share of saturated rows", "share of rows", "with a weight near 1"),
+    "attention/slope": (
+        "slope of the softmax",
+        "0 to 1",
+        "how much gradient passes through the softmax",
+    ),
     "attention/sink": (
+        "attention sinks",
         "share of heads",
         "heads whose mean weight on the first key, over the first 64 queries, is above 0.3",
         "Gu et al. 2025",
     ),
-    "attention/sink_unmasked": ("share of heads", "the same without a causal mask, over all keys"),
-    "branches/rms": ("of the values", "root mean square of sub-layers' outputs"),
-    "branches/crest": ("ratio", "largest output of a sub-layer over the root mean square"),
-    "drift/mean": ("ratio", "squared change of features' means, over their variance", _SHIFT),
-    "drift/deviation": ("ratio", "squared change of deviations, over the variance", _SHIFT),
-    "fluctuation/mean": ("of the values", "batch mean minus running mean", _SHEN),
-    "fluctuation/var": ("of the values, squared", "batch variance minus running variance", _SHEN),
-    "fluctuation/ratio": ("ratio", "variance between batches over the variance within"),
-    "fluctuation/excess": ("ratio", "the ratio times the tokens; 1 if tokens are independent"),
-    "grad_norm/mean": (_PER, "norm of the gradient before clipping"),
-    "grad_norm/max": (_PER, "largest norm of the gradient"),
-    "gradients/norm": (_PER, "norm of the gradient by layer", _XIONG),
-    "gradients/kind": (_PER, "norm of the gradient by kind of parameter"),
-    "gradients/spread": ("ratio", "largest over smallest norm of a layer"),
-    "independence/icc": ("share of the variance", "shared by tokens of a sample; 0 if independent"),
-    "independence/effect": ("ratio", "variance of a mean, relative to independent tokens"),
-    "independence/distance": ("ratio", "squared, of batch and running mean; 1 if independent"),
-    "independence/gradient": ("ratio", "squared sum of gradients over the sum of squares"),
+    "attention/sink_unmasked": (
+        "attention sinks over all keys",
+        "share of heads",
+        "the same without a causal mask, over all keys",
+    ),
+    "branches/rms": ("size of sub-layers' outputs", _ACTIVATION, "their root mean square"),
+    "branches/crest": (
+        "crest factor of a sub-layer",
+        "ratio",
+        "largest output of a sub-layer over the root mean square",
+    ),
+    "drift/mean": (
+        "drift of the mean",
+        "ratio",
+        "squared change of features' means, over their variance",
+        _SHIFT,
+    ),
+    "drift/deviation": (
+        "drift of the deviation",
+        "ratio",
+        "squared change of deviations, over the variance",
+        _SHIFT,
+    ),
+    "fluctuation/mean": (
+        "fluctuation of the mean",
+        _ACTIVATION,
+        "batch mean minus running mean",
+        _SHEN,
+    ),
+    "fluctuation/var": (
+        "fluctuation of the variance",
+        _SQUARED,
+        "batch variance minus running variance",
+        _SHEN,
+    ),
+    "fluctuation/ratio": (
+        "variance between over within batches",
+        "ratio",
+        "variance between batches over the variance within",
+    ),
+    "fluctuation/excess": (
+        "fluctuation over that of independent tokens",
+        "ratio",
+        "the ratio times the tokens; 1 if tokens are independent",
+    ),
+    "grad_norm/mean": ("mean gradient norm", _BY_WEIGHT, "before clipping"),
+    "grad_norm/max": ("largest gradient norm", _BY_WEIGHT, "largest norm of the gradient"),
+    "gradients/norm": ("gradient norm", _BY_WEIGHT, "norm of the gradient by layer", _XIONG),
+    "gradients/kind": ("gradient norm by kind", _BY_WEIGHT, "by kind of parameter"),
+    "gradients/spread": ("largest over smallest gradient", "ratio", "of the layers' norms"),
+    "independence/icc": (
+        "correlation within a sample",
+        _VARIANCE,
+        "intraclass correlation: shared by tokens of a sample; 0 if independent",
+    ),
+    "independence/effect": (
+        "inflation of the mean's variance",
+        "ratio",
+        "variance of a mean, relative to independent tokens",
+    ),
+    "independence/distance": (
+        "squared distance from the running mean",
+        "ratio",
+        "squared, of batch and running mean; 1 if independent",
+    ),
+    "independence/gradient": (
+        "inflation of the gradient",
+        "ratio",
+        "squared sum of gradients over the sum of squares",
+    ),
     "independence/position": (
-        "share of the variance",
+        "correlation at a position",
+        _VARIANCE,
         "shared by tokens at one position of different samples; 0 if identically distributed",
     ),
-    "independence/shuffled": ("share of the variance", "the icc of the same tokens, shuffled"),
-    "length_change/loss_before": ("nats per token", "mean loss before the change"),
-    "length_change/loss_jump": ("nats per token", "rise of the loss at the change"),
-    "length_change/recovery": ("updates", "until the loss is back at its earlier value"),
-    "length_change/tid_before": ("ratio", "tid/mean before the change", _WANG),
-    "length_change/tid_after": ("ratio", "tid/mean after the change", _WANG),
-    "padding/share": ("share of positions", "padding of a batch"),
-    "padding/max": ("share of positions", "largest padding share of the run"),
-    "padding/tokens": ("tokens", "tokens in one statistic of the batch"),
-    "rank/participation": ("features", "participation ratio of the stream's covariance"),
-    "rank/effective": ("features", "effective rank of the stream", "Roy and Vetterli 2007"),
-    "residual/rms": ("of the values", "root mean square of the stream", _XIONG),
-    "residual/growth": ("ratio", "the last root mean square over the first of a stack", _XIONG),
-    "saturation/share": ("share of values", "outputs near the bound of a bounded norm's function"),
-    "spikes/count": ("spikes", "sudden rises of the training loss"),
-    "spikes/size": ("nats per token", "rise of the largest spike"),
-    "spikes/recovery": ("updates", "until the loss is back at its earlier value"),
+    "independence/shuffled": (
+        "correlation within shuffled samples",
+        _VARIANCE,
+        "the icc of the same tokens, shuffled",
+    ),
+    "length_change/loss_before": ("loss before the change", NATS, "its mean", "", "token"),
+    "length_change/loss_jump": ("jump of the loss", NATS, "its rise at the change", "", "token"),
+    "length_change/recovery": (
+        "updates to recover",
+        "updates",
+        "until the loss is back at its earlier value",
+    ),
+    "length_change/tid_before": ("TID before the change", _DISTANCE, "tid/mean", _WANG),
+    "length_change/tid_after": ("TID after the change", _DISTANCE, "tid/mean", _WANG),
+    "padding/share": ("padding", "share of positions", "padding of a batch"),
+    "padding/max": ("largest share of padding", "share of positions", "of the run"),
+    "padding/tokens": ("tokens in one statistic", "tokens", "of the batch"),
+    "rank/participation": ("participation ratio", "features", "of the stream's covariance"),
+    "rank/effective": ("effective rank", "features", "of the stream", "Roy and Vetterli 2007"),
+    "residual/rms": ("size of the residual stream", _ACTIVATION, "root mean square", _XIONG),
+    "residual/growth": (
+        "growth of the residual stream",
+        "ratio",
+        "the last root mean square over the first of a stack",
+        _XIONG,
+    ),
+    "saturation/share": (
+        "saturated outputs",
+        "share of values",
+        "outputs near the bound of a bounded norm's function",
+    ),
+    "spikes/count": ("loss spikes", "spikes", "sudden rises of the training loss"),
+    "spikes/size": ("largest loss spike", NATS, "its rise", "", "token"),
+    "spikes/recovery": (
+        "updates to recover from a spike",
+        "updates",
+        "until the loss is back at its earlier value",
+    ),
     "statistics_gradient/mean": (
-        "nats per token, per unit of activation",
+        "gradient of the mean",
+        _BY_ACTIVATION,
         "gradient through the batch's mean",
         _SHEN,
     ),
     "statistics_gradient/var": (
-        "nats per token, per squared unit of activation",
+        "gradient of the variance",
+        _BY_VARIANCE,
         "gradient through the batch's variance",
         _SHEN,
     ),
-    "tid/mean": ("ratio", "distance of batch mean and running mean", _WANG),
-    "tid/var": ("ratio", "distance of batch deviation and running deviation", _WANG),
-    "updates/ratio": ("ratio", "size of an update relative to the weights"),
+    "tid/mean": ("distance from the running mean", _DISTANCE, "TID of the mean", _WANG),
+    "tid/var": ("distance from the running deviation", _DISTANCE, "TID of the variance", _WANG),
+    "updates/ratio": ("update size", "share of the weights", "relative to their norm"),
     # In published records; no longer measured.
-    "grad_norm/noise": ("ratio", "deviation of the gradient's norm over its mean, within windows"),
-    "grad_norm/nonfinite": ("steps", "steps whose gradient was not finite"),
-    "tid/code_mean": ("ratio", "tid/mean as the released code logs it", _WANG),
-    "tid/code_var": ("ratio", "tid/var as the released code logs it", _WANG),
+    "grad_norm/noise": (
+        "noise of the gradient norm",
+        "ratio",
+        "deviation of the gradient's norm over its mean, within windows",
+    ),
+    "grad_norm/nonfinite": ("steps with an infinite gradient", "steps", "or one that is no number"),
+    "tid/code_mean": ("TID of the mean in code", _DISTANCE, "as the released code logs it", _WANG),
+    "tid/code_var": ("TID of the variance in code", _DISTANCE, "as released", _WANG),
 }
-SCORES = {
-    **{name: Meaning("less", *each) for name, each in _LESS.items()},
-    **{name: Meaning("more", *each) for name, each in _MORE.items()},
-    "length_ratio": Meaning("-", "ratio", "translation tokens over reference tokens; 1 is best"),
-}
-PROBES = {name: Meaning("-", *each) for name, each in _PROBES.items()}
+LOGGED = {key: _observed(*entry) for key, entry in _LOGGED.items()}
+"""What a run logs at each step, as `train/NAME`, next to the scores."""
+PROBES = {key: _observed(*entry) for key, entry in _PROBES.items()}
+"""What probes measure, as `stability/PROBE/NAME`, for the whole model or by place."""
 
 
-def meaning(name: str) -> Meaning | None:
-    """Return the meaning of a record's metric, or None if the metric is unknown."""
+def key_of(name: str) -> str:
+    """Return the key of a metric's path: `bleu` for `test/bleu`, `tid/mean` for a probe's."""
     parts = name.split("/")
     if is_probe_metric(name):
-        return PROBES.get("/".join(parts[1:3]))
+        return "/".join(parts[1:3])
     counted = next((part for part in ("steps_to", "tokens_to") if part in parts), None)
-    return SCORES.get(counted or parts[-1])
+    return counted or parts[-1]
+
+
+def metric(name: str) -> Metric | None:
+    """Return the metric of a path in a record; None if it is not in the glossary."""
+    metrics = PROBES if is_probe_metric(name) else SCORES
+    return metrics.get(key_of(name)) or (
+        LOGGED.get(key_of(name)) if name.startswith("train/") else None
+    )
 
 
 def has_direction(name: str) -> bool:
-    """Return whether a score has a better direction; True for unknown scores, such as a user's."""
-    known = SCORES.get(name.rpartition("/")[2])
+    """Return whether a metric has a better direction; True for a user's own, as records say it."""
+    known = metric(name)
     return known is None or known.better != "-"
+
+
+def higher_is_better(score: str) -> bool:
+    """Return whether a higher value of a score is better; KeyError if it is not in the glossary.
+
+    For `length_ratio`, neither direction is better, because 1 is best; it counts as higher is
+    better, like the brevity penalty computed from it.
+    """
+    return SCORES[score].better != "less"
+
+
+def is_loss(name: str) -> bool:
+    """Return whether a score is a negative log-likelihood in nats."""
+    known = metric(name)
+    return known is not None and known.better == "less" and known.unit == NATS
+
+
+def is_accuracy(name: str) -> bool:
+    """Return whether a score is a share of examples that are right."""
+    known = metric(name)
+    return known is not None and known.better == "more" and known.unit == SHARE

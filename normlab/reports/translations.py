@@ -18,8 +18,8 @@ from normlab.records.packed import Key
 from normlab.records.pairs import UNPLANNED, Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
-from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
+from normlab.reports.setting_names import point_name
 from normlab.reports.tables.comparison import Comparison
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from normlab.errors import UserError
-from normlab.metrics.glossary import SCORES, meaning
+from normlab.metrics.glossary import SCORES, metric
 from normlab.records.record import RunRecord
 from normlab.studies.study import Tuning
 from normlab.studies.study_runs import StudyRun
@@ -87,7 +87,7 @@ def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:
 
 def sign_of(score: str) -> int:
     """Return 1 if a lower score is better, -1 if a higher one is; UserError if neither is."""
-    known = meaning(score)
+    known = metric(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
         raise UserError(

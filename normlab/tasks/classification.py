@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from normlab.data.labelled import Labelled, LabelledSource
 from normlab.errors import UserError
-from normlab.metrics.counts import mean_score, unigram_nll
+from normlab.metrics.counts import mean_scores, unigram_nll
 from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.batch import Batch
@@ -103,11 +103,8 @@ class Classification(Task):
         counts, confidences, hits = np.asarray(sums["bins"])
         total = int(counts.sum())
         apart = float(np.abs(confidences - hits).sum())
-        return {
-            "loss": mean_score(sums["nll"], total, higher_is_better=False),
-            "accuracy": mean_score(float(hits.sum()), total, higher_is_better=True),
-            "calibration_error": mean_score(apart, total, higher_is_better=False),
-        }
+        right = float(hits.sum())
+        return mean_scores(total, loss=sums["nll"], accuracy=right, calibration_error=apart)
 
     def baselines(self) -> dict[str, float]:
         classes = np.bincount(self.splits["test"].labels, minlength=len(self.source.classes))

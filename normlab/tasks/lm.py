@@ -19,7 +19,7 @@ from normlab.data.text_windows import Windows, text_windows
 from normlab.data.vocabulary import SPECIALS, DocumentTokenizer, Pieces, check_vocab_size
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
-from normlab.metrics.counts import mean_score, perplexity, unigram_nll
+from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.tokens import Tokens
@@ -268,13 +268,11 @@ class LanguageModeling(DocumentTask):
         The end-of-document token is also predicted; it counts as a token but not as a character.
         """
         tokens, characters = int(sums["tokens"]), round(sums["characters"])
-        scores = {
-            "loss": mean_score(sums["nll"], tokens, higher_is_better=False),
-            "perplexity": perplexity(sums["nll"], tokens),
-        }
+        scores = mean_scores(tokens, loss=sums["nll"])
+        scores["perplexity"] = perplexity(sums["nll"], tokens)
         if characters:  # a length bucket may contain only end-of-document tokens
             bits = sums["nll"] / math.log(2)
-            scores["bits_per_character"] = mean_score(bits, characters, higher_is_better=False)
+            scores |= mean_scores(characters, bits_per_character=bits)
         return scores
 
     @torch.no_grad()
@@ -295,8 +293,9 @@ class LanguageModeling(DocumentTask):
             both = self.stepwise(model, batch)
             sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]
             tokens += batch.tokens
-        forced, alone = (mean_score(x, tokens, higher_is_better=False) for x in sums.tolist())
-        return scores | {"one_by_one/teacher_forced_loss": forced, "one_by_one/loss": alone}
+        forced, alone = sums.tolist()
+        means = mean_scores(tokens, teacher_forced_loss=forced, loss=alone)
+        return scores | {f"one_by_one/{name}": score for name, score in means.items()}
 
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int

@@ -17,7 +17,8 @@ from normlab.data.example_random import random_numbers
 from normlab.data.masking import NUMBERS_PER_TOKEN, Corruption, mask_tokens
 from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
-from normlab.metrics.counts import mean_score, perplexity, unigram_nll
+from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
+from normlab.metrics.glossary import higher_is_better
 from normlab.models.text import MaskedLM
 from normlab.norms.tokens import Tokens
 from normlab.records.record import Score
@@ -169,16 +170,17 @@ class MaskedLanguageModeling(DocumentTask):
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
         """Return `loss` (the sum of both losses), each loss, accuracies and MLM perplexity."""
         tokens = int(sums["tokens"])
-        scores = {
-            "mlm_loss": mean_score(sums["nll"], tokens, higher_is_better=False),
-            "mlm_accuracy": mean_score(sums["hits"], tokens, higher_is_better=True),
-            "mlm_accuracy_top5": mean_score(sums["hits_in_top"], tokens, higher_is_better=True),
-            "perplexity": perplexity(sums["nll"], tokens),
-        }
+        scores = mean_scores(
+            tokens,
+            mlm_loss=sums["nll"],
+            mlm_accuracy=sums["hits"],
+            mlm_accuracy_top5=sums["hits_in_top"],
+        )
+        scores["perplexity"] = perplexity(sums["nll"], tokens)
         loss = scores["mlm_loss"].value
         if self.nsp:
-            pairs = int(sums["pairs"])
-            scores["nsp_loss"] = mean_score(sums["pair_nll"], pairs, higher_is_better=False)
-            scores["nsp_accuracy"] = mean_score(sums["pair_hits"], pairs, higher_is_better=True)
+            scores |= mean_scores(
+                int(sums["pairs"]), nsp_loss=sums["pair_nll"], nsp_accuracy=sums["pair_hits"]
+            )
             loss += scores["nsp_loss"].value
-        return {"loss": Score(loss, False, tokens), **scores}
+        return {"loss": Score(loss, higher_is_better("loss"), tokens), **scores}

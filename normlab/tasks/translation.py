@@ -20,7 +20,7 @@ from normlab.data.vocabulary import PAIR_SPECIALS, Tokenizer, check_vocab_size
 from normlab.distributed.process_group import Shard, gather_objects, is_main
 from normlab.errors import UserError
 from normlab.metrics.bleu import bleu_scores, corpus_chrf
-from normlab.metrics.counts import mean_score, perplexity, unigram_nll
+from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
 from normlab.models.base import TextToText
 from normlab.models.decoding import SearchSettings, SpecialIds, search
 from normlab.models.seq2seq import Seq2Seq
@@ -172,11 +172,8 @@ class Translation(Task):
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
         tokens = int(sums["tokens"])
-        return {
-            "loss": mean_score(sums["loss"], tokens, higher_is_better=False),
-            "nll": mean_score(sums["nll"], tokens, higher_is_better=False),
-            "perplexity": perplexity(sums["nll"], tokens),
-        }
+        means = mean_scores(tokens, loss=sums["loss"], nll=sums["nll"])
+        return means | {"perplexity": perplexity(sums["nll"], tokens)}
 
     def evaluate(
         self, model: Any, split: str, shard: Shard, *, outputs: Path | None = None, **options: Any

@@ -135,7 +135,7 @@ class Evaluator:
         all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
             f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(
-                all_sums[name], all_counts[name], higher_is_better=False
+                LOSS, all_sums[name], all_counts[name]
             )
             for name in sorted(all_counts)
         }

@@ -11,7 +11,7 @@ import pytest
 
 import normlab
 from normlab.config.registry import option_names, options
-from normlab.metrics.glossary import PROBES, meaning
+from normlab.metrics.glossary import PROBES, metric
 from tests.docs.pages import IN_STEP, ROOT, fenced
 
 
@@ -66,9 +66,9 @@ def test_every_figure_of_the_published_records_has_a_meaning():
             seen |= {name: score.higher_is_better for name, score in record.scores.items()}
             seen |= dict.fromkeys(record.stability)
     assert "stability/tid/mean" in seen and "test/bleu" in seen
-    assert [name for name in seen if meaning(name) is None] == []
+    assert [name for name in seen if metric(name) is None] == []
     for name, more in seen.items():
-        better = meaning(name).better
+        better = metric(name).better
         assert better == "-" or more is None or (better == "more") == more, name
 
 

@@ -14,8 +14,8 @@ from normlab.articles.evidence.base import Evidence, StudyRows, register
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 from normlab.errors import UserError
-from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
+from normlab.metrics.score_text import score_text
 from normlab.metrics.significance import Interval
 from normlab.records.pairs import PLANNED, Experiment, Summary
 from normlab.reports.tables.comparison import Comparison

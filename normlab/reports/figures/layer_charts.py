@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 
+from normlab.metrics.glossary import metric
+from normlab.metrics.score_text import title
 from normlab.reports.figures.chart_data import Panel, Series, joined
-from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
+from normlab.reports.setting_names import point_name
 
 _LAST = 10**6
 _RANKS = {
@@ -20,12 +22,6 @@ _RANKS = {
     "ffn_inner": 3,
 }
 """The order in which parts of a model are drawn, in addition to layer numbers."""
-_BY_LAYER = {
-    "stability/gradients/norm": ("Gradient norm", "norm before clipping"),
-    "stability/tid/mean": ("TID of the mean", "relative distance"),
-    "stability/tid/var": ("TID of the variance", "relative distance"),
-    "stability/residual/rms": ("Residual stream", "root mean square"),
-}
 
 
 def layer_chart(runs: Sequence[Run], name: str) -> Panel:
@@ -56,7 +52,9 @@ def layer_chart(runs: Sequence[Run], name: str) -> Panel:
     inside = [layer.partition(".")[2].replace(".", " ") or layer for layer in layers]
     names = tuple(f"layer {each}" if each.isdecimal() else each for each in inside)
     drawn = tuple(line for line in lines if line.x)
-    return Panel(name, *_BY_LAYER[name], drawn, "", ticks, names)
+    known = metric(name)
+    unit = known.whole_unit if known else ""
+    return Panel(name, title(name), unit, drawn, "", ticks, names)
 
 
 def _stack(place: str) -> str:

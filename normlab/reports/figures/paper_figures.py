@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from normlab.metrics.score_text import heading
 from normlab.reports.figures.chart_data import Panel
 from normlab.reports.figures.layer_charts import layer_chart
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.figures.training_charts import OVER_TRAINING, TRAIN, VALID, training_chart
-from normlab.reports.headings import heading
 from normlab.reports.runs import Run
 from normlab.reports.tables.table import ScoreTable
 

@@ -4,31 +4,31 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from normlab.metrics.glossary import NATS, metric
+from normlab.metrics.score_text import title
 from normlab.records.store import series
 from normlab.reports.figures.chart_data import LOG_FROM, Panel, Series
-from normlab.reports.headings import point_name
 from normlab.reports.runs import Run, by_setting
+from normlab.reports.setting_names import point_name
 
 TRAIN, VALID = "train/loss", "valid/loss"
 _LOSS_LOG_FROM = 3.0  # low, because differences appear only after the first steep fall
 _UNSHOWN = "train/tokens_per_second"  # depends on the machine
-_TITLES = {
-    TRAIN: ("Training loss", "nats"),
-    VALID: ("Validation loss", "nats"),
-    "train/grad_norm": ("Gradient norm", "norm before clipping"),
-    "stability/updates/ratio": ("Update size", "|change| / |weights|"),
-    "stability/tid/mean": ("TID, mean", "relative distance"),
-    "stability/tid/var": ("TID, variance", "relative distance"),
-    "stability/fluctuation/mean": ("Fluctuation, mean", "distance per feature"),
-    "stability/fluctuation/var": ("Fluctuation, variance", "distance per feature"),
-    "stability/statistics_gradient/mean": ("Gradient of the mean", "norm per feature"),
-    "stability/statistics_gradient/var": ("Gradient of the variance", "norm per feature"),
-    "stability/activations/var": ("Activation variance", "activation squared"),
-    "stability/activations/largest": ("Largest activation", "|activation|"),
-    "stability/residual/growth": ("Residual growth", "last rms / first rms"),
-    "stability/attention/entropy": ("Attention entropy", "share of the highest"),
-}
-OVER_TRAINING = tuple(name for name in _TITLES if name not in (TRAIN, VALID))
+OVER_TRAINING = (
+    "train/grad_norm",
+    "stability/updates/ratio",
+    "stability/tid/mean",
+    "stability/tid/var",
+    "stability/fluctuation/mean",
+    "stability/fluctuation/var",
+    "stability/statistics_gradient/mean",
+    "stability/statistics_gradient/var",
+    "stability/activations/var",
+    "stability/activations/largest",
+    "stability/residual/growth",
+    "stability/attention/entropy",
+)
+"""The metrics that say most about stability, in the order in which they are drawn."""
 
 
 def over_training(columns: Sequence[str], runs: Sequence[Run]) -> dict[str, list[Panel]]:
@@ -73,12 +73,13 @@ def training_chart(runs: Iterable[Run], name: str) -> Panel:
             if run.record is not None and run.outcome == "diverged" and name == TRAIN
         ]
         lines.append(replace(line, lost=tuple(lost)))
-    title, unit = _TITLES.get(name, (name, ""))
-    falls = any(word in name for word in ("loss", "nll", "perplexity"))
+    known = metric(name)
+    unit = known.whole_unit if known else ""
+    falls = known is not None and known.better == "less"
     log_from = LOG_FROM if falls or not name.startswith("valid/") else None
     if name in (TRAIN, VALID):
-        units = {f"nats per {run.record.unit.removesuffix('s')}" for run in runs if run.record}
-        unit = units.pop() if len(units) == 1 else "nats"
+        units = {run.record.unit.removesuffix("s") for run in runs if run.record}
+        unit = f"{NATS} per {units.pop()}" if len(units) == 1 else NATS
         log_from = _LOSS_LOG_FROM
     drawn = tuple(line for line in lines if line.x or line.lost)
-    return Panel(name, title, unit, drawn, log_from=log_from)
+    return Panel(name, title(name), unit, drawn, log_from=log_from)

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from normlab.formats import duration, score_text
+from normlab.formats import duration
+from normlab.metrics.score_text import score_text
 from normlab.records.grouping import grouped
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file

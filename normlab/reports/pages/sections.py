@@ -110,9 +110,12 @@ class TableSection:
 
 
 def _direction(table: ScoreTable, column: str) -> str:
-    """Return "higher is better" or "lower is better"; "" if neither is, or if no row has it."""
+    """Return `higher is better` or `lower is better`; "" if neither is, or if no row has it.
+
+    If records of a user's own score disagree, both are named.
+    """
     if not has_direction(column):
         return ""
     scores = [score for row in table.rows for score in row.entries[column].scores.values()]
-    directions = {score.higher_is_better for score in scores}
-    return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(directions))
+    directions = {"higher" if score.higher_is_better else "lower" for score in scores}
+    return f"{' or '.join(sorted(directions))} is better" if directions else ""

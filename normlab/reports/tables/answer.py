@@ -11,10 +11,10 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
-from normlab.formats import score_text
 from normlab.metrics.baseline import at_baseline
+from normlab.metrics.score_text import heading, score_text, unit_of_differences
 from normlab.records.record import is_probe_metric
-from normlab.reports.headings import heading, in_brackets, setting_with_values, unit
+from normlab.reports.setting_names import in_brackets, setting_with_values
 from normlab.reports.tables.axes import Axis, table_axes, values_at
 from normlab.reports.tables.comparison import count_diverged
 from normlab.reports.tables.table import ScoreRow, ScoreTable
@@ -159,6 +159,10 @@ class _Phrasing:
         return cls(column, table_axes(table), table.axes, falls)
 
     @property
+    def unit(self) -> str:
+        return unit_of_differences(self.column)
+
+    @property
     def score(self) -> str:
         """Return the score's name, with `(lower is better)` if it is."""
         return heading(self.column) + (" (lower is better)" if self.falls else "")
@@ -205,7 +209,7 @@ class _Phrasing:
     @property
     def _within(self) -> str:
         """Return ` in test loss`; "" if named before, or by the unit of the differences."""
-        return f" in {self.score}" if self.axes and not unit(self.column) else ""
+        return f" in {self.score}" if self.axes and not self.unit else ""
 
     def _where(self, points: Sequence[str], *, first: bool) -> str:
         """Return `at batch size 8 `, then for later points `at 32 and 128 `; "" without an axis.
@@ -260,8 +264,9 @@ class _Phrasing:
 
     def _size(self, gap: float) -> str:
         """Return the size of a difference: one digit of BLEU or chrF; more if that is zero."""
-        digits = f"{abs(gap):.1f}" if unit(self.column) else score_text(abs(gap), self.column)
-        for text in (digits, score_text(abs(gap), self.column), f"{abs(gap):.1g}"):
+        digits = score_text(abs(gap), self.column)
+        first = f"{abs(gap):.1f}" if self.unit else digits
+        for text in (first, digits, f"{abs(gap):.1g}"):
             if float(text.replace(",", "")) != 0:
                 return text
         return score_text(0.0, self.column)
@@ -270,7 +275,7 @@ class _Phrasing:
         """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""
         sizes = sorted(abs(each.gap) for each in findings if each.gap is not None)
         ends = dict.fromkeys(self._size(size) for size in (sizes[0], sizes[-1]))
-        return f"{' to '.join(ends)} {unit(self.column) if self.axes else ''}".strip()
+        return f"{' to '.join(ends)} {self.unit if self.axes else ''}".strip()
 
     def _interval(self, difference: PointDifference) -> str:
         """Return a difference with its interval, in brackets: ` (+0.7 [-0.1, +1.5])`."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from normlab.reports.headings import NUMBER, setting
+from normlab.reports.setting_names import NUMBER, setting
 from normlab.reports.tables.table import ScoreTable
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from normlab.records.grouping import grouped
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.pairs import ABSENT, ROW_KEYS
-from normlab.reports.headings import phrase
 from normlab.reports.runs import Config
+from normlab.reports.setting_names import phrase
 from normlab.reports.tables.comparison import differing_settings
 
 PLACEMENT = "placement"

@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from normlab.metrics.score_text import heading
 from normlab.records.labels import one_line
-from normlab.reports.headings import heading
 from normlab.reports.tables.axes import table_axes, values_at
 from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
 

@@ -13,11 +13,12 @@ from dataclasses import replace
 from statistics import median
 
 from normlab.errors import UserError
+from normlab.metrics.score_text import heading
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment, PairRules
 from normlab.records.store import SPIKE_COUNT
-from normlab.reports.headings import heading, point_name, setting
 from normlab.reports.runs import Run, by_setting
+from normlab.reports.setting_names import point_name, setting
 from normlab.reports.tables.answer import answer
 from normlab.reports.tables.comparison import Comparison, best, count_diverged, warnings_on
 from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable

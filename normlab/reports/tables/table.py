@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from normlab.formats import difference_text, score_text
+from normlab.metrics.score_text import difference_text, heading, score_text
 from normlab.metrics.significance import Interval, p_value
 from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score
-from normlab.reports.headings import heading, setting
+from normlab.reports.setting_names import setting
 from normlab.reports.tables.comparison import Comparison
 from normlab.reports.tables.notes import Note
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
 
-from normlab.formats import rounded_count, score_text
+from normlab.formats import rounded_count
 from normlab.metrics.baseline import (
     CLEAR,
     NOT_CLEAR,
@@ -15,11 +15,12 @@ from normlab.metrics.baseline import (
     is_near_baseline,
     on_plateau,
 )
+from normlab.metrics.score_text import score_text
 from normlab.records.code import same_code
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
-from normlab.reports.headings import in_brackets, setting
+from normlab.reports.setting_names import in_brackets, setting
 from normlab.reports.tables.comparison import SEEDS_TO_DECIDE, future_note, not_alike, scored_by
 from normlab.reports.tables.notes import About, Note
 from normlab.reports.tables.table import ScoreRow

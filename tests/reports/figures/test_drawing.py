@@ -136,7 +136,7 @@ def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
         for norm, factor in (("ln", 1.0), ("bn", 3.0))
     ]
     encoder, decoder = draw(*runs, kind="tid_by_layer").axes
-    assert encoder.get_title(loc="left") == "TID of the mean, encoder"
+    assert encoder.get_title(loc="left") == "Distance from the running mean, encoder"
     values = [[y for _, y in points(line)] for line in drawn(encoder)]
     assert values == [[1.0, 2.0, 4.0, 8.0], [3.0, 6.0, 12.0, 24.0]]
     names_of = [[text.get_text() for text in axes.get_xticklabels()] for axes in (encoder, decoder)]

@@ -39,8 +39,8 @@ def test_the_table_is_that_of_the_other_formats(tmp_path):
     figures = {"ln": {"test/bleu": 35.2}}
     near = [30.0, 30.1, 30.05, 30.0, 30.1]
     values = {"ln": near, "bn": [20.0, 20.2, 20.1, 20.2, 20.0], "gn": [None] * 5}
-    folder = publish(tmp_path, study(figures=figures), "smoke", runs(values))
-    read = Text(page_of(folder, study(figures=figures)))
+    folder = publish(tmp_path, study(article_values=figures), "smoke", runs(values))
+    read = Text(page_of(folder, study(article_values=figures)))
     head, *rows = read.rows("results")
     assert head[:2] == ["setting", "BLEU test/ bleu, higher is better"]
     ended = "finished 5/5; diverged 0; spikes 0"
@@ -129,7 +129,7 @@ def test_an_axis_of_words_has_points_without_a_line_and_without_curves_the_page_
 def test_what_is_written_is_escaped(tmp_path):
     name = "<b>&\"'</script><img src=x onerror=alert(1)>"
     figures = {name: {"test/bleu": "<u>"}}
-    of = study(rows={name: ("norm=ln",)}, table="A < B", description="<i>", figures=figures)
+    of = study(rows={name: ("norm=ln",)}, table="A < B", description="<i>", article_values=figures)
     text = published(tmp_path, of, {name: 1.0}).read_text()
     read = Text(text)
     assert not {"b", "i", "u", "img"} & {tag for tag, _ in read.tags}

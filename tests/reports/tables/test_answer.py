@@ -5,12 +5,12 @@ from dataclasses import replace as changed
 import pytest
 from msgspec.structs import replace
 
+from normlab.metrics.score_text import heading
 from normlab.records.pairs import Experiment
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import figures_of
 from normlab.reports.figures.score_charts import by_axis
-from normlab.reports.headings import heading
 from normlab.reports.runs import unplaced_run
 from normlab.reports.tables.answer import answer
 from normlab.reports.tables.arrangement import arranged
@@ -241,7 +241,10 @@ def test_scores_have_the_names_of_a_paper():
             "test_2017/chrf": "test 2017 chrF",
             "valid/loss": "validation loss",
         },
-        **{"test/accuracy": "test accuracy", "stability/tid/mean": "TID (mean)"},
+        **{
+            "test/accuracy": "test accuracy",
+            "stability/tid/mean": "distance from the running mean",
+        },
         **{
             "valid/steps_to/bleu_20": "steps to BLEU 20",
             "test/batch_size_1/bleu": "BLEU, batch size 1",

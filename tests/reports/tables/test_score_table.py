@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.errors import UserError
-from normlab.formats import score_text
 from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
+from normlab.metrics.score_text import score_text
 from normlab.reports.pages.run_pages import study_page
 from normlab.reports.renaming import chosen_names, renamed
 from normlab.reports.tables.comma_separated import comma_separated

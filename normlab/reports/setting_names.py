@@ -1,30 +1,10 @@
-"""Readable names of scores and of swept settings: `BLEU`, `batch size`."""
+"""Readable names of settings, their values, and points of a grid: `batch size 8, pre`."""
 
 import re
 from collections.abc import Mapping
 
-from normlab.records.record import is_probe_metric
-
 NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _KEY = re.compile(r"(?:^| )([a-z][\w./]*)=")
-_SCORES = {
-    "bleu": "BLEU",
-    "bleu_tok": "tokenized BLEU",
-    "chrf": "chrF",
-    "nll": "NLL",
-    "mlm_loss": "masked-word loss",
-    "nsp_loss": "sentence-pair loss",
-    "mlm_accuracy": "masked-word accuracy",
-    "nsp_accuracy": "sentence-pair accuracy",
-    "mlm_accuracy_top5": "masked-word accuracy (top 5)",
-    "tid": "TID",
-    "mean": "mean",
-    "var": "variance",
-}
-_UNITS = ("BLEU", "tokenized BLEU", "chrF")
-"""Scores whose name is also the unit of a difference: 2.0 BLEU."""
-_ALWAYS_NAMED = ("loss", "accuracy", "perplexity", "NLL")
-"""Scores that are called `test loss`, because training and validation have a loss, too."""
 _SETTINGS = {
     "batch_size": "batch size",
     "max_tokens": "tokens per batch",
@@ -47,33 +27,6 @@ _SETTINGS = {
     "model.input_statistics": "input statistics",
     "task.eval_max_length": "test length",
 }
-
-
-def heading(score: str) -> str:
-    """Return the name of a score: `BLEU`, `test loss`, `validation chrF`, `TID (mean)`."""
-    split, *conditions, name = score.split("/")
-    if is_probe_metric(score):
-        probe, *rest = (*conditions, name)
-        inside = f" ({' '.join(map(_name, rest))})" if rest else ""
-        return f"{_name(probe)}{inside}"
-    if conditions[:1] in (["steps_to"], ["tokens_to"]):
-        target, _, value = name.rpartition("_")
-        return f"{conditions[0].replace('_', ' ')} {_name(target)} {value}"
-    split = {"valid": "validation"}.get(split, split.replace("_", " "))
-    text = _name(name)
-    if split != "test" or text in _ALWAYS_NAMED:
-        text = f"{split} {text}"
-    return ", ".join([text, *(each.replace("_", " ") for each in conditions)])
-
-
-def _name(word: str) -> str:
-    return _SCORES.get(word, word.replace("_", " "))
-
-
-def unit(score: str) -> str:
-    """Return the unit of a difference in a score, such as `BLEU`; "" if it has no name."""
-    name = _name(score.rpartition("/")[2])
-    return name if name in _UNITS else ""
 
 
 def setting(key: str) -> str:

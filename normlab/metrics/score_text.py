@@ -1,0 +1,67 @@
+"""How scores are written for readers: their names and values, by the glossary."""
+
+from normlab.metrics.glossary import POINTS, metric
+from normlab.records.record import is_probe_metric
+
+_SPLITS = {"train": "training", "valid": "validation"}
+_OWN_DECIMALS = 3
+"""Digits of a user's own score, which the glossary lacks."""
+
+
+def heading(name: str) -> str:
+    """Return the name of a metric: `BLEU`, `test loss`, `validation chrF`, `loss spikes`."""
+    if is_probe_metric(name):
+        return _probe_heading(name)
+    split, *conditions, last = name.split("/")
+    known = metric(name)
+    if conditions[:1] in (["steps_to"], ["tokens_to"]):
+        target, _, value = last.rpartition("_")
+        return f"{_words(conditions[0])} {_name(target)} {value}"
+    text = _name(last)
+    if split != "test" or (known and known.names_split):
+        text = f"{_SPLITS.get(split, _words(split))} {text}"
+    return ", ".join([text, *map(_words, conditions)])
+
+
+def _probe_heading(name: str) -> str:
+    """Return the name of a probe's metric, with its place in brackets, if it has one."""
+    _, *key, place = name.split("/") if name.count("/") > 2 else (*name.split("/"), "")
+    known = metric(name)
+    text = known.name if known else _words(" ".join(key))
+    return f"{text} ({_words(place)})" if place else text
+
+
+def _name(key: str) -> str:
+    """Return the name of a score by the last part of its path."""
+    known = metric(key)
+    return known.name if known else _words(key)
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def title(name: str) -> str:
+    """Return the name of a metric as the title of a chart: `Validation loss`."""
+    text = heading(name)
+    return text[0].upper() + text[1:]
+
+
+def unit_of_differences(score: str) -> str:
+    """Return the unit of a difference in a score, such as `BLEU`; "" if it has no name."""
+    known = metric(score)
+    return known.name if known and known.unit == POINTS else ""
+
+
+def score_text(value: float, score: str) -> str:
+    """Format a value with its score's usual digits, or three significant ones from 1e5 up."""
+    known = metric(score)
+    decimals = known.decimals if known else _OWN_DECIMALS
+    if decimals == 0 and abs(value) < 1e15:  # steps and tokens
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.{decimals}f}"
+
+
+def difference_text(value: float, score: str) -> str:
+    """Format a difference of a score with its sign."""
+    return f"{'-' if value < 0 else '+'}{score_text(abs(value), score)}"
