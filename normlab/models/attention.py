@@ -8,18 +8,19 @@ before the output projection, and to its output. `model.qk_norm` selects a publi
     l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, initialized
                to log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
     cosine     10 cos(q, k), with no learned scale (`qk_norm_scale` in x-transformers)
-    ln         layer norm on each head's queries and keys; 1 / sqrt(K) stays (Dehghani et al. 2023)
+    ln         layer norm on each head's queries and keys, with 1 / sqrt(K) (Dehghani et al. 2023)
     rms        the same with RMS norm
     rms_heads  rms with separate gains for each head (`qk_rmsnorm` in x-transformers)
     rms_full   RMS norm of all features of a token, before the split into heads (OLMo 2)
     qkv        rms on queries, keys and values (HybridNorm; Zhuo et al. 2025)
 
 `model.attention_gate` multiplies the heads' outputs by sigmoid(W x), where x is the sub-layer's
-input, before the output projection (Qiu et al. 2025, the gate after the softmax average): with
-`elementwise` each of the D values has its own gate, as in Qwen3-Next; with `headwise` each head.
+input, before the output projection (Qiu et al. 2025, the gate after the softmax average). With
+`elementwise` each of the D values has its own gate, as in Qwen3-Next; with `headwise` each head has
+one gate.
 
-On a CPU attention is computed from separate operations: for short sentences in bf16 this takes a
-quarter of the time of torch's fused kernel. A GPU uses the fused kernel, unless scores are capped.
+On a CPU, attention is computed from separate operations, which for short sentences in bf16 takes a
+quarter of the time of torch's fused kernel. A GPU uses the fused kernel unless scores are capped.
 """
 
 import math
@@ -56,7 +57,7 @@ class AttentionCore(nn.Module):
         super().__init__()
         self.dropout = Dropout(dropout)
         self.path = ""
-        self.cap = cap  # limit of the scores, for `soft_cap`; None for no limit
+        self.cap = cap  # limit of the scores, passed to `soft_cap`; None for no limit
 
     def forward(
         self,
@@ -68,8 +69,8 @@ class AttentionCore(nn.Module):
     ) -> Float[Tensor, "B H P K"]:
         """Return the values averaged with the attention weights.
 
-        `visible` is True where a query may attend to a key, and broadcasts to `B H P S`; None lets
-        every query attend to every key, or to the keys up to its own position if `causal`.
+        `visible` is True where a query may attend to a key, and broadcasts to `B H P S`. With None,
+        every query attends to every key or, if `causal`, to the keys up to its own position.
         """
         if not query.is_cpu and self.cap is None:
             rate = self.dropout.p if self.training else 0.0
@@ -126,9 +127,9 @@ def _at(site: nn.Module | None, x: Tensor, tokens: Tokens) -> Tensor:
 class Attention(nn.Module):
     """Base class of self- and cross-attention: heads, core, output projection and inner norms.
 
-    `sites` maps names to norms, called with a tensor and its tokens: `q`, `k` and `v` on the heads,
-    `B H P K` (keys and values of a memory with the memory's tokens), `mix` on the concatenated
-    heads, `B P D`, after their gate and before the output projection, and `out` after it.
+    `sites` maps names to norms, which are called with a tensor and its tokens: `q`, `k` and `v` on
+    the heads, `B H P K` (keys and values of a memory with the memory's tokens), `mix` on the
+    concatenated heads, `B P D`, after their gate, and `out` after the output projection.
     """
 
     sublayer: ClassVar[str] = "attention"
@@ -201,7 +202,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Self-attention; `causal` masks later positions, `rotary` rotates queries and keys."""
+    """Self-attention. `causal` masks later positions, and `rotary` rotates queries and keys."""
 
     def __init__(
         self,
@@ -230,7 +231,7 @@ class SelfAttention(Attention):
     def forward(
         self, x: Float[Tensor, "B P D"], tokens: Tokens, cache: LayerCache | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Attend to all real positions of the tokens, or only up to the current one if causal.
+        """Attend to all real positions or, if causal, to those up to the current one.
 
         With a cache, `x` is the next position and attends to all cached positions and itself.
         """
@@ -240,7 +241,7 @@ class SelfAttention(Attention):
             query, key, value, visible = cache.extended(query, key, value)
             causal = False
         elif causal:
-            visible = None  # padding comes last, so no real position attends to it
+            visible = None  # padding comes last, so no real position would attend to it
         mixed = self.mix(query, key, value, visible, causal)
         return self.project_mix(self.gated(mixed.view(x.shape), x), tokens)
 
@@ -296,7 +297,7 @@ class RMSNormByHead(RMSNorm):
 
 
 class _Heads(NamedTuple):
-    """The heads that a QK norm is built for: width, number, `model.qk_length`, and eps."""
+    """The heads that a QK norm is built for: their width and number, `model.qk_length`, and eps."""
 
     dim: int
     number: int
@@ -305,7 +306,7 @@ class _Heads(NamedTuple):
 
 
 def _l2(heads: _Heads, site: Site) -> Norm:
-    """Return a norm whose dot products are g cos(q, k), as the core divides them by sqrt(K)."""
+    """Return a norm that makes scores g cos(q, k), after the core's division by sqrt(K)."""
     if site == "k":
         return UnitNorm(heads.dim)
     if heads.length < 2:
@@ -315,7 +316,7 @@ def _l2(heads: _Heads, site: Site) -> Norm:
 
 
 def _cosine(heads: _Heads, site: Site) -> Norm:
-    """Return a norm whose dot products are 10 cos(q, k), as the core divides them by sqrt(K)."""
+    """Return a norm that makes scores 10 cos(q, k), after the core's division by sqrt(K)."""
     if site == "k":
         return UnitNorm(heads.dim)
     return UnitNorm(heads.dim, factor=_COSINES * math.sqrt(heads.dim))
@@ -338,7 +339,7 @@ def _rms_of_all(heads: _Heads, site: Site) -> Norm:
 
 
 class _QkNorm(NamedTuple):
-    """The sites of a QK norm, the module that applies it to the heads, and how each is built."""
+    """The sites of a QK norm, the module that applies it to the heads, and how to build it."""
 
     sites: tuple[Site, ...]
     wrapper: type[HeadNorm | FullNorm]

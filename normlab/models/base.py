@@ -1,9 +1,9 @@
 """Interfaces between tasks, models and the code that inspects models.
 
-A task describes its input and output as a `Spec`. The config's model node is a
-`ModelArchitecture`, which builds a model for the kinds of spec it supports and rejects others. Each
-stack of a model describes its structure as an `Anatomy`, so that probes, inspection and compilation
-work with any model.
+A task describes its input and output as a `Spec`. The config's model node is a `ModelArchitecture`,
+which builds a model for the kinds of spec that it supports and rejects other kinds. Each stack of a
+model describes its structure as an `Anatomy`, so that probes, inspection and compilation work with
+any model.
 """
 
 from abc import ABC, abstractmethod
@@ -29,14 +29,14 @@ Init = Literal["xavier", "normal"]
 
 
 class Spec:
-    """The input and output of a task; `needs` completes the error "this task needs ..."."""
+    """The input and output of a task. `needs` completes the error "this task needs ..."."""
 
     needs: ClassVar[str]
 
 
 @dataclass(frozen=True)
 class TextToText(Spec):
-    """Token sequences in and out, each with its own vocabulary; padding is `pad_id`.
+    """Token sequences as input and output, each with its own vocabulary; padding is `pad_id`.
 
     `longest` is the length of the task's longest sequence in tokens.
     """
@@ -52,7 +52,7 @@ class TextToText(Spec):
 
 @dataclass(frozen=True)
 class Text(Spec):
-    """Tokens, each predicted from the earlier tokens (`causal`) or from all other tokens."""
+    """A token sequence; each token is predicted from the earlier (`causal`) or all other ones."""
 
     needs: ClassVar[str] = (
         "a single-stack text model, such as model=bert_tiny, bert_mini, bert_small, bert_base, "
@@ -88,10 +88,10 @@ class Features(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArchitecture(ABC):
-    """Sizes and options of a model.
+    """Architecture settings of a model.
 
-    `takes` lists the kinds of spec it accepts. A model that ignores the placement sets `own_norms`
-    to a phrase that says where its norms are.
+    `takes` lists the kinds of spec that the model accepts. If a model ignores the placement,
+    `own_norms` is a phrase that says where its norms are.
     """
 
     takes: ClassVar[type[Spec] | tuple[type[Spec], ...]]
@@ -117,24 +117,26 @@ class ModelArchitecture(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class StackArchitecture(ModelArchitecture):
-    """Sizes and options shared by all Transformer stacks.
+    """Architecture settings shared by all Transformer stacks.
 
     Attributes:
-        ffn_dim: width of the feed-forward layers; None means four times `dim`. For gated layers it
-            means 8/3 of `dim`, rounded up to a multiple of 8, for about as many parameters.
-        gated: feed-forward layers multiply the activation by a second product (Shazeer 2020).
+        ffn_dim: width of the feed-forward layers. None means four times `dim` or, in gated layers,
+            8/3 of `dim` rounded up to a multiple of 8, which gives about as many parameters.
+        gated: whether feed-forward layers multiply the activation by a second product (Shazeer
+            2020).
         bias: whether the linear layers of attention and feed-forward layers have a bias.
         init: initial weights of all linear layers and embeddings: `xavier`, or `normal` with
             standard deviation 0.02 (learned positions 0.01), times the factor that the placement
             gives to some layers.
-        score_cap: attention scores become `c tanh(score / c)` (Gemma 2); None for no cap.
+        score_cap: the cap c, which turns attention scores into `c tanh(score / c)` (Gemma 2); None
+            for no cap.
         logit_cap: the same for the output layer's logits.
         attention_gate: whether each head's output, or each value of it, is multiplied by a sigmoid
             of the sub-layer's input (see `attention`).
         qk_norm: the norm on each head's queries and keys (see `attention`), with `qk_eps`.
         qk_length: the sequence length that sets the initial scale of `qk_norm=l2`.
-        fixnorm: normalize token embeddings to unit length at input and output, and multiply the
-            input by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
+        fixnorm: whether token embeddings are normalized to unit length at input and output, and
+            multiplied by sqrt(dim) at the input (Nguyen and Salazar 2019, section 2.2).
     """
 
     dim: int
@@ -175,15 +177,16 @@ class StackArchitecture(ModelArchitecture):
 class Anatomy(NamedTuple):
     """The first and last modules of a stack, and its repeated blocks.
 
-    Each module is called with values and their tokens, or with images only.
+    Each module is called with values and their tokens, or only with images.
 
     Attributes:
         entry: the module that reads the embedded tokens or the pixels; no norm comes before it.
         first: the module whose input is the input of the blocks.
         last: the module whose output is the output of the stack.
-        both_ways: whether a position can see later positions.
+        both_ways: whether a position sees later positions.
         max_positions: the maximum number of positions; None for no limit.
-        blocks: modules to compile one by one; empty if that would unroll a loop over positions.
+        blocks: modules that are compiled one by one; empty if that would unroll a loop over
+            positions.
     """
 
     entry: nn.Module
@@ -215,10 +218,10 @@ def stacks(model: nn.Module) -> dict[str, Anatomy]:
 
 
 class Fold(NamedTuple):
-    """A foldable norm, `owner.name`. A module lists its foldable norms in `folds()`.
+    """A foldable norm: the attribute `name` of the module `owner`.
 
-    Either only the linear layers `into` read the norm's output, or the norm reads the output of the
-    linear layer or convolution `preceding`.
+    A module lists its foldable norms in `folds()`. Either only the linear layers `into` read the
+    norm's output, or the norm reads the output of the linear layer or convolution `preceding`.
     """
 
     owner: nn.Module
@@ -228,11 +231,11 @@ class Fold(NamedTuple):
 
 
 def sublayer(module: nn.Module) -> str | None:
-    """Return the kind of a sub-layer that probes measure, such as "attention"; None for others.
+    """Return the kind of a sub-layer that probes measure, such as "attention", or None.
 
-    The module's class declares the kind as `sublayer`. The module is called like the modules of an
-    `Anatomy` and returns values, or a tuple of values and states. Its parameters are counted under
-    this kind, except parameters of norms and embeddings.
+    The module's class declares its kind as `sublayer`; other modules have none. A sub-layer is
+    called like the modules of an `Anatomy` and returns values, or a tuple of values and states. Its
+    parameters are counted under this kind, except parameters of norms and embeddings.
     """
     return getattr(module, "sublayer", None)
 
@@ -255,7 +258,7 @@ class GeneratesText(nn.Module, ABC):
     """A causal text model that can decode one token at a time."""
 
     max_positions: int | None
-    """The maximum number of tokens in the context; None for no limit."""
+    """The maximum number of tokens in the context, or None for no limit."""
 
     @abstractmethod
     def forward(self, ids: Int[Tensor, "B P"], tokens: Tokens) -> Float[Tensor, "B P D"]:
@@ -267,7 +270,7 @@ class GeneratesText(nn.Module, ABC):
 
     @abstractmethod
     def start_decoding(self, count: int, *, max_length: int) -> Decoding:
-        """Start decoding `count` sequences; each step re-runs the prefix if a norm needs it."""
+        """Start decoding `count` sequences. If a norm needs it, each step re-runs the prefix."""
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
         """Append one token to each sequence and return the logits of the next token."""

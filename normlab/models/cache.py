@@ -1,8 +1,8 @@
 """Decoding one token at a time, with cached keys and values or by re-running the prefix.
 
-There are `N = G W` hypotheses, `W` for each of `G` sentences; all hypotheses of a sentence are
+There are `N = G W` hypotheses, `W` for each of `G` sentences. All hypotheses of a sentence are
 queries of one attention call. Keys and values are written once into a preallocated buffer and never
-moved. When the beam drops hypotheses, only the lineage changes: it records which of the sentence's
+moved. When the beam drops hypotheses, only the lineage changes. It records which of the sentence's
 keys belong to each hypothesis's own history, and each hypothesis attends only to these keys.
 """
 
@@ -16,13 +16,13 @@ from normlab.norms.tokens import Tokens
 
 
 class Lineage:
-    """Records, for every position so far, the beam slot that each hypothesis descends from."""
+    """Records the beam slot that each hypothesis descends from, for every position so far."""
 
     def __init__(self, width: int):
         self.width = width
         self.slots: Int[Tensor, "G W L"] | None = None
         self.visible: Bool[Tensor, "G 1 W L*W"] | None = None
-        """Whether each key belongs to a hypothesis's own history; None if all keys do."""
+        """Whether each key belongs to a hypothesis's own history, or None if all keys do."""
 
     def extend(self, ids: Int[Tensor, "N"]) -> None:
         """Add the next position, with tokens `ids`."""
@@ -53,7 +53,7 @@ class LayerCache:
         max_length: int,
         memory: tuple[Float[Tensor, "G H S K"], Float[Tensor, "G H S K"], Tokens] | None = None,
     ):
-        """Start empty; the first position allocates the buffer for `max_length` positions.
+        """Start empty; the first position allocates a buffer for `max_length` positions.
 
         `memory` holds the memory's keys, values and tokens, if the layer has cross-attention.
         """
@@ -79,7 +79,7 @@ class LayerCache:
         if self.used == 0:
             groups, heads, _, head_dim = key.shape
             size = self.max_length * width
-            # Store keys in the layout that the matmul reads; otherwise each step would copy them.
+            # Store keys in the layout that the matmul reads, so that no step has to copy them.
             self.key = key.new_empty(groups, heads, head_dim, size).transpose(2, 3)
             self.value = value.new_empty(groups, heads, size, head_dim)
         added = slice(self.used, self.used + width)
@@ -116,7 +116,7 @@ class LayerCache:
 
 
 class CachedDecoding:
-    """Incremental decoding: one position per step, with cached keys and values.
+    """Incremental decoding, one position per step, with cached keys and values.
 
     `step` runs a stack on the tokens of one position, with one cache per layer.
     """
@@ -150,9 +150,9 @@ class CachedDecoding:
 class PrefixDecoding:
     """Decoding that re-runs the whole prefix at each step.
 
-    It is slower, but correct for norms whose statistics depend on other positions or hypotheses:
-    each step sees exactly the prefix decoded so far. `run` maps prefixes `[N, L]`, `memory` and its
-    tokens to the model's output; a language model ignores the last two.
+    It is slower, but correct for norms whose statistics depend on other positions or hypotheses,
+    because each step sees exactly the prefix decoded so far. `run` maps prefixes `[N, L]`, `memory`
+    and its tokens to the model's output; a language model ignores the memory and its tokens.
     """
 
     def __init__(

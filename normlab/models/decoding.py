@@ -1,9 +1,9 @@
 """Greedy search, beam search and sampling, using a model's `decode_step`.
 
-Search follows fairseq: the score of a finished hypothesis is its log-probability divided by
-length ** length_penalty (counting the end of sentence); a sentence is done once `beam` hypotheses
-have ended, or at the length limit; only the best `beam` candidates of a step may end. Greedy search
-is a beam of one. Finished sentences leave the batch.
+Search follows fairseq. The score of a finished hypothesis is its log-probability divided by length
+** length_penalty, where the length counts the end of sentence. A sentence is done once `beam`
+hypotheses have ended, or at the length limit. Only the best `beam` candidates of a step may end.
+Greedy search is a beam of one. Finished sentences leave the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class SearchSettings:
     """Settings of beam search.
 
     Attributes:
-        beam: hypotheses kept per sentence; 1 is greedy search.
+        beam: number of hypotheses kept per sentence; 1 is greedy search.
         length_penalty: exponent of the length in the score.
         length_factor, length_offset: a hypothesis has at most factor * source length + offset
             tokens, including the end of sentence.
@@ -65,8 +65,8 @@ def search(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for each source sentence.
 
-    `model` must be in eval mode and have `encode`, `start_decoding` and `decode_step`. The longest
-    source sentence in the batch sets the length limit.
+    `model` must be in eval mode and have `encode`, `start_decoding` and `decode_step`. The length
+    limit depends on the longest source sentence in the batch.
     """
     beam, banned = settings.beam, (special.pad, special.bos)
     limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
@@ -80,16 +80,17 @@ def search(
         if length == limit or not beams.unfinished():
             break
         beams.extend(best, state)
-    # with non-finite logits no hypothesis ends; return an empty one
+    # no hypothesis ends if logits are not finite: return an empty one
     nothing = Hypothesis([], float("-inf"))
     return [max(ended, key=lambda h: h.score, default=nothing) for ended in beams.finished]
 
 
 class _Beams:
-    """The hypotheses of a batch: `beam` for each sentence of `alive`, and those that have ended.
+    """The hypotheses of a batch: `beam` for each sentence in `alive`, and the ended ones.
 
-    `alive` has the index of the sentence of each group of rows. The tokens of a row are in
-    `tokens`, its last one also in `last`, and its score in `scores` of [group, rank].
+    Each unfinished sentence has a group of `beam` rows; `alive` has its index in the batch.
+    `tokens` has the tokens of each row, `last` its last token, and `scores` its score, by group and
+    rank.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class _Beams:
         return [g for g, sentence in pairs if len(self.finished[sentence]) < self.beam]
 
     def extend(self, best: "_Best", state: Any) -> None:
-        """Continue unfinished sentences with their best extensions that do not end, best first."""
+        """Extend the unfinished sentences by their best candidates that do not end, best first."""
         totals, parents, words = best
         order = (words == self.eos).long().argsort(dim=1, stable=True)[:, : self.beam]
         self.scores, last = totals.gather(1, order), words.gather(1, order)
@@ -153,7 +154,7 @@ def _best(
 ) -> tuple[Float[Tensor, "G C"], Int[Tensor, "G C"], Int[Tensor, "G C"]]:
     """Return total scores, parent hypotheses and tokens of each sentence's `count` best extensions.
 
-    `banned` tokens are excluded; if `only` is given, it is the only token allowed.
+    Tokens in `banned` are excluded. If `only` is not None, it is the only token allowed.
     """
     chances = logits.float().log_softmax(-1)
     if only is None:
@@ -175,7 +176,7 @@ class SamplingSettings:
     Attributes:
         max_tokens: the maximum number of tokens to generate.
         temperature: divides the logits before the softmax; 0 always picks the most likely token.
-        top_k: sample from the k most likely tokens; None samples from all.
+        top_k: number of most likely tokens to sample from; None for all tokens.
     """
 
     max_tokens: int

@@ -1,8 +1,9 @@
 """Folding norms that are fixed at inference into the adjacent linear layers.
 
-With running statistics batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
-algorithm 2, line 11); TaperNorm becomes one, too. If only linear layers read the norm's output, the
-scale is folded into their weights, the shift into their biases, and the norm is removed:
+With running statistics, batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
+algorithm 2, line 11), and so is TaperNorm after training. If only linear layers read the norm's
+output, the scale is folded into their weights and the shift into their biases, and the norm is
+removed:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
@@ -24,13 +25,13 @@ from normlab.norms.layer import NoNorm
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
 
-_POSITIONS = 4  # test inputs have this many positions unless the norm has a limit
+_POSITIONS = 4  # number of positions of test inputs, unless the norm allows fewer
 _TOLERANCE = 1e-9
 
 
 @torch.no_grad()
 def fold(model: nn.Module) -> list[str]:
-    """Fold a model's norms in place, in eval mode; return the names of the folded norms.
+    """Fold a model's norms in place, in eval mode, and return the names of the folded norms.
 
     The model's output stays the same up to rounding, but the model can no longer be trained or
     recalibrated.
@@ -50,7 +51,7 @@ def fold(model: nn.Module) -> list[str]:
 
 
 def _folded(norm: Norm, place: Fold) -> bool:
-    """Fold a norm into the adjacent layers; return whether that was possible."""
+    """Fold a norm into the adjacent layers, and return whether that was possible."""
     if (fixed := fixed_map(norm)) is None:
         return False
     scale, shift = fixed
@@ -78,9 +79,9 @@ def _set_bias(product: nn.Linear | nn.Conv2d, bias: Tensor) -> None:
 def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
     """Return a norm's scale and shift per feature in float64; None if it is not a fixed affine map.
 
-    They are computed from the norm's eval-mode outputs: the shift is f(0), the scale f(1) - f(0).
-    Random inputs check that f is this map. None for norms that are not `foldable`, or that read
-    other tokens of the batch.
+    They are computed from the norm f in eval mode: the shift is f(0), and the scale is f(1) - f(0).
+    Random inputs check that f is this map. Return None for norms that are not `foldable` or that
+    read other tokens of the batch.
     """
     by_row = isinstance(norm, RunningNorm) and norm.pool.rows > 1
     if norm.training or not norm.foldable or not norm.incremental or by_row:

@@ -1,9 +1,9 @@
 """Layers shared by all models, their initialization, and input noise.
 
-Each layer draws its weights from a generator seeded by the run's seed and the layer's *name*, so
-two models that differ only in their norms have the same initial weights everywhere else, whatever
-the build order. As in fairseq: Xavier uniform for projections, N(0, 1/dim) for embeddings, zero
-biases.
+Each layer draws its weights from a generator seeded by the run's seed and the layer's *name*. Two
+models that differ only in their norms therefore have the same initial weights in all other layers,
+whatever the build order. As in fairseq, projections are Xavier uniform, embeddings are N(0, 1/dim),
+and biases are zero.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ class Linear(nn.Linear):
 
     Query, key and value projections share one layer with three blocks, each initialized like a
     separate layer. With `deviation` the initial weights are normal with this standard deviation
-    times the gain, else Xavier uniform. A `centered` layer subtracts the mean from each weight row:
-    Yan et al. 2020 (MABN, section 4.3) center the layers in front of a norm that does not subtract
-    a mean.
+    times the gain; otherwise they are Xavier uniform. A `centered` layer subtracts the mean from
+    each weight row, as Yan et al. 2020 (MABN, section 4.3) do in the layers before a norm that does
+    not subtract a mean.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class Linear(nn.Linear):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Store the centered weights, for inference."""
+        """Replace the weights by the centered ones, for inference."""
         self.weight.copy_(self.rows)
         self.centered = False
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Initialize each block with values scaled by its gain, and the bias with zeros."""
+        """Draw each block's values, scaled by its gain, and set the bias to zero."""
         for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
             if self.deviation is None:
                 xavier_(block, generator, gain=gain)
@@ -88,7 +88,7 @@ class Linear(nn.Linear):
 
 
 class OutputLayer(Linear):
-    """The linear layer whose outputs are a model's logits: of tokens, or of classes."""
+    """The linear layer whose outputs are a model's logits, for tokens or for classes."""
 
 
 MakeLinear = Callable[..., Linear]
@@ -96,11 +96,11 @@ MakeLinear = Callable[..., Linear]
 
 
 class Embedding(nn.Embedding):
-    """An embedding, for tokens with a zero row for padding; also for positions and segments.
+    """An embedding of tokens (with a zero row for padding), positions or segments.
 
-    `deviation` is the standard deviation of the initial values; None means `dim^-0.5`, for rows of
-    about unit length. With `unit=True` each row is normalized to unit length on every use (FixNorm;
-    Nguyen and Chiang 2018); a tied output layer must use `table`.
+    `deviation` is the standard deviation of the initial values. None means `dim^-0.5`, which makes
+    rows about unit length. With `unit=True` each row is normalized to unit length on every use
+    (FixNorm; Nguyen and Chiang 2018); a tied output layer must use `table`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Embedding(nn.Embedding):
         unit: bool = False,
         deviation: float | None = None,
     ):
-        weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing its own values
+        weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing initial values
         super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
         self.unit = unit
         self.deviation = dim**-0.5 if deviation is None else deviation
@@ -130,7 +130,7 @@ class Embedding(nn.Embedding):
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
         """Draw from a normal distribution, or from U(-0.01, 0.01) if `unit`."""
-        if self.unit:  # as in the paper: short vectors change direction faster
+        if self.unit:  # as in the paper, because short vectors change direction faster
             values = torch.empty_like(self.weight, device="cpu")
             self.weight.copy_(values.uniform_(-0.01, 0.01, generator=generator))
         else:
@@ -165,7 +165,7 @@ def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
 def position_table(
     kind: Positions, count: int, dim: int, deviation: float | None = None
 ) -> Sinusoids | Embedding | None:
-    """Build the vectors of `count` positions; None if no vectors are added to the embedding."""
+    """Build the vectors of `count` positions, or return None if the model adds none."""
     if kind == "learned":
         return Embedding(count, dim, deviation=deviation)
     return Sinusoids(count, dim) if kind == "sinusoidal" else None
@@ -174,8 +174,8 @@ def position_table(
 class InputEmbedding(nn.Module):
     """The input embedding: scale * E[token] + position (0 at padding), then norm and dropout.
 
-    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is passed in so
-    that several stacks can share it. `positions` is None if no positions are added.
+    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is an argument,
+    so that several stacks can share it. `positions` is None if no position vectors are added.
     """
 
     def __init__(
@@ -199,10 +199,10 @@ class InputEmbedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], tokens: Tokens, added: Float[Tensor, "B P D"] | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Embed the tokens; the first column is at position `tokens.start`.
+        """Embed the tokens, starting at position `tokens.start`.
 
         `added` holds extra vectors to add to each token, such as segment embeddings. Raises
-        UserError for more positions than `max_positions`.
+        UserError if there are more positions than `max_positions`.
         """
         end = tokens.start + ids.shape[1]
         if end > self.max_positions:
@@ -219,7 +219,7 @@ class InputEmbedding(nn.Module):
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:
-    """Return `cap tanh(x / cap)`, which is between -cap and cap; `x` itself if cap is None."""
+    """Return `cap tanh(x / cap)`, which is between -cap and cap, or `x` itself if cap is None."""
     return x if cap is None else cap * torch.tanh(x / cap)
 
 
@@ -260,7 +260,7 @@ class FeedForward(nn.Module):
         self.fc2 = linear(ffn_dim, dim, "fc2")
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens) -> Float[Tensor, "B P D"]:
-        """Transform each position independently, unless a norm pools over positions."""
+        """Return the layer's output. Positions are independent unless a norm pools over them."""
         hidden, *value = self.fc1(x).chunk(1 + self.gated, dim=-1)
         hidden = self.activation(self.inner_norm(hidden, tokens))
         hidden = self.dropout(hidden * value[0] if value else hidden)

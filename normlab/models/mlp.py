@@ -2,9 +2,9 @@
 
     features -> norm -> [linear -> norm -> ReLU] x num_layers -> linear -> classes
 
-The first norm sees the features in their own units. Batch norm scales each feature by its own
-statistics over the batch; layer norm shares one mean and variance among features that differ in
-kind.
+The first norm sees the features in their original units. Batch norm scales each feature by its own
+statistics over the batch, whereas layer norm uses one mean and variance for features of different
+kinds.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from normlab.placements.base import Norms, Placement
 
 @dataclass(frozen=True, kw_only=True)
 class MlpArchitecture(ModelArchitecture):
-    """Sizes of a multilayer perceptron.
+    """Architecture settings of a multilayer perceptron.
 
     Attributes:
         width: number of units per hidden layer.
@@ -67,7 +67,7 @@ class Mlp(Stack):
         self.classes = OutputLayer(widths[-1], spec.classes)
 
     def forward(self, features: Float[Tensor, "B F"]) -> Float[Tensor, "B K"]:
-        """Return a logit for each class; each row is a sequence of one token."""
+        """Return a logit for each class. Norms see each row as a sequence of one token."""
         tokens = Tokens()
         x = self.input_norm(features[:, None], tokens)
         for layer in self.layers:

@@ -19,11 +19,11 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
 
     In a text model the noise is added to the token embeddings of the first stack (the source in
     translation), except at padding; in any other model it is added to the first argument, such as
-    pixels whose channels have variance 1.
+    pixels, whose channels have variance 1.
 
-    The noise generator is reseeded on entry and draws batch by batch, so two models fed the same
-    batches get the same noise whatever their norms. Changing the batch size or the number of
-    processes changes the noise.
+    The noise generator is reseeded on entry and draws batch by batch. Two models that are given the
+    same batches therefore get the same noise, whatever their norms. Changing the batch size or the
+    number of processes changes the noise.
 
     Args:
         model: the model to add noise to.
@@ -56,12 +56,12 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
 
 @contextmanager
 def noisy_weights(model: nn.Module, deviation: float) -> Iterator[None]:
-    """Add Gaussian noise to a model's weights inside the context; afterwards they are restored.
+    """Add Gaussian noise to a model's weights inside the context, and restore them on exit.
 
-    Each matrix, embedding table and kernel gets noise of `deviation` times its own root mean
-    square; biases and gains of norms get none, so that models with and without norms get the same
-    amount. Models that differ only in their norms get the same noise, up to the size of the
-    weights.
+    The noise on each matrix, embedding table and kernel has a standard deviation of `deviation`
+    times its root mean square. Biases and gains of norms get no noise, so that models with and
+    without norms get the same amount. Models that differ only in their norms get the same noise, up
+    to the size of the weights.
     """
     draw = torch.Generator().manual_seed(_SEED)
     weights = [weight for weight in model.parameters() if weight.dim() > 1]

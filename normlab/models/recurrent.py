@@ -1,4 +1,4 @@
-"""Recurrent networks: their options, a stack of recurrent layers, and two models that use it.
+"""Recurrent networks: their settings, a stack of recurrent layers, and two models that use it.
 
 The language model predicts each token from the earlier tokens of a text of any length; the
 classifier reads an image as a sequence (Le et al. 2015).
@@ -45,19 +45,20 @@ Read = Literal["pixels", "rows", "permuted"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentArchitecture(CellShape, ModelArchitecture):
-    """Sizes and options of a recurrent network; `CellShape` has the options of its layers.
+    """Architecture settings of a recurrent network; `CellShape` has the settings of its layers.
 
-    To add a kind of layer, subclass `RecurrentCell`, then subclass this class, set `cell` and add
-    a field for each extra option of the layer. The embedding is as wide as a layer.
+    To add a kind of layer, subclass `RecurrentCell`. Then subclass this class, set `cell`, and add
+    a field for each extra setting of the layer. The embedding is as wide as a layer.
 
     Attributes:
         num_layers: number of stacked layers.
         initial_noise: standard deviation of the noise on the initial hidden state in training; 0
             for none. Without noise all sequences start from the same state, so batch norm has no
             variance to divide by in the first steps (Cooijmans et al. 2017, section 5.2).
-        read: what one step reads of an image: a pixel (row by row), a row, or a pixel (in a fixed
-        random order).
-        permutation_seed: seed of the order of `read=permuted`, which is the same in every run.
+        read: the part of an image that one step reads: a pixel (row by row), a row, or a pixel (in
+            a fixed random order).
+        permutation_seed: seed of the pixel order of `read=permuted`, which is the same in every
+            run.
         dropout: dropout rate on each layer's output (Zaremba et al. 2014).
     """
 
@@ -83,26 +84,26 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
 
 
 class RnnArchitecture(RecurrentArchitecture):
-    """Sizes of a plain recurrent network."""
+    """Architecture settings of a plain recurrent network."""
 
     cell = Rnn
 
 
 class GruArchitecture(RecurrentArchitecture):
-    """Sizes of a GRU network."""
+    """Architecture settings of a GRU network."""
 
     cell = Gru
 
 
 @dataclass(frozen=True, kw_only=True)
 class LstmArchitecture(RecurrentArchitecture, LstmShape):
-    """Sizes of an LSTM network; its cell state has a norm as well."""
+    """Architecture settings of an LSTM network, whose cell state has a norm as well."""
 
     cell = Lstm
 
 
 class Noise(nn.Module):
-    """Gaussian noise from its own generator, so that dropout masks are the same without it.
+    """Gaussian noise from a separate generator, so that it does not change dropout masks.
 
     The number of draws is saved with the weights, so that a resumed run draws the same noise.
     """
@@ -187,7 +188,7 @@ class Recurrent(Stack):
         return x, after
 
     def _aligned(self, x: Tensor, tokens: Tokens) -> tuple[Tensor, Tokens]:
-        """Pad to the longest sequence of any process if norms communicate at each step."""
+        """Pad to the longest sequence of all processes if norms communicate at each step."""
         if not self.training or world().size == 1 or not running_norms(self):
             return x, tokens
         more = max(gather_objects(x.shape[1])) - x.shape[1]
@@ -221,7 +222,7 @@ class RecurrentLM(GeneratesText):
 
 
 class StateDecoding:
-    """Decoding with the layers' recurrent states: each step processes one position."""
+    """Decoding with the layers' recurrent states, one position per step."""
 
     def __init__(self, embedding: Embedding, layers: Recurrent, count: int):
         self.embedding, self.layers = embedding, layers
@@ -257,7 +258,7 @@ class RecurrentClassifier(nn.Module):
         return self.classes(self.recurrent(self.sequence(pixels), Tokens())[:, -1])
 
     def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B P F"]:
-        """Return images as sequences of rows, or of pixels row by row or in `order`."""
+        """Return images as sequences of rows or of pixels, row by row or in `order`."""
         if self.read == "rows":
             return pixels.flatten(2)
         steps = pixels.flatten(1, 2)

@@ -9,8 +9,8 @@ et al. 2017 (section 3), N_x and N_h have no shift; the shared bias replaces it.
 them shifts as well, as in Ba et al. 2016 (appendix). As in that paper, the GRU's candidate has its
 own norms. As in torch, the candidate also has two biases, b and b'.
 
-A norm that does not pool over time gets the whole input product at once. The hidden and cell norms
-always get one position at a time. Padding leaves the state unchanged.
+An input norm that does not pool over time gets the whole input product at once. The hidden and cell
+norms always get one position at a time. Padding leaves the state unchanged.
 """
 
 from abc import ABC, abstractmethod
@@ -33,12 +33,12 @@ from normlab.placements.base import Norms
 RecurrentInit = Literal["orthogonal", "identity"]
 InputStatistics = Literal["step", "sequence"]
 State = tuple[Tensor, ...]
-"""The hidden state, `[B, 1, D]`; an LSTM also has its cell state, of the same shape."""
+"""The hidden state, `[B, 1, D]`, and in an LSTM also the cell state, which has the same shape."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One time step: the norms' tokens, and which sequences are still running (None if all)."""
+    """One time step: the norms' tokens, and which sequences have not ended yet (None if all)."""
 
     tokens: Tokens
     running: Bool[Tensor, "B 1 1"] | None
@@ -58,18 +58,18 @@ def steps(x: Float[Tensor, "B P F"], tokens: Tokens) -> list[Step]:
 
 @dataclass(frozen=True, kw_only=True)
 class CellShape:
-    """Options shared by all recurrent layers; a layer with more options subclasses this.
+    """Settings shared by all recurrent layers. A layer with more settings subclasses this class.
 
     Attributes:
         dim: number of units.
         input_statistics: whether a norm that pools over time gets the input product one step at a
-            time, or the whole sequence at once (Laurent et al. 2016).
+            time or all at once (Laurent et al. 2016).
         norm_shifts: whether the input and hidden norms learn a shift in addition to the bias.
         gain: factor on the norms' initial gains; None means 0.1 for norms that pool over the batch
             (Cooijmans et al. 2017, section 5.1), otherwise 1.
-        recurrent_init: orthogonal for every block, or identity for the candidate's block.
-        learned_start: learn the initial state, starting at 0 (Cooijmans et al. 2017, section 5);
-            otherwise it is fixed at 0.
+        recurrent_init: `orthogonal` for every block, or `identity` for the candidate's block.
+        learned_start: whether the initial state is learned, starting at 0 (Cooijmans et al. 2017,
+            section 5); otherwise it is fixed at 0.
     """
 
     dim: int
@@ -82,7 +82,7 @@ class CellShape:
 
 @dataclass(frozen=True, kw_only=True)
 class LstmShape(CellShape):
-    """Options of an LSTM layer: `forget_bias` is the initial bias of the forget gate."""
+    """Settings of an LSTM layer. `forget_bias` is the initial bias of the forget gate."""
 
     forget_bias: float
 
@@ -99,7 +99,7 @@ class CellNorms:
     def required(self, place: str, dim: int) -> Norm:
         """Build the norm for a place, and set its initial gain, its shift and `by_position`.
 
-        Raises UserError for a norm that would always output its bias.
+        Raises UserError if the norm would always output its bias.
         """
         norm = self.norms.required(f"{self.path}.{place}", dim)
         if norm.pools == {"position"} and not self.takes_sequence(place, norm):
@@ -125,7 +125,7 @@ class CellNorms:
         return replace(self, path=f"{self.path}.{part}")
 
     def takes_sequence(self, place: str, norm: Norm) -> bool:
-        """Return whether this norm pools over positions and is given whole sequences."""
+        """Return whether a norm pools over positions and gets whole sequences."""
         whole = place == "input" and self.shape.input_statistics == "sequence"
         return whole and "position" in norm.pools
 
@@ -214,11 +214,11 @@ class RecurrentCell(nn.Module, ABC):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Initialize block by block: Xavier for input weights, orthogonal for recurrent weights."""
+        """Initialize the weights by block: Xavier for the input, orthogonal for the recurrence."""
         for block in self.input_weight.chunk(self.blocks):
             xavier_(block, generator)
         for number, block in enumerate(self.hidden_weight.chunk(self.blocks)):
-            orthogonal_(block, generator)  # always drawn, so the other blocks get the same values
+            orthogonal_(block, generator)  # always drawn: other blocks get the same values
             if self.shape.recurrent_init == "identity" and number == self.blocks - 1:
                 nn.init.eye_(block)
 

@@ -51,9 +51,9 @@ class Convolution(nn.Conv2d):
 
 
 def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-    """Apply a norm to images; each pixel is a position, and there is no padding.
+    """Apply a norm to images, with each pixel as a position and no padding.
 
-    The reshapes copy nothing in channels-last memory format, the format of a convolution's output.
+    In channels-last memory format, which convolutions return, the reshapes do not copy.
     """
     height, width = x.shape[2:]
     pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
@@ -80,14 +80,14 @@ class ConvNorm(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetArchitecture(ModelArchitecture):
-    """Sizes of a residual network.
+    """Architecture settings of a ResNet.
 
     Attributes:
         width: number of filters in the first stage.
         blocks: number of blocks per stage.
         shortcut: the shortcut of a block that changes the shape: subsampling with zeros for the
             new filters (the paper's option A), or a 1x1 convolution with a norm (option B).
-        zero_last_gain: initialize the gain of each block's last norm to 0, so that each block
+        zero_last_gain: whether the gain of each block's last norm starts at 0, so that each block
             starts as its shortcut (Goyal et al. 2017, section 5.1).
     """
 
@@ -163,7 +163,7 @@ class ResNet(Stack):
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        x = pixels.permute(0, 3, 1, 2)  # stays channels-last in memory
+        x = pixels.permute(0, 3, 1, 2)  # a view, so memory stays channels-last
         x = F.relu(self.stem(x))
         for block in self.blocks:
             x = block(x)

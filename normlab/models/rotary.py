@@ -3,9 +3,9 @@
     f_j = base^(-2j/K),  j < K/2        pair j of a head at position t is rotated by the angle t f_j
 
 Lengths stay the same, and the score of a query and a key depends only on the difference of their
-positions. Pair j consists of features j and j + K/2 (`halves`: GPT-NeoX, transformers) or
-2j and 2j + 1 (`interleaved`: the paper, LLaMA). They are the same up to the order of the rows of
-the query and key projections.
+positions. Pair j consists of features j and j + K/2 (`halves`: GPT-NeoX, transformers) or 2j and 2j
++ 1 (`interleaved`: the paper, LLaMA). Both are the same up to the order of the rows of the query
+and key projections.
 """
 
 from typing import Literal
@@ -53,7 +53,7 @@ class Rotary(nn.Module):
         self.register_buffer("frequencies", base**-powers, persistent=False)
 
     def forward(self, heads: Float[Tensor, "B H P K"], start: int) -> Float[Tensor, "B H P K"]:
-        """Return the rotated heads; the first column is at position `start`."""
+        """Return the rotated heads, whose first column is at position `start`."""
         end = start + heads.shape[2]
         cos, sin = (table[start:end] for table in self.angles(end, heads))
         shape = (2, -1) if self.axis == -2 else (-1, 2)
@@ -61,7 +61,7 @@ class Rotary(nn.Module):
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=self.axis).flatten(-2)
 
     def angles(self, count: int, like: Tensor) -> tuple[Float[Tensor, "P K"], Float[Tensor, "P K"]]:
-        """Return the cosines and sines of at least `count` positions; both are cached."""
+        """Return the cached cosines and sines of at least `count` positions."""
         frequencies, known = self.frequencies, self._tables
         if known is not None and not torch.compiler.is_compiling():
             made_of, version, cos, sin = known

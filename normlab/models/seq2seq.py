@@ -35,7 +35,7 @@ Sharing = Literal["all", "target", "none"]
 
 
 class Branch(NamedTuple):
-    """A sub-layer of a layer: its place, its residual connection, itself, and its first layers.
+    """A sub-layer with its place, its residual connection and its first linear layers.
 
     `readers` are the linear layers that read the sub-layer's input.
     """
@@ -83,7 +83,7 @@ class Layer(nn.Module):
         source: Tokens | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P W"]:
-        """Return the layer's output; with a cache, `x` holds only the next position."""
+        """Return the layer's output. With a cache, `x` holds only the next position."""
         x = self.self_residual(x, tokens, lambda h: self.self_attention(h, tokens, cache))
         if self.cross_residual is not None and (cross := self.cross_attention) is not None:
             x = self.cross_residual(x, tokens, lambda h: cross(h, tokens, memory, source, cache))
@@ -114,8 +114,9 @@ class Layer(nn.Module):
 class TransformerStack(Stack):
     """An encoder or a decoder: embedding, opening, layers and final norm.
 
-    A decoder is causal and has cross-attention if there is an encoder. `embedding` needs a `norm`
-    and `max_positions`; `other` is the number of layers in the other stack, 0 without one.
+    A decoder is causal and has cross-attention if there is an encoder. `embedding` must have the
+    attributes `norm` and `max_positions`. `other` is the number of layers in the other stack, or 0
+    if there is none.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class TransformerStack(Stack):
         *,
         added: Float[Tensor, "B P D"] | None = None,
     ) -> Float[Tensor, "B P D"]:
-        """Return the output; `memory` and `source` are the encoder's output and its tokens.
+        """Return the output, given the encoder's output `memory` and its tokens `source`.
 
         `added` holds extra vectors that are added to the embedding.
         """
@@ -170,7 +171,7 @@ class TransformerStack(Stack):
         """Return the output at the next position of `N` sequences, using one cache per layer."""
         x = self.opening(self.embedding(ids[:, None], tokens), tokens)
         for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer.forward(x, tokens, cache=cache)  # not compiled: caches grow
+            x = layer.forward(x, tokens, cache=cache)  # not compiled, because caches grow
         return self.final_norm(x, tokens)[:, 0]
 
     def anatomy(self) -> Anatomy:
@@ -186,7 +187,7 @@ class TransformerStack(Stack):
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqArchitecture(StackArchitecture):
-    """Sizes of an encoder-decoder Transformer.
+    """Architecture settings of an encoder-decoder Transformer.
 
     Attributes:
         share_embeddings: `all` uses one matrix for source, target and output (needs a joint

@@ -72,7 +72,7 @@ class StackBuilder:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of normal initial weights; None for Xavier's."""
+        """The standard deviation of normal initial weights, or None for Xavier initialization."""
         return 0.02 if self.sizes.init == "normal" else None
 
     def tokens(self, vocab: int, pad_id: int | None = None) -> Embedding:
@@ -86,12 +86,12 @@ class StackBuilder:
         )
 
     def positions(self, count: int) -> Sinusoids | Embedding | None:
-        """Build the position vectors; with `init=normal`, half the tokens' deviation (GPT-2)."""
+        """Build the position vectors, with half the tokens' deviation for `init=normal` (GPT-2)."""
         half = None if self.deviation is None else self.deviation / 2
         return position_table(self.sizes.positions, count, self.sizes.dim, half)
 
     def output(self, count: int, *, bias: bool = False) -> OutputLayer:
-        """Build an output layer of its own for `count` tokens or classes."""
+        """Build an output layer, not tied to an embedding, for `count` tokens or classes."""
         return OutputLayer(self.sizes.dim, count, bias=bias, deviation=self.deviation)
 
     def vectors(self, count: int) -> Embedding:
@@ -99,7 +99,7 @@ class StackBuilder:
         return Embedding(count, self.sizes.dim, deviation=self.deviation)
 
     def head(self, in_features: int, out_features: int) -> Linear:
-        """Build a linear layer before or after the layers of the stack."""
+        """Build a linear layer that comes before or after the layers of the stack."""
         return Linear(in_features, out_features, deviation=self.deviation)
 
     def embedding_norm(self, stack: StackName) -> Norm:
@@ -108,7 +108,7 @@ class StackBuilder:
         return self.norms.optional(f"{stack}.embedding", dim) or NoNorm(dim)
 
     def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> InputEmbedding:
-        """Build a stack's input embedding; `scaled` multiplies token embeddings by sqrt(dim)."""
+        """Build a stack's input embedding; if `scaled`, token embeddings are times sqrt(dim)."""
         sizes = self.sizes
         return InputEmbedding(
             tokens,

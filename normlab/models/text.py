@@ -28,13 +28,13 @@ SEGMENTS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class TextArchitecture(StackArchitecture):
-    """Sizes of a single-stack text model.
+    """Architecture settings of a single-stack text model.
 
     Attributes:
         num_layers: number of layers in the stack.
-        scale_embeddings: multiply token embeddings by sqrt(dim), to match the amplitude 1 of
-            sinusoidal positions; BERT and GPT-2 do not scale them.
-        tied: the output layer shares the token embedding's weights.
+        scale_embeddings: whether token embeddings are multiplied by sqrt(dim), to match the
+            amplitude 1 of sinusoidal positions; BERT and GPT-2 do not scale them.
+        tied: whether the output layer shares the token embedding's weights.
     """
 
     takes = Text
@@ -59,12 +59,12 @@ class TextArchitecture(StackArchitecture):
         return TransformerStack(entry, builder, name, num_layers=self.num_layers)
 
     def output(self, spec: Text, builder: StackBuilder) -> Linear | None:
-        """Build the output layer; None if it is the token embedding."""
+        """Build the output layer, or return None if it is tied to the token embedding."""
         return None if self.tied else builder.output(spec.vocab)
 
 
 class CausalLM(GeneratesText):
-    """A causal language model; its output layer is the token embedding if they are tied."""
+    """A causal language model, whose output layer may be tied to the token embedding."""
 
     def __init__(self, sizes: TextArchitecture, spec: Text, builder: StackBuilder):
         super().__init__()
@@ -84,7 +84,7 @@ class CausalLM(GeneratesText):
         return soft_cap(logits, self.logit_cap)
 
     def folds(self) -> Sequence[Fold]:
-        """Return the final norm, which folds into an output layer of its own."""
+        """Return the final norm, which folds into an output layer that is not tied."""
         return [] if self.output is None else [Fold(self.decoder, "final_norm", (self.output,))]
 
     def start_decoding(self, count: int, *, max_length: int) -> CachedDecoding | PrefixDecoding:
@@ -119,7 +119,7 @@ class MaskedLM(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], tokens: Tokens, segments: Int[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Return the encoder's output; `segments` is 0 for first-segment tokens, otherwise 1."""
+        """Return the encoder's output; `segments` is 0 for tokens of the first segment, else 1."""
         return self.encoder(ids, tokens, added=self.segments(segments))
 
     def token_logits(

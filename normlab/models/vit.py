@@ -25,12 +25,12 @@ Pooling = Literal["mean", "class"]
 
 @dataclass(frozen=True, kw_only=True)
 class ViTArchitecture(StackArchitecture):
-    """Sizes of a vision Transformer.
+    """Architecture settings of a vision Transformer.
 
     Attributes:
         num_layers: number of layers in the encoder.
         patch: side of a patch in pixels.
-        pool: the classifier's input: the mean over patches, or an extra class token.
+        pool: whether the classifier's input is the mean over patches or an extra class token.
     """
 
     takes = Image
@@ -98,5 +98,5 @@ class ViT(nn.Module):
         return soft_cap(logits, self.logit_cap)
 
     def folds(self) -> Sequence[Fold]:
-        """Return the final norm; its scale and shift commute with the mean over patches."""
+        """Return the final norm, whose scale and shift commute with the mean over patches."""
         return [Fold(self.encoder, "final_norm", into=(self.classes,))]
