@@ -1,7 +1,7 @@
-"""Plans batches: which examples form a batch, and their order.
+"""Plans the batches of an epoch: the examples of each batch, and the order of the batches.
 
 The plan depends only on (lengths, settings, seed, epoch), not on model, norm, device or number of
-processes: two norms trained with seed k see the same batches, and so does a resumed run.
+processes. Two norms trained with seed k therefore see the same batches, and so does a resumed run.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,9 +29,9 @@ def plan_batches(
     """Split an epoch's sentences, given their `lengths` [n, sides], into batches of indices.
 
     `bucket` sorts a random permutation by (target, source) length, cuts it into batches and
-    shuffles the batches, for little padding. `random` does not sort, so padding is heavy. A batch
-    has `batch_size` sentences or, if that is None, as many as keep sentences x longest side
-    within `max_tokens`. Raises UserError for a sentence longer than `max_tokens`.
+    shuffles the batches, which leaves little padding. `random` does not sort, so there is much
+    padding. A batch has `batch_size` sentences or, if that is None, as many as keep sentences x
+    longest side within `max_tokens`. Raises UserError if a sentence is longer than `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
@@ -43,7 +43,7 @@ def plan_batches(
 
 
 def eval_batches(lengths: np.ndarray, *, batch_size: int, shard: Shard = ALONE) -> list[np.ndarray]:
-    """Batch all sentences, longest source first, and return this rank's share of the batches.
+    """Batch all sentences, longest source first, and return this rank's batches.
 
     The longest sentences come first, so that a batch too large for memory fails at once. The number
     of batches differs by at most one between ranks.
@@ -55,10 +55,10 @@ def eval_batches(lengths: np.ndarray, *, batch_size: int, shard: Shard = ALONE) 
 class Batches(Iterator[Any]):
     """An endless, exactly resumable iterator over batches for one of `shard.size` processes.
 
-    `lengths` [n, sides] is fixed or a function of the epoch. It yields `collate(indices,
-    epoch)`, by default just the indices. All processes plan the same epoch, and each takes every
-    `shard.size`-th batch, starting at its own rank. Leftover batches are dropped, so that all
-    processes draw the same number. The state is the same on all ranks.
+    `lengths` [n, sides] is an array or a function of the epoch. The iterator yields
+    `collate(indices, epoch)`, by default just the indices. All processes plan the same epoch, and
+    each takes every `shard.size`-th batch, starting at its rank. Leftover batches are dropped, so
+    that all processes draw equally many. The state is the same on all ranks.
 
     Attributes:
         indices: the indices of each batch that this process draws in the current epoch.
@@ -84,7 +84,7 @@ class Batches(Iterator[Any]):
 
     @property
     def epochs(self) -> float:
-        """Epochs drawn so far, including the fraction of the current epoch."""
+        """The number of epochs drawn so far, including the fraction of the current epoch."""
         return self._epoch + self._index / len(self.indices)
 
     def __next__(self) -> Any:
@@ -95,11 +95,11 @@ class Batches(Iterator[Any]):
         return self._collate(indices, epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position: completed epochs, and batches drawn since."""
+        """Return the position as the completed epochs and the batches drawn since then."""
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore a position from `state_dict`; UserError if the epoch has too few batches."""
+        """Restore a position from `state_dict`, or raise UserError if the epoch is too short."""
         self._go_to(state["epoch"], state["index"])
         if not 0 <= self._index < len(self.indices):
             raise UserError(

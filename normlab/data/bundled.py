@@ -1,4 +1,4 @@
-"""Small labelled data that come with normlab, in `files/`: digits, wine and cancer.
+"""Small labelled data sets that come with normlab, in `files/`: digits, wine and cancer.
 
 All three are from the UCI Machine Learning Repository, under CC BY 4.0:
 
@@ -31,7 +31,7 @@ class BundledData(NamedTuple):
 
 
 def read_bundled(name: str) -> BundledData:
-    """Return the data of a file in `files/`; classes are numbered in order of their names."""
+    """Return the data of a file in `files/`, with classes numbered in order of their names."""
     with gzip.open(_FOLDER / f"{name}.csv.gz", "rt", encoding="ascii") as lines:
         header, *rows = csv.reader(lines)
     features = np.array([row[:-1] for row in rows], np.float32)

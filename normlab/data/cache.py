@@ -22,16 +22,16 @@ from normlab.errors import UserError
 from normlab.records.files import atomic_write, check_is_file, read_file
 
 MANIFEST = "manifest.json"
-_LARGE, _SETTLED = 2**24, 5.0  # minimum bytes and age (s) of files with cached checksums
+_LARGE, _SETTLED = 2**24, 5.0  # minimum size (bytes) and age (s) of a file whose checksum is cached
 MAX_BYTES = 4 * 2**30  # maximum size of an unpacked file or archive
-_OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops its own downloads
-_READ_IT = ("huggingface_hub.constants", "datasets.config")  # as they are imported
+_OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable: it also stops the Hub's downloads
+_READ_IT = ("huggingface_hub.constants", "datasets.config")  # modules that read it on import
 
 
 def cache_root() -> Path:
-    """Return the folder of all cached data: `$NORMLAB_CACHE`, else `~/.cache/normlab`.
+    """Return the folder of all cached data: `$NORMLAB_CACHE`, or by default `~/.cache/normlab`.
 
-    Raises UserError for a user without a home folder, as in many containers.
+    Raises UserError if the user has no home folder, as in many containers.
     """
     try:
         folder = os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab"
@@ -55,10 +55,10 @@ def file_checksum(path: Path) -> str:
 
 
 def known_checksum(path: Path) -> str:
-    """Return the SHA-256 of a file; for a large file it is cached until the file changes.
+    """Return the SHA-256 of a file, which for a large file is cached until the file changes.
 
-    A file counts as unchanged if its inode, size, and change and modification times are; a file
-    that changed seconds ago is read again, since another change could have the same time.
+    A file counts as unchanged if its inode, size, change time and modification time are unchanged.
+    A file that changed seconds ago is read again, because another change could have the same time.
     """
     check_is_file(path)
     path = path.resolve()
@@ -80,11 +80,11 @@ def known_checksum(path: Path) -> str:
 
 
 def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
-    """Return the cache folder `name`, filled by `build(folder)` if missing or damaged.
+    """Return the cache folder `name`, filled by `build(folder)` if it is missing or damaged.
 
-    If several processes need it, one builds it and the others wait; none sees a partial folder. The
-    manifest, written last, holds the SHA-256 of each file. Raises UserError if the name (which a
-    user may choose) could point outside the cache.
+    If several processes need the folder, one builds it and the others wait, so that none sees a
+    partial folder. The manifest, written last, holds the SHA-256 of each file. Raises UserError if
+    the name, which a user may choose, could point outside the cache.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise UserError(
@@ -93,7 +93,7 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
         )
     root = cache_root()
     entry, place = root / name, root / f"{name}.building"
-    if is_whole(entry):  # even if the disk is read-only
+    if is_whole(entry):  # before locking, so that this works on a read-only disk
         return entry
     with ExitStack() as stack:
         try:
@@ -134,7 +134,7 @@ def is_whole(entry: Path) -> bool:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Refuse downloads within the block, also by libraries that have read the variable before."""
+    """Refuse downloads inside the context, even by libraries that already read the variable."""
     before = os.environ.get(_OFFLINE)
     loaded = [sys.modules[name] for name in _READ_IT if name in sys.modules]
     flags = [getattr(module, _OFFLINE) for module in loaded]
@@ -155,7 +155,7 @@ def offline() -> Iterator[None]:
 def download(what: str, url: str, name: str) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    If that fails, raises UserError saying what to do and keeps no partial file.
+    If the download fails, raises UserError saying what to do, and keeps no partial file.
     """
     path = cache_root() / "downloads" / name
     if path.exists():
@@ -181,8 +181,8 @@ def download(what: str, url: str, name: str) -> Path:
 def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """Yield the name and content of each file in a tar archive whose name has one of `suffixes`.
 
-    Nothing is unpacked to disk. Raises UserError naming the archive if it is damaged or unpacks
-    to more than `MAX_BYTES`.
+    Nothing is unpacked to disk. If the archive is damaged or unpacks to more than `MAX_BYTES`,
+    raises UserError with its path.
     """
     check_is_file(archive)
     total = 0
@@ -199,7 +199,7 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
                     assert file is not None, "a file has content"
                     yield member.name, file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the formats tried
+        reason = str(error).partition("\n")[0].rstrip(":")  # the rest lists the formats tried
         raise UserError(
             f"cannot read {archive}: {reason}; if it is damaged, delete it and download it again"
         ) from error

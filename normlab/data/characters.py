@@ -1,4 +1,4 @@
-"""A text read as one sequence of characters, line breaks included, for `task.pieces=characters`."""
+"""A text read as a single sequence of characters with line breaks, for `task.pieces=characters`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from normlab.errors import UserError
 
 @dataclass(kw_only=True, eq=False)
 class CharacterText(DocumentCorpus):
-    """One text file, UTF-8, plain or `.gz`, whose end is held out.
+    """A UTF-8 text file, plain or `.gz`, whose end is held out.
 
-    The last `test_share` of the characters is the test, the `valid_share` before it the validation.
-    A split is one document of one sentence; line breaks are the character `LINE_BREAK`. `data_dir`
-    is the file, or a folder with `file`, which can be downloaded from `url`.
+    The last `test_share` of the characters is the test split, and the `valid_share` before it the
+    validation split. Each split is one document of one sentence, in which `LINE_BREAK` stands for a
+    line break. `data_dir` is the file, or a folder with `file`, which can be downloaded from `url`.
     """
 
     data_dir: str | None

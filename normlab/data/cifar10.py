@@ -1,6 +1,6 @@
 """CIFAR-10 (Krizhevsky 2009), from the publisher's binary archive or two archives of JPEG files.
 
-JPEG is lossy, so results on JPEG files are labelled as such. Decoded images are cached.
+JPEG is lossy, so results on JPEG files are labelled "JPEG". Decoded images are cached.
 """
 
 import io
@@ -26,9 +26,9 @@ class Cifar10(ImageSource):
     """The 50,000 training and 10,000 test images of CIFAR-10.
 
     Attributes:
-        data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz`, whose
-            files are named `CLASS/*.jpg|png`, or with such a folder called `cifar10`; null
-            downloads the binary archive.
+        data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz` (files
+            `CLASS/*.jpg|png`), or the parent of such a folder called `cifar10`; null downloads the
+            binary archive.
         valid_size, train_size: see `ImageSource`.
     """
 
@@ -56,7 +56,7 @@ class Cifar10(ImageSource):
         }
 
     def _files(self) -> dict[str, Path]:
-        """Return the archive of each split; the binary archive holds both splits."""
+        """Return the archive of each split. The binary archive holds both splits."""
         if self.data_dir is None:
             return dict.fromkeys(SIZES, download("CIFAR-10", URL, BINARY))
         # A folder that holds several data sets has CIFAR-10 in the subfolder `cifar10`.
@@ -100,7 +100,7 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
             label = CLASSES.index(Path(name).parent.name)
             with Image.open(io.BytesIO(content)) as image:
                 pixels = np.asarray(image.convert("RGB")).reshape(1, 32, 32, 3)
-        except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
+        except (OSError, ValueError, SyntaxError) as error:  # Pillow raises them for a bad file
             raise UserError(
                 f"{archive}: {name}: not a 32x32 image in a folder named after a CIFAR-10 class: "
                 f"{error}"

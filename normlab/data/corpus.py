@@ -1,4 +1,4 @@
-"""Parallel text: base classes of corpora, readers for files and tables, and the user's own text."""
+"""Parallel text: base classes of corpora, readers of files and tables, and the user's own text."""
 
 import gzip
 import hashlib
@@ -19,7 +19,7 @@ from normlab.errors import UserError
 from normlab.records.files import check_is_file
 
 REQUIRED = ("train", "valid", "test")
-# What to do with a file that is not UTF-8 text, by its first two bytes.
+# What the user should do with a file that is not UTF-8 text, by its first two bytes.
 _REMEDIES = {
     b"\x1f\x8b": "it is packed by gzip: add .gz to its name",
     b"BZ": "it is packed by bzip2: unpack it",
@@ -34,7 +34,7 @@ Form = Literal["raw", "tokenized", "bpe"]
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Sentence pairs of one split: line i of `target` translates line i of `source`."""
+    """The sentence pairs of a split. Line i of `target` translates line i of `source`."""
 
     source: list[str]
     target: list[str]
@@ -55,8 +55,8 @@ class ParallelText:
 class Source(DataSource):
     """A source of text.
 
-    `name` is a short identifier, `label` the name of the text in result tables, and `licence` the
-    license that the publisher states.
+    `name` is a short identifier, `label` is the name of the text in result tables, and `licence` is
+    the license stated by the publisher.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Source(DataSource):
 
     @abstractmethod
     def key(self) -> str:
-        """Return the cache key of the text: a string that changes whenever the text does."""
+        """Return the cache key of the text, a string that changes whenever the text changes."""
 
 
 class Corpus(Source):
@@ -81,14 +81,14 @@ class Corpus(Source):
 
     @abstractmethod
     def read(self) -> dict[str, ParallelText]:
-        """Return `train`, `valid` and `test`, and any further test set as `test_<name>`.
+        """Return `train`, `valid`, `test`, and any further test sets as `test_<name>`.
 
         Raises UserError if the text is missing or damaged.
         """
 
     @cached_property
     def splits(self) -> dict[str, ParallelText]:
-        """The text of each split; calls `read` only once."""
+        """The text of each split, for which `read` is called only once."""
         return self.read()
 
     def key(self) -> str:
@@ -100,8 +100,8 @@ class Corpus(Source):
 class FolderCorpus(Corpus):
     """The user's own text, in any language pair.
 
-    Files are `{train,valid,test}.{language}`, plain or `.gz`. Runs on two texts with the same
-    `name` count as runs on the same text.
+    Files are called `{train,valid,test}.{language}`, plain or `.gz`. Runs on two texts with the
+    same `name` count as runs on the same text.
     """
 
     data_dir: str | None
@@ -159,7 +159,7 @@ def read_lines(path: Path) -> list[str]:
 def iterate_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file of at most `most` bytes, plain or `.gz`.
 
-    Raises UserError if that fails, naming the file and any line that is not UTF-8.
+    Raises UserError, with the file and the line, if the file cannot be read or is not UTF-8.
     """
     try:
         check_is_file(path)
@@ -176,7 +176,7 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
     """Decode lines of UTF-8 and strip LF or CR LF; `origin` names the text in errors.
 
     Unicode's other line separators do not end a line, because they occur inside subtitles. Byte
-    order marks are stripped from every line, because files that have one are joined.
+    order marks are stripped from every line, because a text may be joined from files that have one.
     """
     number = 0
     for number, line in enumerate(lines, 1):
@@ -200,9 +200,9 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
 
 
 def find_text(folder: Path, name: str) -> Path | None:
-    """Return the path of `name` or `name.gz` in a folder; None if there is neither.
+    """Return the path of `name` or `name.gz` in a folder, or None if neither exists.
 
-    Raises UserError if it has both, because they may differ.
+    Raises UserError if both exist, because they may differ.
     """
     paths = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if len(paths) > 1:
@@ -211,13 +211,13 @@ def find_text(folder: Path, name: str) -> Path | None:
 
 
 def files_of(folder: Path, stems: Iterable[str], languages: Sequence[str]) -> dict[str, Path]:
-    """Return the files `{stem}.{language}[.gz]` by name; UserError if one is missing."""
+    """Return the files `{stem}.{language}[.gz]` by name, or raise UserError if one is missing."""
     paths = [path for stem in stems for path in parallel_files(folder, stem, languages)]
     return {path.name: path for path in paths}
 
 
 def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Path]:
-    """Return `{stem}.{language}[.gz]` for each language; UserError if one is missing."""
+    """Return `{stem}.{language}[.gz]` for each language, or raise UserError if one is missing."""
     if not folder.is_dir():
         names = " and ".join(f"{stem}.{language}" for language in languages)
         raise UserError(f"data_dir={folder} is not a folder: set it to the folder with {names}")
@@ -233,13 +233,13 @@ def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Pa
 
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}[.gz]` for each language; UserError if missing or unreadable."""
+    """Read `{stem}.{language}[.gz]` of each language, or raise UserError if that fails."""
     paths = parallel_files(folder, stem, languages)
     return paired(paths, map(read_lines, paths))
 
 
 def paired(files: Sequence[object], sides: Iterable[list[str]]) -> ParallelText:
-    """Pair the lines of two files; UserError if one has more lines."""
+    """Pair the lines of two files, or raise UserError if one has more lines."""
     text = ParallelText(*sides)
     if len(text.source) != len(text.target):
         raise UserError(
@@ -250,15 +250,15 @@ def paired(files: Sequence[object], sides: Iterable[list[str]]) -> ParallelText:
 
 
 def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
-    """Load a data set from the Hugging Face Hub or a local folder; return its tables by split.
+    """Load a data set from the Hugging Face Hub or a local folder, and return its tables by split.
 
-    Raises UserError if that fails; `files` tells the user what data_dir must contain.
+    Raises UserError if that fails. `files` describes for the user what data_dir must contain.
     """
     import datasets  # slow to import, and not needed for plain files
 
     hub = logging.getLogger("huggingface_hub")
     former = hub.level
-    hub.setLevel(logging.ERROR)  # without a network it warns about each retry
+    hub.setLevel(logging.ERROR)  # without a network, the library warns about each retry
     try:
         return datasets.load_dataset(path, config)
     except Exception as error:

@@ -23,7 +23,7 @@ from normlab.errors import UserError
 
 _TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
 RULES = f"normlab.text/1 sentencex {version('sentencex')}"
-"""The rules that cut text; raise the first number when the same text yields different documents."""
+"""The rules that cut text. Raise the first number when the same text yields different documents."""
 Document = Sequence[str]
 
 
@@ -36,9 +36,9 @@ class DocumentCorpus(Source):
     def documents(self) -> Iterator[tuple[str, Document]]:
         """Yield the split and the sentences of each document.
 
-        Splits are `train`, `valid`, `test` and further `test_<name>`. Only the first of several
-        equal documents is kept, so test sets come before `valid`, and `valid` before `train`. If a
-        hash of the text decides the split, the order does not matter.
+        Splits are `train`, `valid`, `test` and any further `test_<name>`. Only the first of several
+        equal documents is kept, so test sets come before `valid`, and `valid` comes before `train`.
+        The order does not matter if a hash of the text decides the split.
         """
 
 
@@ -55,9 +55,9 @@ class CutDocuments(DocumentCorpus):
     """Documents cut from lines of text and assigned to splits according to the user's settings.
 
     Attributes:
-        name: part of the experiment's identity: texts of the same name count as the same text.
-        form: whether a line is a sentence, or a paragraph to be cut into sentences by the rules of
-            `language`.
+        name: identifies the text in an experiment: texts of the same name count as the same text.
+        form: whether a line is a sentence, or a paragraph that is cut into sentences by the rules
+            of `language`.
     """
 
     data_dir: str | None
@@ -86,7 +86,7 @@ class CutDocuments(DocumentCorpus):
 
     @cached_property
     def _rules(self) -> str:
-        """The language whose rules split paragraphs, as a code that the rules know."""
+        """The language whose rules split paragraphs, as a code that `sentencex` knows."""
         return language_of(self.language, "task.corpus.language").code
 
     def cut(self, lines: Iterable[str]) -> list[str]:
@@ -98,12 +98,12 @@ class CutDocuments(DocumentCorpus):
 
 @dataclass(kw_only=True, eq=False)
 class FolderDocuments(CutDocuments):
-    """The user's own text, UTF-8, plain or `.gz`.
+    """The user's own text in UTF-8, plain or `.gz`.
 
     `data_dir` is a text file, a folder with only `train.txt`, `valid.txt` and `test.txt`, or a
-    folder of other `.txt` files, also in subfolders, without splits. A folder `data_dir/<name>`
-    takes precedence. `boundary` says whether a document ends at a blank line or only with its file
-    (blank lines then separate paragraphs, if that is the `form`).
+    folder of other `.txt` files without splits, which may be in subfolders. A folder
+    `data_dir/<name>` takes precedence. `boundary` says whether a document ends at a blank line or
+    only at the end of its file (if `form` is paragraph, blank lines then separate paragraphs).
     """
 
     name: str = "documents"
@@ -142,7 +142,7 @@ class FolderDocuments(CutDocuments):
         return f"{files} {self.settings()}"
 
     def _files(self) -> dict[str, list[Path]]:
-        """Return the files of each split; a text without splits counts as `train`."""
+        """Return the files of each split. A text without splits counts as `train`."""
         if self._place.is_file():
             return {"train": [self._place]}
         if not self._place.is_dir():
@@ -166,8 +166,8 @@ class FolderDocuments(CutDocuments):
 def text_files(folder: Path) -> dict[str, Path]:
     """Return the `.txt` and `.txt.gz` files in a folder and its subfolders by their path's stem.
 
-    Hidden files and folders, such as those left by a Mac or an editor, are skipped. Raises
-    UserError for two files of the same name, and for a link to a folder, which could lead anywhere.
+    Hidden files and folders, such as the ones left by a Mac or an editor, are skipped. Raises
+    UserError if two files have the same name, or for a link to a folder, which could lead anywhere.
     """
     files_by_name: dict[str, Path] = {}
     for place, folders, files in os.walk(folder):
@@ -194,7 +194,7 @@ def _stem(path: Path) -> str:
 
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Return the runs of lines between blank lines, each line stripped."""
+    """Yield each run of lines between blank lines, with each line stripped."""
     runs = groupby(map(str.strip, lines), key="".__eq__)
     return (list(run) for blank, run in runs if not blank)
 
@@ -203,9 +203,10 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 class HubDocuments(CutDocuments):
     """A data set on the Hugging Face Hub with a text column, such as WikiText.
 
-    `path` and `config` name it on the hub. `data_dir`, a folder of its Parquet or JSON files, is
-    read if set. A row of `column` is a document with one paragraph per line (`rows=documents`) or
-    a line of WikiText (`rows=articles`), where a title between blank rows starts an article.
+    `path` and `config` identify it on the hub. If `data_dir` is set, it is read instead: a folder
+    of the data set's Parquet or JSON files. A row of `column` is a document with one paragraph per
+    line (`rows=documents`) or a line of WikiText (`rows=articles`), where a title between blank
+    rows starts an article.
     """
 
     path: str
@@ -238,13 +239,13 @@ class HubDocuments(CutDocuments):
         return f"{prints} {self.settings()}"
 
     def _texts(self, split: str) -> Iterator[str]:
-        """Yield the text of each row of a split, read in batches; "" for a row without text."""
+        """Yield the text of each row of a split, or "" if it has none. Rows are read in batches."""
         for batch in self._tables[split].select_columns(self.column).iter(batch_size=10_000):
             yield from (str(text or "") for text in batch[self.column])
 
     @cached_property
     def _tables(self) -> dict[str, Any]:
-        """The tables by normlab's split names; their rows are memory-mapped."""
+        """The memory-mapped tables, by normlab's names of the splits."""
         loaded = load_tables(*self._place, files=f"the Parquet files of {self.path}")
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
         tables = {names[split]: table for split, table in loaded.items() if split in names}
@@ -256,15 +257,15 @@ class HubDocuments(CutDocuments):
         return tables
 
     def _by_row(self, texts: Iterable[str]) -> Iterator[Document]:
-        """Yield each non-empty row as a document; its lines are paragraphs."""
+        """Yield each non-empty row as a document whose lines are paragraphs."""
         for text in texts:
             if lines := [line for block in blocks(text.split("\n")) for line in block]:
                 yield self.cut(lines)
 
     def articles(self, lines: Iterable[str]) -> Iterator[Document]:
-        """Cut WikiText into articles; each starts with its title and keeps every line.
+        """Cut WikiText into articles, each starting with its title and keeping every line.
 
-        A title has blank lines around it, unlike a line of an equation that looks the same. Lines
+        Unlike a line of an equation that looks the same, a title has blank lines around it. Lines
         before the first title form a document.
         """
         body: list[str] = []
@@ -280,10 +281,10 @@ class HubDocuments(CutDocuments):
 
 
 def split_sentences(paragraph: str, *, language: str) -> list[str]:
-    """Cut a paragraph into stripped sentences; line breaks count as spaces.
+    """Cut a paragraph into stripped sentences, with line breaks counting as spaces.
 
     A sentence ends only at white space, so a name such as `os.Path` is not cut. `language` is an
-    ISO 639 code; for a language without rules, `sentencex` uses a related language or English.
+    ISO 639 code. If `sentencex` has no rules for it, it uses a related language or English.
     """
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -1,4 +1,4 @@
-"""Token ids: flat arrays in memory-mapped files, and padded batches made from them."""
+"""Token ids as flat arrays in memory-mapped files, and padded batches of them."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -25,19 +25,19 @@ def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32
 
 
 def offsets_of(counts: np.ndarray) -> np.ndarray:
-    """Return the offsets of consecutive parts, starting with 0: int64 [parts + 1]."""
+    """Return the offsets of consecutive parts, starting with 0, as int64 [parts + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the smallest width that fits `lengths` and leaves a share `padding` or more unused."""
+    """Return the smallest width that fits `lengths` with at least a share `padding` unused."""
     width = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(width)))
 
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Sentences as ids without special tokens; sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Sentences as ids without special tokens. Sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
 
     ids: np.ndarray
     offsets: np.ndarray
@@ -72,7 +72,7 @@ class EncodedText:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens per sentence, without special tokens: int64 [n]."""
+        """The number of tokens of each sentence, without special tokens, as int64 [n]."""
         return np.diff(self.offsets)
 
     def padded(
@@ -102,13 +102,13 @@ class EncodedPairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each (source, target) pair, including the end marks: int64 [n, 2]."""
+        """The number of tokens of each (source, target) pair, with end marks, as int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1
 
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """A split of documents: `text` holds all sentences in order, as ids without special tokens.
+    """A split of documents, with all sentences in order in `text`, as ids without special tokens.
 
     Document d has the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]). `begins`
     (bool [tokens]) is True at the first token of a word; `characters` (int32 [sentences]) is the
@@ -143,10 +143,11 @@ class EncodedDocuments:
 def runs(
     documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, least: int
 ) -> tuple[np.ndarray, ...]:
-    """Cut documents into runs of sentences; return each run's document, first sentence and end.
+    """Cut documents into runs of sentences, and return each run's document, first sentence and end.
 
-    Run i fits into `rooms[i]` tokens unless it has `least` sentences, the fewest possible. If fewer
-    are left over, the run starts that much earlier, within its document.
+    Run i fits into `rooms[i]` tokens unless it has only `least` sentences, the minimum. If a
+    document has fewer than `least` sentences left, the last run starts at an earlier sentence of
+    the document.
     """
     places, limits = offsets.tolist(), rooms.tolist()
     cuts = list[tuple[int, int, int]]()

@@ -1,4 +1,4 @@
-"""Random numbers of examples, which depend on nothing but a purpose, seed, epoch and index."""
+"""Random numbers of examples, which depend only on a purpose, a seed, an epoch and an index."""
 
 import zlib
 from typing import Literal
@@ -9,7 +9,7 @@ Purpose = Literal["pairs", "masks", "pictures"]
 
 
 def generator_of(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
-    """Return a random generator for a purpose and epoch, separate from batch order and model."""
+    """Return a generator for a purpose and epoch, independent of the batch order and the model."""
     # A seed sequence ignores trailing zeros, so the purpose's number must not be zero.
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
 
@@ -26,7 +26,7 @@ def random_numbers(
     generator, place = np.random.Generator(philox), philox.state
     rows = np.empty((len(examples), width, count))
     for row, example in zip(rows, examples.tolist(), strict=True):
-        # Counter-based (Salmon et al. 2011): the counter's high word is the example index.
+        # Counter-based (Salmon et al. 2011), with the example's index as the counter's high word.
         place["state"]["counter"][3] = example
         philox.state = place
         generator.random(out=row)

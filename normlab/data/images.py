@@ -39,11 +39,11 @@ class ImageSource(LabelledSource[Images]):
 
 @dataclass(kw_only=True, eq=False)
 class Digits(ImageSource):
-    """Handwritten digits: 8 by 8 pixels, ten classes, no download.
+    """Handwritten digits of 8 by 8 pixels in ten classes, which need no download.
 
     The 1,797 images are the test set of Alpaydin and Kaynak 1998 ("Optical Recognition of
     Handwritten Digits", UCI), with values 0 to 16. No split is published, so a sixth of each class
-    is the test split, the same in every run.
+    is the test split, which is the same in every run.
     """
 
     valid_size: int
@@ -66,7 +66,7 @@ class Digits(ImageSource):
 class Augmentation:
     """Random shifts and horizontal flips, as in He et al. 2016 (section 4.2).
 
-    How an image is changed depends only on (seed, epoch, image index).
+    The change to an image depends only on (seed, epoch, image index).
 
     Attributes:
         shift: maximum shift in pixels, horizontal and vertical; uncovered pixels become black.

@@ -1,9 +1,9 @@
 """IWSLT'14 German-English, prepared as in fairseq's `prepare-iwslt14.sh`.
 
 The text lines of WIT3's `train.tags.*` are cut into Moses tokens, pairs of 1 to 175 tokens (ratio
-at most 1.5) are kept, and all text is lowercased. Every 23rd pair goes to valid; five evaluation
-sets make up test. The tokenizer is sacremoses, not the original Moses script. Only text with the
-protocol's 6,750 test pairs and the published reference length is labelled plain IWSLT'14.
+at most 1.5) are kept, and all text is lowercased. Every 23rd pair goes to valid, and five
+evaluation sets make up test. The tokenizer is sacremoses, not the original Moses script. Only text
+with the protocol's 6,750 test pairs and the published reference length is labelled plain IWSLT'14.
 """
 
 import io
@@ -34,12 +34,12 @@ URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 ARCHIVE = "de-en.tgz"
 LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
-# English test tokens in published logs; the two come from different tokenizer versions.
+# The number of English test tokens in published logs, with two versions of the tokenizer.
 REFERENCE_LENGTHS = (131_161, 131_156)
 MAX_TOKENS, MAX_RATIO, VALID_EVERY = 175, 1.5, 23
 # The order in which the evaluation sets are joined into one test split.
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-# Infixes of the file names that fairseq's script writes; files without one hold BPE pieces.
+# Infixes of the file names that fairseq's script writes. Files without an infix hold BPE pieces.
 INFIXES: Mapping[str, Form] = {".bpe": "bpe", "": "bpe", ".tok": "tokenized"}
 
 
@@ -50,9 +50,9 @@ class Iwslt14(GermanEnglish):
     Attributes:
         data_dir: a folder with `de-en.tgz` or with `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`;
             null downloads the archive.
-        train_from: `valid` is for data without training text: the model trains on the valid split,
-        and every 23rd pair of it is held out. This is "mini-TED", not IWSLT'14.
-        prepared: which prepared text to read from a folder; `auto` prefers BPE pieces.
+        train_from: the split to train on. `valid` is for data without training text: every 23rd
+            pair of the valid split is held out. This is "mini-TED", not IWSLT'14.
+        prepared: the prepared text to read from a folder; `auto` prefers BPE pieces.
         download: `archive`, the only source without data_dir.
     """
 
@@ -64,12 +64,12 @@ class Iwslt14(GermanEnglish):
 
     @property
     def form(self) -> Form:
-        """`bpe` if the text is split into BPE pieces, else `tokenized`; found by reading it."""
+        """`bpe` if the text (which this reads) is split into BPE pieces, else `tokenized`."""
         return "bpe" if self._form_and_texts[0] == "bpe" else "tokenized"
 
     @property
     def label(self) -> str:
-        """The name in result tables: IWSLT'14, part of it, or mini-TED, depending on the text."""
+        """The name in result tables, depending on the text: IWSLT'14, part of it, or mini-TED."""
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]
@@ -128,7 +128,7 @@ class Iwslt14(GermanEnglish):
 
     @cached_property
     def _form_and_texts(self) -> tuple[Form, dict[str, ParallelText]]:
-        """The form of the texts, and the texts by split; `raw` ones are `train` and `test`."""
+        """The form of the texts, and the texts by split (only `train` and `test` if raw)."""
         if self.data_dir is None:
             return "raw", read_archive(download("IWSLT'14", URL, f"iwslt14-{ARCHIVE}"))
         folder = Path(self.data_dir).expanduser()
@@ -142,7 +142,7 @@ class Iwslt14(GermanEnglish):
 
 
 def read_archive(archive: Path) -> dict[str, ParallelText]:
-    """Return the raw `train` of the release, and `test`, its evaluation sets joined."""
+    """Return the raw `train` of the release, and its joined evaluation sets as `test`."""
     files = {Path(name).name: text for name, text in members(archive, (".de", ".en", ".xml"))}
     patterns = ["train.tags.de-en.%s", *(f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS)]
     names = [[pattern % language for language in LANGUAGES] for pattern in patterns]
@@ -158,7 +158,7 @@ def read_archive(archive: Path) -> dict[str, ParallelText]:
 
 
 def training_lines(lines: Iterable[str]) -> list[str]:
-    """Return the text of a `train.tags` file, without metadata lines and title tags."""
+    """Return the text lines of a `train.tags` file, without metadata lines and title tags."""
     text_lines = (line for line in lines if not re.search("<url>|<talkid>|<keywords>", line))
     return [re.sub("</?(?:title|description)>", "", line).strip() for line in text_lines]
 
@@ -166,7 +166,8 @@ def training_lines(lines: Iterable[str]) -> list[str]:
 def segments(lines: Iterable[str]) -> list[str]:
     """Return the sentences of an evaluation file, with typographic apostrophes made ASCII.
 
-    Entities such as `&amp;` are kept, as in fairseq's script; the published references have them.
+    Entities such as `&amp;` are kept as in fairseq's script, because the published references have
+    them.
     """
     matches = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
     return [match.group(1).replace("\u2019", "'") for match in matches if match]

@@ -1,4 +1,4 @@
-"""Examples with one class each, and the base class of the sources they are read from."""
+"""Examples that have one class each, and the base class of their sources."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -39,12 +39,14 @@ class LabelledSource(DataSource, Generic[Examples]):
     Attributes:
         label, origin: the name of the data in result tables, such as `CIFAR-10 (JPEG)`, and their
             source in the record; both are set once `published` has returned.
-        unit: what an example is, in the plural, such as `pictures`; the unit of a run's budget.
+        unit: the plural noun for the examples, such as `pictures`, which is also the unit of a
+            run's budget.
         classes: the names of the classes, in the order of their numbers.
-        valid_size: about how many published training examples to hold out for validation: the same
-            share of each class, rounded (200 of the digits are 199).
-        train_size: about how many of the others to train on, the same share of each class; None for
-            all. Each size is drawn separately: a smaller set is not a subset of a larger one.
+        valid_size: about how many published training examples to hold out for validation. The share
+            of each class is the same and rounded, so 200 of the digits are 199.
+        train_size: about how many of the remaining examples to train on, with the same share of
+            each class; None for all. Each size is drawn separately, so a smaller set is not a
+            subset of a larger one.
     """
 
     label: str
@@ -59,11 +61,11 @@ class LabelledSource(DataSource, Generic[Examples]):
     def published(self) -> Mapping[str, Examples]:
         """Return the published splits, `train` and `test`.
 
-        Raises UserError if the data are missing (saying where to get them) or damaged.
+        Raises UserError if the data are damaged or missing; the error says where to get them.
         """
 
     def splits(self) -> dict[str, Examples]:
-        """Return `train`, `valid` and `test`; `valid` takes the same share of each class.
+        """Return `train`, `valid` and `test`, where `valid` has the same share of each class.
 
         Raises UserError if `valid_size` or `train_size` is out of range.
         """
@@ -83,7 +85,7 @@ class LabelledSource(DataSource, Generic[Examples]):
 
 
 def parted(examples: Examples, share: float, *, seed: int) -> tuple[Examples, Examples]:
-    """Draw a share of the examples of each class at random; return them and the rest."""
+    """Draw a share of the examples of each class at random, and return them and the rest."""
     rng = np.random.default_rng([seed, len(examples)])
     picked = [
         rng.permutation(members)[: round(share * len(members))]

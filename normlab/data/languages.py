@@ -1,4 +1,4 @@
-"""Languages by their codes: `zh`, `zho_Hans`, `cmn` and `zh-CN` are one language in one script."""
+"""Languages by code: `zh`, `zho_Hans`, `cmn` and `zh-CN` are one language in one script."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ from normlab.errors import UserError
 _CHINESE = ("Hans", "Hant", "Hani", "Hanb", "Bopo")
 _KOREAN = ("Kore", "Hang", "Jamo")
 # Scripts whose words sacreBLEU cannot split at spaces, by the first words of their characters'
-# names: those without spaces between words (Chinese, Japanese, Tibetan, Javanese, Balinese and
+# names: scripts without spaces between words (Chinese, Japanese, Tibetan, Javanese, Balinese and
 # those of mainland Southeast Asia), and Korean, which writes particles as part of a word.
 _NOT_SPLIT_AT_SPACES = {
     **dict.fromkeys(_CHINESE, ("CJK", "BOPOMOFO")),
@@ -34,9 +34,9 @@ _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, n
 class Language(NamedTuple):
     """A language.
 
-    `code` is its shortest ISO 639 code, of the macrolanguage if there is one (`zh` for `cmn`).
-    `script` is the ISO 15924 code of the script that it is written in, the usual one unless the
-    user's code names another (`Cyrl` for `sr`, `Latn` for `sr_Latn`).
+    `code` is its shortest ISO 639 code, or its macrolanguage's code if there is one (`zh` for
+    `cmn`). `script` is the ISO 15924 code of its script, which is the language's usual script
+    unless the user's code names a different one (`Cyrl` for `sr`, `Latn` for `sr_Latn`).
     """
 
     code: str
@@ -51,7 +51,7 @@ class Language(NamedTuple):
     def bleu_tokenizer(self) -> Literal["13a", "zh", "char"]:
         """The tokenizer of sacreBLEU for text in this language's script.
 
-        `zh` splits Chinese characters, and `char` all characters; `13a` splits at spaces and
+        `zh` splits Chinese characters, `char` splits all characters, and `13a` splits at spaces and
         punctuation.
         """
         if self.script in _CHINESE:
@@ -62,7 +62,8 @@ class Language(NamedTuple):
 def language_of(code: str, key: str) -> Language:
     """Return the language of a code as in BCP 47, such as `pt`, `por`, `pt_BR` or `zho_Hans`.
 
-    A region does not change the language. Raises UserError naming `key` for an unknown code.
+    A region does not change the language. For an unknown code, raises UserError with the config key
+    `key`.
     """
     try:
         tag = Tag.get(standardize_tag(code, macro=True)).maximize() if tag_is_valid(code) else None
@@ -80,7 +81,7 @@ def check_script(lines: Sequence[str], language: Language, name: str) -> None:
     """Raise UserError if a text is not in its language's script and would be split wrongly.
 
     This catches swapped files of two languages, and `kr`, which is Kanuri, not Korean. Scripts with
-    spaces between words are not distinguished, as they are split in the same way.
+    spaces between words are not distinguished, because they are all split in the same way.
     """
     sample = "".join(islice(chain.from_iterable(lines), _SAMPLE))
     words = Counter(unicodedata.name(x, "").split(" ")[0] for x in sample if x.isalpha())

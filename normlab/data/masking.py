@@ -1,8 +1,9 @@
 """Masked tokens for a masked language model (Devlin et al. 2019, section 3.1, appendix A.1).
 
-Of n tokens, max(share n, 1) are predicted on average: at least one, so short sequences exceed their
-share (4 tokens at 0.15 have 0.25), as do those whose first chosen word is longer than it. Each
-chosen token, even in whole-word masking, is masked, replaced or kept independently of the others.
+Of n tokens, max(share n, 1) are predicted on average. Because at least one is predicted, short
+sequences exceed their share (4 tokens at 0.15 have 0.25), and so do sequences whose first chosen
+word is longer than the share. Each chosen token, even in whole-word masking, is masked, replaced or
+kept independently of the others.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from normlab.data.encoded import offsets_of
 from normlab.errors import UserError
 
 NUMBERS_PER_TOKEN = 4
-"""Random numbers per token: for the choice, for rounding, for the corruption, for a substitute."""
+"""Random numbers per token: for choosing it, for rounding, for corrupting it, for its substitute.
+"""
 
 
 class Masked(NamedTuple):
@@ -36,8 +38,8 @@ class Masked(NamedTuple):
 class Corruption:
     """How the tokens to predict are corrupted.
 
-    `split` has the shares that are replaced by `mask_id`, replaced by a random token of `ordinary`,
-    and kept. Raises UserError if they do not sum to 1.
+    `split` has the shares of tokens that are replaced by `mask_id`, replaced by a random token of
+    `ordinary`, and kept. Raises UserError if the shares do not sum to 1.
     """
 
     mask_id: int
@@ -64,9 +66,9 @@ def mask_tokens(
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
     A sequence with any maskable token gets at least one label. `numbers` [B, P, NUMBERS_PER_TOKEN]
-    are random, uniform in [0, 1). Words are chosen whole; `begins` [B, P] is True at a word's first
-    token, so tokens are chosen one by one if it is True everywhere. Column 0 must be a special
-    token: its numbers are used for the whole sequence.
+    are random, uniform in [0, 1). Words are chosen whole. `begins` [B, P] is True at a word's first
+    token; if it is True everywhere, tokens are chosen one by one. Column 0 must be a special token,
+    because its numbers are used for the whole sequence.
     """
     split, ordinary = corruption.split, corruption.ordinary
     order, fit, kind, other = np.moveaxis(numbers, -1, 0)
@@ -96,13 +98,13 @@ def _whole_words(
 ) -> np.ndarray:
     """Choose words of each row in ascending `order` [B, P], up to `targets` [B] tokens.
 
-    A word that fits only in part is chosen with probability equal to that part, so that the targets
-    hold on average. The first word is always chosen, even if it is longer than the target.
+    A word that fits only in part is chosen with a probability equal to that part, so that targets
+    are met on average. The first word is always chosen, even if it is longer than the target.
     """
-    # A special token ends a word, so the next token starts one, even if marked as a continuation.
+    # A special token ends a word, so the next token starts a word even if marked as a continuation.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
     columns = maskable.shape[1]
-    first = np.flatnonzero(begins | ~maskable | ~before)  # first token of each word, in all rows
+    first = np.flatnonzero(begins | ~maskable | ~before)  # each word's first token, in all rows
     size = np.diff(first, append=maskable.size)
     row, real = first // columns, maskable.ravel()[first]
     # Word i of a row takes the random numbers of the row's column i.
@@ -110,7 +112,7 @@ def _whole_words(
     number = row * columns + word
     # The words of each row in the order in which they are chosen; special tokens come last.
     drawn = np.lexsort((order.ravel()[number], ~real, row))
-    ahead = np.empty_like(first)  # tokens of the words drawn earlier in the same row
+    ahead = np.empty_like(first)  # number of tokens in the words drawn earlier in the same row
     ahead[drawn] = offsets_of(size[drawn])[:-1] - row[drawn] * columns
     taken = (ahead == 0) | (fit.ravel()[number] < (targets[row] - ahead) / size)
     return np.repeat(taken & real, size).reshape(maskable.shape)

@@ -21,7 +21,7 @@ HUB = "bentrevett/multi30k"
 # SHA-256 of the checksums (see `ParallelText`) of train, valid and test, each as de, en.
 PUBLISHED = "b3bff33194563aea0e5208da88b944c4ec4c23b742c5cd9e0ecebe084e772acb"
 FILES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
-TEST_2017, FILE_2017 = "test_2017", "test_2017_flickr"  # the hub lacks it
+TEST_2017, FILE_2017 = "test_2017", "test_2017_flickr"  # the hub does not have this split
 HUB_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 
 
@@ -35,7 +35,7 @@ class Multi30k(GermanEnglish):
 
     @property
     def label(self) -> str:
-        """The name in result tables: plain Multi30k only for the published text."""
+        """The name in result tables, which is plain Multi30k only for the published text."""
         order = 1 if self.languages[0] == "de" else -1
         text = " ".join(x for split in FILES for x in self.splits[split].checksums()[::order])
         published = hashlib.sha256(text.encode()).hexdigest() == PUBLISHED

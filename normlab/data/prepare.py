@@ -1,4 +1,4 @@
-"""Shared by the preparation of every corpus: the cache, checks and the record's description."""
+"""Functions that prepare any corpus: caching, checks, and the description in the record."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ def cached_preparation(
 def describe_corpus(
     corpus: Source, by_split: Mapping[str, Mapping[str, Any]], **values: Any
 ) -> dict[str, Any]:
-    """Return the record's description of the data: overall values, then each value by split."""
+    """Return the record's description of the data: overall values, and then each value by split."""
     label = corpus.label.encode(errors="replace").decode()  # a folder's name may not be UTF-8
     origin = {"source": corpus.name, "label": label, "licence": corpus.licence}
     names = by_split["train"]

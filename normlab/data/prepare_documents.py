@@ -1,4 +1,4 @@
-"""Preparation of a corpus of documents: vocabulary, token ids and a description, all cached."""
+"""Prepares a corpus of documents: its vocabulary, token ids and description, all cached."""
 
 import hashlib
 import math
@@ -26,7 +26,7 @@ from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.errors import UserError
 
 DOCUMENTS_FORMAT = "normlab.documents/8"
-SAMPLE_BYTES = 100_000_000  # of a longer text, a vocabulary is learned from about this much
+SAMPLE_BYTES = 100_000_000  # a vocabulary is learned from about this much of a longer text
 _DOCUMENTS = 1_000  # documents encoded at once
 _TOKENIZER = "tokenizer.json"
 
@@ -43,11 +43,11 @@ class PreparedDocuments:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedDocuments":
-        """Rebuild from the data that a run keeps: the vocabulary, without any text."""
+        """Rebuild from the data that a run keeps, which are the vocabulary without any text."""
         return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the content of the vocabulary's file by its name."""
+        """Return the content of the vocabulary's file, by the name of the file."""
         return {_TOKENIZER: self.tokenizer.text()}
 
 
@@ -56,9 +56,9 @@ def prepare_documents(
 ) -> PreparedDocuments:
     """Tokenize, encode and describe a corpus, or load it from the cache.
 
-    The text may be larger than memory. The vocabulary is learned from `train` only. A document
-    that repeats an earlier one, from any split, is left out and counted. Raises UserError for a
-    missing or empty split.
+    The text may be larger than memory. The vocabulary is learned only from `train`. A document that
+    repeats an earlier document of any split is left out and counted. Raises UserError if a split is
+    missing or empty.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
 
@@ -85,7 +85,7 @@ def prepare_documents(
 def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     """Write the documents of each split to `<split>.txt`, separated by blank lines.
 
-    Returns the number of repeated documents left out of train, valid, test and further splits.
+    Returns the number of repeated documents that were left out of each split.
     """
     hashes: set[bytes] = set()
     repeated, sizes = Counter[str](), Counter[str]()
@@ -104,10 +104,10 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
 
 
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
-    """Replace the text file of a split with its encoded arrays; return their description.
+    """Replace the text file of a split with its encoded arrays, and return their description.
 
-    Sentences without tokens, such as control characters, and documents with only such sentences are
-    left out. `lengths` counts tokens per sentence.
+    Sentences without tokens (only control characters, for example) and documents with only such
+    sentences are left out. `lengths` counts tokens per sentence.
     """
     path = folder / f"{split}.txt"
     documents = blocks(iterate_lines(path))

@@ -1,4 +1,4 @@
-"""Preparation of a parallel corpus: vocabularies, token ids and a description, all cached."""
+"""Prepares a parallel corpus: its vocabularies, token ids and description, all cached."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ _SIDES = ("source", "target")
 class PreparedTranslation:
     """A parallel corpus ready to train on.
 
-    `texts` holds the sentences that `pairs` encodes, with the pieces of `bpe` text joined; scores
-    use them as references. With a joint vocabulary, both tokenizers are the same object.
+    `texts` holds the sentences that `pairs` encodes, with the pieces of `bpe` text joined; they are
+    the references of scores. With a joint vocabulary, both tokenizers are the same object.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -45,13 +45,13 @@ class PreparedTranslation:
     def restored(
         cls, vocabulary: Mapping[str, str], description: dict[str, Any]
     ) -> "PreparedTranslation":
-        """Rebuild from the data that a run keeps: the vocabulary, without any text."""
+        """Rebuild from the data that a run keeps, which are the vocabulary without any text."""
         tokenizers = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
         form, languages = description["form"], description["languages"]
         return cls({}, {}, tokenizers[0], tokenizers[-1], form, languages, description)
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the content of the vocabulary's files by name: one, or one per side."""
+        """Return the content of the vocabulary's file, or of one file per side, by file name."""
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         sides = dict(zip(_SIDES, tokenizers, strict=True))
         if self.description["vocabulary"]["joint"]:
@@ -71,7 +71,7 @@ class PreparedTranslation:
         return moses_tokens(lines, self.target) if self.form == "raw" else lines
 
     def source_lines(self, lines: Sequence[str]) -> list[str]:
-        """Tokenize and lowercase a user's sentences like the corpus's source text.
+        """Tokenize and lowercase a user's sentences in the same way as the corpus's source text.
 
         Text of languages without spaces between words must already be split into words.
         """
@@ -87,11 +87,11 @@ def prepare_translation(
 ) -> PreparedTranslation:
     """Tokenize, encode and describe a corpus, or load it from the cache.
 
-    Vocabularies are learned from `train` only: one of `vocab_size` entries if `joint`, else one per
-    side. Training pairs with a blank side, or with more than `max_length` tokens on a side (end
-    mark included), are left out and counted. Repeated pairs are counted: in `train` pairs that
-    repeat an earlier line, elsewhere pairs that are also in `train`. Raises UserError if a scored
-    pair exceeds `max_length`.
+    Vocabularies are learned only from `train`: one of `vocab_size` entries if `joint`, otherwise
+    one per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
+    (including the end mark), are left out and counted. Repeated pairs are only counted: in `train`
+    the duplicates of an earlier pair, in other splits the pairs that also occur in `train`. Raises
+    UserError if a scored pair exceeds `max_length`.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -151,7 +151,7 @@ def _build_pairs(
 
 
 def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) -> None:
-    """Raise UserError for a side of a split without text, such as a blind test's references."""
+    """Raise UserError if a side of a split has no text, such as the references of a blind test."""
     for split, text in splits.items():
         for language, lines in zip(languages, (text.source, text.target), strict=True):
             if not any(line.strip() for line in lines):
@@ -165,7 +165,7 @@ def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) 
 def _write_pairs(
     folder: Path, split: str, corpus: Corpus, pairs: EncodedPairs, text: ParallelText
 ) -> dict[str, Any]:
-    """Write a split's pairs and their text, with pieces joined; return their description."""
+    """Write a split's pairs and their text (with pieces joined), and return their description."""
     sides = [text.source, text.target]
     if corpus.form == "bpe":
         sides = [[join_pieces(line) for line in side] for side in sides]
@@ -189,7 +189,7 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
 
 
 def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within `max_length`; UserError if a scored pair exceeds it.
+    """Return the indices of pairs within `max_length`; raise UserError if a scored pair is longer.
 
     `lines` (int64 [pairs]) are the pairs' line numbers in their files.
     """

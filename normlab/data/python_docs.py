@@ -2,7 +2,7 @@
 
 A document is a help topic of `pydoc`, or all docstrings of a module in source order. Source files
 are parsed, never imported. Blocks of code, tables and grammars are left out, markup is removed, and
-of the rest only whole English sentences are kept (see `is_sentence`).
+only whole English sentences of the rest are kept (see `is_sentence`).
 """
 
 import ast
@@ -38,11 +38,11 @@ _CODE = re.compile(
 
 @dataclass(kw_only=True, eq=False)
 class PydocCorpus(DocumentCorpus):
-    """The running Python's documentation; `prose` keeps about 3 in 4 of its sentences.
+    """The documentation of the running Python, of which `prose` keeps about 3 in 4 sentences.
 
-    A paragraph that occurs in several documents is kept only in the first (topics quote each
-    other). A hash of a document's name decides its split, so the split is the same in every Python
-    version. `valid_share` and `test_share` are the approximate shares held out.
+    A paragraph that occurs in several documents is kept only in the first, because topics quote
+    each other. A hash of a document's name decides its split, so the split is the same in every
+    Python version. `valid_share` and `test_share` are the approximate shares held out.
     """
 
     data_dir: str | None = None
@@ -84,7 +84,7 @@ class PydocCorpus(DocumentCorpus):
 
 
 def _texts() -> Iterator[tuple[str, list[str]]]:
-    """Yield the name and the texts of each document: first the topics, then the modules."""
+    """Yield the name and the texts of each document, first the topics and then the modules."""
     from pydoc_data.topics import topics
 
     for topic in sorted(topics):
@@ -97,7 +97,7 @@ def _sources() -> dict[str, Path]:
     """Return the source files of the standard library by module, without tests."""
     root = Path(sysconfig.get_paths()["stdlib"])
     sources: dict[str, Path] = {}
-    for name in sys.stdlib_module_names - {"pydoc_data"}:  # its topics are read separately
+    for name in sys.stdlib_module_names - {"pydoc_data"}:  # topics are read separately
         for path in (root / f"{name}.py", *(root / name).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
             if path.is_file() and not {*parts} & _TESTS:
@@ -126,7 +126,8 @@ def prose(text: str) -> Iterator[list[str]]:
 def is_sentence(text: str) -> bool:
     """Return whether a line is an English sentence rather than a heading, a fragment or code.
 
-    It has at least `MIN_WORDS` words, a share `MIN_SHARE` of them plain, and no sign of code.
+    A sentence has at least `MIN_WORDS` words, a share `MIN_SHARE` of them plain, and no sign of
+    code.
     """
     if not (_BEGIN.match(text) and _END.search(text)) or _CODE.search(text):
         return False

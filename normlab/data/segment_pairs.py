@@ -1,16 +1,16 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
-- A document is cut into runs of consecutive sentences, as many as fit into one sequence; with
-  pairs, at least two. A leftover sentence joins the previous one, which is then used twice. A
-  share of the runs (BERT: a tenth) has a random, lower limit. No run spans two documents.
-- With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B. Half of the
-  examples keep their B. The others get the B of an example from another document whose A has as
-  many sentences and leaves about as much room, so that lengths do not give the label away. One B
-  may be given to several.
-- A document of one sentence gets its B from another document in the same way. If most runs are such
-  documents, each epoch leaves some out, so that both labels stay equally frequent.
-- Sentences are truncated only if a run of one or two is longer than its limit: A then keeps at
-  least half of the room and B gets the rest. Such examples take their Bs from each other.
+- A document is cut into runs of consecutive sentences: as many as fit into one sequence, and with
+pairs at least two. A single leftover sentence forms a run with the sentence before it, which is
+then used twice. A share of the runs (BERT: a tenth) has a random, lower limit. No run spans two
+documents. - With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B.
+Half of the examples keep their B. The others get the B of an example from another document whose A
+has as many sentences and leaves about as much room, so that lengths do not give the label away.
+Several examples may get the same B. - A document of one sentence gets its B from another document
+in the same way. If most runs are such documents, each epoch leaves some out, so that both labels
+stay equally frequent. - Sentences are truncated only if a run of one or two is longer than its
+limit: A then keeps at least half of the room and B gets the rest. Such examples take their Bs from
+each other.
 
 BERT itself fills a B from another document to the end and truncates segments in mid-sentence.
 """
@@ -27,7 +27,7 @@ from normlab.errors import UserError
 
 MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
 TRIES = 64  # candidates tried on each side for a B from another document
-LEAST = 2  # minimum number of ordinary tokens that a sequence must have room for
+LEAST = 2  # the number of ordinary tokens that a sequence must at least have room for
 
 
 class SegmentBatch(NamedTuple):
@@ -45,7 +45,7 @@ class SegmentBatch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One segment per example: `tokens` tokens of the split from position `start`, int64 [n]."""
+    """One segment per example: `tokens` tokens from position `start` of the split, int64 [n]."""
 
     start: np.ndarray
     tokens: np.ndarray
@@ -67,7 +67,7 @@ class Pairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens per example, including special tokens: int64 [examples]."""
+        """The number of tokens of each example, including special tokens, as int64 [examples]."""
         return np.sum([x.tokens for x in self.segments], axis=0) + 1 + len(self.segments)
 
     def ids(self, data: EncodedDocuments) -> np.ndarray:
@@ -77,7 +77,7 @@ class Pairs:
     def batch(
         self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0
     ) -> SegmentBatch:
-        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, then any `B [SEP]`.
+        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]` and, in pairs, `B [SEP]`.
 
         `data` is the split that the examples were drawn from; for `padding` see `width_of`.
         """
@@ -107,7 +107,7 @@ def segment_pairs(
     epoch: int,
     nsp: bool,
 ) -> Pairs:
-    """Return the examples of an epoch; they depend only on the arguments.
+    """Return the examples of an epoch, which depend only on the arguments.
 
     `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
     (int64 [sentences]) the tokens per sentence (at least 1). `max_length` limits an example
@@ -142,7 +142,7 @@ def segment_pairs(
 
 
 class _Runs(NamedTuple):
-    """Runs of whole sentences: sentences `first` to `end` (exclusive) of a document, int64 [n].
+    """Runs of whole sentences, from `first` to `end` (exclusive) in a document, int64 [n].
 
     `room` is the number of tokens that a run may take.
     """
@@ -154,11 +154,11 @@ class _Runs(NamedTuple):
 
     @property
     def lone(self) -> np.ndarray:
-        """Whether a run is a single sentence, so that none is left for B: bool [n]."""
+        """Whether each run is a single sentence, which leaves none for B, as bool [n]."""
         return self.end - self.first == 1
 
     def tokens(self, offsets: np.ndarray) -> np.ndarray:
-        """Return the tokens per run, int64 [n]; `offsets` are the offsets of all sentences."""
+        """Return the tokens of each run, int64 [n], given the offsets of all sentences."""
         return offsets[self.end] - offsets[self.first]
 
     def pick(self, indices: np.ndarray) -> "_Runs":
@@ -169,8 +169,8 @@ class _Runs(NamedTuple):
 class _Cut(NamedTuple):
     """Runs cut into A and B, with their sizes in tokens, int64 [n].
 
-    `split` is the first sentence of B: the run's end if there is none. `b_wanted` are the tokens
-    of the whole B. `truncated` (bool) marks runs that do not fit as a whole.
+    `split` is the first sentence of B, or the run's end if there is no B. `b_wanted` is the size of
+    B before truncation. `truncated` (bool) marks runs that do not fit as a whole.
     """
 
     runs: _Runs
@@ -181,7 +181,7 @@ class _Cut(NamedTuple):
 
     @property
     def b_room(self) -> np.ndarray:
-        """The tokens that A leaves for B, int64 [n]."""
+        """The number of tokens that A leaves for B, int64 [n]."""
         return self.runs.room - self.a_tokens
 
 
@@ -196,7 +196,7 @@ def _cut_runs(
 ) -> _Runs:
     """Cut documents into runs of at most `longest` tokens, a share of them with a lower limit.
 
-    A run has at least `least` sentences if its document has.
+    A run has at least `least` sentences if its document has that many.
     """
     sentences = len(offsets) - 1
     short = rng.random(sentences) < short_share
@@ -239,11 +239,11 @@ def _fit(sentence_runs: _Runs, offsets: np.ndarray, rng: np.random.Generator) ->
 def _assign_foreign_b(
     cut: _Cut, takers: np.ndarray, documents: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and the end sentence of each B; `takers` get theirs from other documents.
+    """Return the first and the end sentence of each B; `takers` get a B from another document.
 
     Takers are sorted by whether they are truncated, by the number of sentences in A and by the room
-    that it leaves, so that neighbours can take each other's Bs. A taker that finds no B gets any
-    sentence of another document.
+    that A leaves, so that neighbours can take each other's Bs. A taker that finds no B gets an
+    arbitrary sentence of another document.
     """
     document, first, end, _ = cut.runs
     b_first, b_end = cut.split.copy(), end.copy()
@@ -264,9 +264,10 @@ def _assign_foreign_b(
 def _givers(order: np.ndarray, cut: _Cut) -> np.ndarray:
     """Return, for each example of `order`, an example whose B it can take, or -1.
 
-    It is the first fitting one among the `TRIES` examples before it, from near to far, and then
-    among the `TRIES` after it. A B fits if it is from another document and has room behind the
-    taker's A; one that is truncated anyway fits into any. Lone sentences have no B to give.
+    It is the first example with a fitting B among the `TRIES` examples before it, from near to far,
+    and then among the `TRIES` examples after it. A B fits if it is from another document and has
+    room after the taker's A; any B fits a taker that is truncated anyway. Lone sentences have no B
+    to give.
     """
     document, room = cut.runs.document, cut.b_room
     needed = np.where(cut.truncated, 0, cut.b_wanted)

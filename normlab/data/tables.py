@@ -1,4 +1,4 @@
-"""Labelled rows of measurements: features that differ in kind, each in its own unit."""
+"""Labelled rows of measurements, whose features differ in kind and unit."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _ORIGINS = {"wine": "UCI, Wine", "cancer": "UCI, Breast Cancer Wisconsin (Diagno
 
 @dataclass(frozen=True)
 class FeatureTable(Labelled):
-    """Rows of features, not scaled, and their class numbers."""
+    """Rows of unscaled features, and their class numbers."""
 
     features: Float32[np.ndarray, "N F"]
     labels: Int[np.ndarray, "N"]
@@ -44,7 +44,8 @@ class TableSource(LabelledSource[FeatureTable]):
 class BundledTable(TableSource):
     """The wine or cancer data that come with normlab (see `bundled`).
 
-    No split is published, so a third of each class is the test split, the same in every run.
+    No split is published, so a third of each class is the test split, which is the same in every
+    run.
     """
 
     name: Literal["wine", "cancer"]

@@ -16,7 +16,7 @@ from normlab.data.vocabulary import DocumentTokenizer
 
 
 class TextBatch(NamedTuple):
-    """A batch of windows [rows, columns]: `ids` and the token after each (`next_ids`), int64.
+    """A batch of windows [rows, columns]: `ids`, and in `next_ids` the token after each, int64.
 
     `valid` (bool) is False for padding.
     """
@@ -31,8 +31,8 @@ class Windows:
     """The windows of a split, in the order of its text; all arrays are [windows].
 
     Window i has `tokens[i]` tokens from position `starts[i]`, then the end mark if `ends[i]`. It
-    has `characters[i]` characters (float64), including the space or line break after a sentence. A
-    sentence cut over windows counts in each by its share of tokens.
+    has `characters[i]` characters (float64), including the space or line break after a sentence.
+    The characters of a sentence that spans windows are divided in proportion to its tokens.
     """
 
     starts: np.ndarray
@@ -45,7 +45,7 @@ class Windows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Predictions per window, int64 [windows]; equal to the number of input tokens."""
+        """Predictions per window, which is also its number of input tokens, int64 [windows]."""
         return self.tokens + self.ends
 
     def batch(
@@ -78,6 +78,6 @@ def text_windows(data: EncodedDocuments, *, max_length: int) -> Windows:
     last_of_document = np.diff(document, append=-1) != 0
     # Subtract one end mark per earlier document: positions in the text do not count end marks.
     starts, tokens = places[first] - document, places[end] - places[first] - last_of_document
-    before = offsets_of(data.characters + 1)  # characters before each sentence
+    before = offsets_of(data.characters + 1)  # number of characters before each sentence
     characters = np.diff(np.interp([starts, starts + tokens], data.text.offsets, before), axis=0)[0]
     return Windows(starts, tokens, last_of_document, characters)

@@ -1,4 +1,4 @@
-"""The built-in corpus: German sentences from a small grammar, and their English translations.
+"""The built-in corpus of German sentences from a small grammar, and their English translations.
 
 The grammar covers what is hard in German word order and agreement: the verb comes second in a main
 clause and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjectives agree with the
@@ -17,7 +17,7 @@ import yaml
 from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText
 
 VERSION = "toy/2"  # increase it when the same settings generate different text
-LONGEST = 45  # a sentence with this many German words or more gets no further clause
+LONGEST = 45  # a sentence with at least this many German words gets no further clause
 GENDERS = ("masculine", "feminine", "neuter")
 # By case, for the three genders: definite articles and the adjective endings after them ("weak"),
 # then indefinite articles and the endings after them ("mixed").
@@ -31,7 +31,7 @@ FORMS = {
 class Word(NamedTuple):
     """A word or a fixed phrase, and its translation.
 
-    `kind` is a noun's gender, or the case of a verb's object ("intransitive" without object).
+    `kind` is a noun's gender, or the case of a verb's object ("intransitive" if it has none).
     """
 
     german: str
@@ -150,7 +150,7 @@ def is_earlier_version(label: str) -> bool:
 
 
 class ToyCorpus(Corpus):
-    """Sentence pairs drawn from the grammar; no sentence occurs twice.
+    """Sentence pairs drawn from the grammar, without duplicate sentences.
 
     `size` is the number of training pairs, and `seed` decides the text. Valid and test do not
     depend on `size`.

@@ -1,9 +1,9 @@
-"""Words and subwords: Moses tokens, and the vocabularies of translation and language models.
+"""Words and subwords: Moses tokens, and vocabularies of translation and language models.
 
 Translation. `raw` text gets byte-pair encoding (Sennrich et al. 2016); spaces become a visible
 character and punctuation is split off, so that decoding restores the text (up to Unicode NFC).
-`tokenized` text gets the same within space-separated words. `bpe` text is already segmented, so its
-vocabulary is the pieces of the training text, and decoding joins them at `@@ `.
+`tokenized` text gets the same encoding within space-separated words. `bpe` text is already
+segmented, so its vocabulary is the pieces of the training text, and decoding joins them at `@@ `.
 
 Language models. `wordpiece` is BERT's (Devlin et al. 2019): punctuation is split off, `##` marks a
 piece that continues a word, and a word with a rare character becomes the unknown token. `bpe` is
@@ -30,10 +30,10 @@ Pieces = Literal["wordpiece", "bpe", "characters"]
 
 # No piece of a sentence contains a space, so "</s>" or "<unk>" in a text is never one of these.
 PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
-# WordPiece and byte-level BPE split off punctuation, so no piece of a text equals one of these.
+# WordPiece and byte-level BPE split off punctuation, so no piece of a text is one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
-LINE_BREAK = "\u2424"  # stands for a line break, as prepared text has one sentence per line
+LINE_BREAK = "\u2424"  # stands for a line break, because prepared text has one sentence per line
 SPACE, STAND_IN = (
     "\u2581",
     "\ufdd0",
@@ -52,7 +52,7 @@ MAX_ALPHABET = 1000  # distinct characters that WordPiece keeps, the most freque
 
 
 class _Vocabulary:
-    """A segmenter of the `tokenizers` library; `decode` skips the special ids in `hidden`.
+    """A segmenter of the `tokenizers` library, whose `decode` skips the special ids in `hidden`.
 
     Encoding a text never yields special ids except the unknown id: `</s>` or `[MASK]` in a text is
     read as ordinary text.
@@ -67,7 +67,7 @@ class _Vocabulary:
         return self._segmenter.get_vocab_size()
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Decode ids to text without padding and marks; unknown and masked tokens are shown."""
+        """Decode ids to text without padding and marks, but with unknown and masked tokens."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
@@ -104,9 +104,9 @@ class Tokenizer(_Vocabulary):
     def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` entries from training text.
 
-        For `bpe` text the vocabulary is all pieces in `lines` and `vocab_size` is ignored: the
-        pieces were chosen when the text was segmented. Otherwise raises UserError if `vocab_size`
-        is too small for the special tokens and the single characters.
+        For `bpe` text the vocabulary is all pieces in `lines`, and `vocab_size` is ignored because
+        the pieces were chosen when the text was segmented. For other text, raises UserError if
+        `vocab_size` is too small for the special tokens and the single characters.
         """
         if form == "bpe":
             return cls(_pieces_of(lines))
@@ -138,7 +138,7 @@ class Tokenizer(_Vocabulary):
 
 
 class DocumentTokenizer(_Vocabulary):
-    """The vocabulary of a language model; the first ids are `SPECIALS`."""
+    """The vocabulary of a language model, whose first ids are `SPECIALS`."""
 
     pad_id, unk_id, cls_id, sep_id, mask_id, bos_id, eos_id = range(7)
     first_ordinary = 7
@@ -148,9 +148,9 @@ class DocumentTokenizer(_Vocabulary):
     def train(
         cls, sentences: Sequence[str], *, pieces: Pieces, vocab_size: int, lowercase: bool
     ) -> "DocumentTokenizer":
-        """Learn a vocabulary of at most `vocab_size` entries; the same text gives the same ids.
+        """Learn a vocabulary of at most `vocab_size` entries. The same text gives the same ids.
 
-        `lowercase` also removes accents if `pieces` is `wordpiece`, as BERT does. Raises UserError
+        If `pieces` is `wordpiece`, `lowercase` also removes accents, as in BERT. Raises UserError
         if `vocab_size` is too small for the special tokens and the single characters.
         """
         train = _TRAIN[pieces]
@@ -158,7 +158,7 @@ class DocumentTokenizer(_Vocabulary):
 
     @property
     def ordinary(self) -> range:
-        """The ids that are not special; random substitutes of masked tokens are drawn from them."""
+        """The ids that are not special, from which substitutes of masked tokens are drawn."""
         return range(self.first_ordinary, len(self))
 
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
@@ -178,7 +178,7 @@ def _learned(segmenter: Segmenter, lines: Iterable[str], kind: Any, **options: A
 
 
 def check_vocab_size(vocab_size: int, specials: Sequence[str]) -> None:
-    """Raise UserError, before any text is read, if nothing but special tokens would fit."""
+    """Raise UserError, before any text is read, if only special tokens would fit."""
     if vocab_size <= len(specials):
         raise UserError(
             f"task.vocab_size={vocab_size} is too small: {len(specials)} entries are special tokens"
@@ -186,7 +186,7 @@ def check_vocab_size(vocab_size: int, specials: Sequence[str]) -> None:
 
 
 def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
-    """Return the segmenter; UserError if it has more than `vocab_size` entries."""
+    """Return the segmenter, or raise UserError if it has more than `vocab_size` entries."""
     if (size := segmenter.get_vocab_size()) > vocab_size:
         raise UserError(
             f"task.vocab_size={vocab_size} is too small: special tokens and the single characters "
@@ -196,7 +196,7 @@ def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
-    """Build the vocabulary of all pieces, most frequent first; `<unk>` in a text is unknown."""
+    """Build the vocabulary of all pieces, most frequent first. `<unk>` in a text is unknown."""
     normalizer = normalizers.NFC()
     words = (x for line in lines for x in normalizer.normalize_str(line).split(" "))
     counts = Counter(x for x in words if x not in ("", "<unk>"))
@@ -277,9 +277,9 @@ def moses_tokens(
     """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`) and in NFC.
 
     Lines are put into NFC first, because Moses splits words at accents that are separate
-    characters. With `whole_words`, it does not split at joiners and other accents either.
+    characters. With `whole_words`, words are not split at joiners and other accents either.
     """
-    from sacremoses import MosesTokenizer  # takes a third of a second
+    from sacremoses import MosesTokenizer  # importing it takes a third of a second
 
     moses, normal = MosesTokenizer(lang=language.code), normalizers.NFC().normalize_str
     patterns = [_JOINED] if whole_words else None
