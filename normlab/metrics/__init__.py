@@ -1,1 +1,1 @@
-"""Scores computed from sums, counts and text, and their spread over seeds, without torch."""
+"""Scores computed from sums, counts and text, and statistics over seeds, without torch."""

@@ -1,4 +1,4 @@
-"""Whether runs have learned: their scores compared with an untrained baseline's scores."""
+"""Decides whether runs have learned, by comparing their scores with an untrained baseline."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,25 +12,26 @@ NATS = 1.0
 HALF = 0.5
 POINTS = 0.02
 UNITS = 0.5
-"""How much better than the untrained baseline a score must be: a loss by `NATS`, or by `HALF` of a
-baseline below 2 nats, an accuracy by `POINTS`, any other score by `UNITS`."""
+"""How much better than the untrained baseline a score must be: a loss by `NATS`, or by a share
+`HALF` of a baseline below 2 nats; an accuracy by `POINTS`; any other score by `UNITS`.
+"""
 NOT_CLEAR = "not clearly better than the untrained baseline"
 CLEAR = (
     f"a loss by {NATS:g} nat, or by half of a baseline below {NATS / HALF:g} nats, "
     f"an accuracy by {100 * POINTS:g} points"
 )
-"""How tables, pages and messages describe runs that fail `clearly_beats`, and its thresholds."""
+"""The words for runs that fail `clearly_beats`, in tables, pages and messages; its thresholds."""
 BAND = 0.15
 ON_PLATEAU = "on a plateau"
 PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only its targets' frequencies"
-"""How tables, pages and messages describe runs that learned only frequencies, and the rule."""
+"""The words for runs that learned only frequencies, in tables, pages and messages; the rule."""
 
 
 def is_near_baseline(record: RunRecord) -> bool:
     """Return whether a run finished without clearly beating the untrained baseline.
 
-    The accuracy over classes decides, or the loss if the run has no such accuracy. Runs of a single
-    update are not judged.
+    The accuracy over classes decides, or the loss if the run has no such accuracy. False for runs
+    of a single update.
     """
     if not record.finished or record.budget.steps <= 1:
         return False
@@ -38,11 +39,11 @@ def is_near_baseline(record: RunRecord) -> bool:
 
 
 def on_plateau(record: RunRecord) -> bool:
-    """Return whether a run ended knowing nothing but the frequencies of its targets.
+    """Return whether a run has learned only the frequencies of its targets.
 
-    On this plateau, a language model predicts each token with its share of the text: its loss is
-    the unigram entropy until it starts to use the context. A classifier with such a loss may still
-    name the classes better than chance; then it is not on the plateau.
+    On this plateau, a language model predicts each token with its share of the text, so its loss is
+    the unigram entropy until it starts to use the context. A classifier with such a loss whose
+    accuracy is above chance is not on the plateau.
     """
     baseline, score = record.floors.get("loss"), record.scores.get("test/loss")
     if baseline is None or score is None:
@@ -51,7 +52,7 @@ def on_plateau(record: RunRecord) -> bool:
 
 
 def learning_problem(record: RunRecord) -> str:
-    """Say why a finished run has not learned; empty if it has."""
+    """Return why a finished run has not learned, or an empty text if it has."""
     if on_plateau(record):
         return f"{ON_PLATEAU} ({PLATEAU})"
     return f"{NOT_CLEAR} ({CLEAR})" if is_near_baseline(record) else ""
@@ -60,14 +61,14 @@ def learning_problem(record: RunRecord) -> str:
 def at_baseline(records: Sequence[RunRecord], score: str) -> bool:
     """Return whether runs' mean score is not clearly better than the untrained baseline.
 
-    False if it is (see `clearly_beats`), or if the baseline is unknown. For probe metrics and steps
-    to a target, the runs are judged as by `is_near_baseline`.
+    False if the mean is clearly better (see `clearly_beats`), or if the baseline is unknown. For
+    probe metrics and steps to a target, test accuracy or loss decides instead.
     """
     return (compared := against_baseline(records, score)) is not None and not compared.beaten
 
 
 class BaselineComparison(NamedTuple):
-    """A mean score next to the untrained baseline's; `score` may differ from the requested one."""
+    """A mean score and the untrained baseline's. `score` may differ from the requested score."""
 
     score: str
     mean: float
@@ -76,10 +77,7 @@ class BaselineComparison(NamedTuple):
 
 
 def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
-    """Compare runs with their baseline, stored under the last part of a score's name (`bleu`).
-
-    Returns None if the baseline is unknown.
-    """
+    """Compare a score of runs with their untrained baseline; None if the baseline is unknown."""
     if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)
@@ -96,7 +94,7 @@ def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineCompar
 
 
 def _learning_score(records: Sequence[RunRecord]) -> str:
-    """Return the score that decides about runs if the requested score has no baseline."""
+    """Return the score that decides whether runs learned if the requested score has no baseline."""
     by_class = any("accuracy" in record.floors for record in records)
     return "test/accuracy" if by_class else "test/loss"
 
@@ -119,8 +117,9 @@ def clearly_beats(
     """Return whether a score's mean over seeds is clearly better than the untrained baseline.
 
     A loss must be better by `nats_needed`. The Wilson interval of an accuracy on `n` examples must
-    start at least 2 points above the baseline; without `n`, the mean counts as exact. For any other
-    score, the whole t interval over seeds must be better, or a single run by more than 0.5.
+    start at least 2 points above the baseline; if `n` is None, the mean must be 2 points above it.
+    For any other score, the whole t interval over seeds must be better than the baseline, or a
+    single run must be better by more than 0.5.
     """
     mean = statistics.fmean(values)
     if is_loss(name):

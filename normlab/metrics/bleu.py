@@ -1,8 +1,8 @@
-"""BLEU, chrF and the paired bootstrap from sacreBLEU; every score carries its signature.
+"""BLEU, chrF and the paired bootstrap from sacreBLEU. Every score has its signature.
 
 Do not compare the two kinds of BLEU: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
-between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report. All scores are
-computed on Unicode's NFC: a file saved on a Mac may write "é" as two characters.
+between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report. Text is first put
+into Unicode's NFC, because a file saved on a Mac may write "é" as two characters.
 """
 
 import unicodedata
@@ -45,7 +45,7 @@ def bleu_scores(
 
 
 def scored_as(signature: str) -> dict[str, Any]:
-    """Return the `lowercase` and `tokenize` arguments in a BLEU signature."""
+    """Return the `lowercase` and `tokenize` arguments that a BLEU signature stands for."""
     parts = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
     return {"lowercase": parts.get("case") == "lc", "tokenize": parts.get("tok", "13a")}
 
@@ -78,10 +78,10 @@ def paired_bootstrap(
 ) -> Bootstrap:
     """Test the BLEU difference between two systems, each with one or more outputs per sentence.
 
-    The paired bootstrap (Koehn 2004) tests whether the difference would hold on other sentences. It
-    resamples sentences together with all their outputs, so that two outputs of one sentence are not
-    treated as two sentences. Both systems need the same number of outputs. With one output each
-    this is `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
+    The paired bootstrap (Koehn 2004) tests whether the difference would hold on different
+    sentences. It resamples sentences together with all their outputs, so that two outputs of one
+    sentence are not treated as two sentences. Both systems need the same number of outputs. With
+    one output each this is `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
     """
     lines = [[_checked(output, references)[0] for output in side] for side in (baseline, other)]
     sides: list[Any] = [list(zip(*outputs, strict=True)) for outputs in lines]
@@ -105,7 +105,7 @@ class _OverOutputs(BLEU):
 
 
 def _checked(hypotheses: Lines, references: Lines) -> tuple[list[str], list[str]]:
-    """Return both in NFC; UserError unless both have one line per sentence."""
+    """Return both in NFC, or raise UserError unless both have one line per sentence."""
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
         raise UserError(f"{count}; both need one line per sentence, and at least one sentence")

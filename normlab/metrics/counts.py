@@ -1,6 +1,6 @@
 """Scores computed from sums and counts.
 
-Losses and hits are summed over batches and processes and divided once at the end, since a mean of
+Losses and hits are summed over batches and processes and divided once at the end, because a mean of
 batch means would weight short and long batches equally.
 """
 
@@ -37,7 +37,8 @@ def perplexity(total_nll: float, count: int) -> Score:
 def unigram_nll(counts: Iterable[int]) -> float:
     """Return the summed negative log-likelihood (nats) of items under their own frequencies.
 
-    `counts` holds the occurrences of each kind of item; the result is entropy times the total.
+    `counts` holds the number of occurrences of each kind of item. The result is the entropy times
+    the total count.
     """
     positive = [count for count in counts if count]
     total = sum(positive)

@@ -1,8 +1,8 @@
 """Every metric of a record: its name, better direction, unit, description and source.
 
-The key of a score is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`; the
-key of a probe metric is probe and name: `tid/mean` for `stability/tid/mean/encoder.0.self`.
-`score_text.py` writes names and values for readers.
+The key of a score is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`. The
+key of a probe metric is its probe and name, such as `tid/mean` for
+`stability/tid/mean/encoder.0.self`. `score_text.py` formats names and values for readers.
 """
 
 from typing import Literal, NamedTuple
@@ -14,11 +14,11 @@ NATS, SHARE, POINTS = "nats", "share", "0 to 100"
 
 
 class Metric(NamedTuple):
-    """A metric as readers meet it: in the head of a table, on a chart, in a sentence.
+    """A metric as tables, charts and sentences show it.
 
-    `better` is "-" if neither direction is. `per` is what the unit is counted over, `decimals` how
-    many digits are shown. `names_split` is set if the data is always named, as in `test loss`,
-    because training and validation have a loss, too.
+    `better` is "-" if neither direction is better. `per` is what the unit is counted over, and
+    `decimals` is the number of digits shown. `names_split` is set if the name of the split is
+    always shown, as in `test loss`, because training and validation also have a loss.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Metric(NamedTuple):
 
     @property
     def whole_unit(self) -> str:
-        """The unit with what it is counted over: `nats per token`."""
+        """The unit and what it is counted over, such as `nats per token`."""
         return f"{self.unit} per {self.per}" if self.per else self.unit
 
 
@@ -48,22 +48,22 @@ _XIONG = "Xiong et al. 2020"
 
 
 def _loss(name: str, per: str, what: str, source: str = "", *, names_split: bool = False) -> Metric:
-    """Return a negative log-likelihood."""
+    """Return the metric of a negative log-likelihood."""
     return Metric(name, "less", NATS, what, source, per, decimals=3, names_split=names_split)
 
 
 def _accuracy(name: str, what: str, source: str = "", *, names_split: bool = False) -> Metric:
-    """Return a share of examples that are right."""
+    """Return the metric of a share of examples that are predicted correctly."""
     return Metric(name, "more", SHARE, what, source, decimals=3, names_split=names_split)
 
 
 def _out_of_100(name: str, what: str, source: str) -> Metric:
-    """Return a score of translations, whose differences are called by its name: 2.0 BLEU."""
+    """Return a score of translations, which is also the unit of its differences: 2.0 BLEU."""
     return Metric(name, "more", POINTS, what, source)
 
 
 def _count(name: str, unit: str, what: str, decimals: int = 2) -> Metric:
-    """Return how much training something takes."""
+    """Return a metric of how much training something takes."""
     return Metric(name, "less", unit, what, decimals=decimals)
 
 
@@ -125,7 +125,7 @@ SCORES = {
 
 
 def _observed(name: str, unit: str, what: str, source: str = "", per: str = "") -> Metric:
-    """Return a metric that explains training; neither direction is better."""
+    """Return a metric that explains training and has no better direction."""
     return Metric(name, "-", unit, what, source, per, decimals=3)
 
 
@@ -295,7 +295,7 @@ _PROBES = {
     "tid/mean": ("distance from the running mean", _DISTANCE, "TID of the mean", _WANG),
     "tid/var": ("distance from the running deviation", _DISTANCE, "TID of the variance", _WANG),
     "updates/ratio": ("update size", "share of the weights", "relative to their norm"),
-    # In published records; no longer measured.
+    # Occurs in published records, but is no longer measured.
     "grad_norm/noise": (
         "noise of the gradient norm",
         "ratio",
@@ -308,7 +308,7 @@ _PROBES = {
 LOGGED = {key: _observed(*entry) for key, entry in _LOGGED.items()}
 """What a run logs at each step, as `train/NAME`, next to the scores."""
 PROBES = {key: _observed(*entry) for key, entry in _PROBES.items()}
-"""What probes measure, as `stability/PROBE/NAME`, for the whole model or by place."""
+"""What probes measure, as `stability/PROBE/NAME`, for the whole model or by site."""
 
 
 def key_of(name: str) -> str:
@@ -321,7 +321,7 @@ def key_of(name: str) -> str:
 
 
 def metric(name: str) -> Metric | None:
-    """Return the metric of a path in a record; None if it is not in the glossary."""
+    """Return the metric of a path in a record, or None if it is not in the glossary."""
     metrics = PROBES if is_probe_metric(name) else SCORES
     return metrics.get(key_of(name)) or (
         LOGGED.get(key_of(name)) if name.startswith("train/") else None
@@ -329,7 +329,7 @@ def metric(name: str) -> Metric | None:
 
 
 def has_direction(name: str) -> bool:
-    """Return whether a metric has a better direction; True for a user's own, as records say it."""
+    """Return whether a metric has a better direction; True for a user's own metric."""
     known = metric(name)
     return known is None or known.better != "-"
 
@@ -337,8 +337,8 @@ def has_direction(name: str) -> bool:
 def higher_is_better(score: str) -> bool:
     """Return whether a higher value of a score is better; KeyError if it is not in the glossary.
 
-    For `length_ratio`, neither direction is better, because 1 is best; it counts as higher is
-    better, like the brevity penalty computed from it.
+    For `length_ratio`, neither direction is better, because 1 is best. Here it counts as higher is
+    better, like the brevity penalty, which is computed from it.
     """
     return SCORES[score].better != "less"
 
@@ -350,6 +350,6 @@ def is_loss(name: str) -> bool:
 
 
 def is_accuracy(name: str) -> bool:
-    """Return whether a score is a share of examples that are right."""
+    """Return whether a score is a share of examples that are predicted correctly."""
     known = metric(name)
     return known is not None and known.better == "more" and known.unit == SHARE

@@ -1,15 +1,15 @@
-"""How scores are written for readers: their names and values, by the glossary."""
+"""Formats the names and values of scores for readers, using the glossary."""
 
 from normlab.metrics.glossary import POINTS, metric
 from normlab.records.record import is_probe_metric
 
 _SPLITS = {"train": "training", "valid": "validation"}
 _OWN_DECIMALS = 3
-"""Digits of a user's own score, which the glossary lacks."""
+"""Decimals of a user's own score, which is not in the glossary."""
 
 
 def heading(name: str) -> str:
-    """Return the name of a metric: `BLEU`, `test loss`, `validation chrF`, `loss spikes`."""
+    """Return the name of a metric, such as `BLEU`, `test loss` or `loss spikes`."""
     if is_probe_metric(name):
         return _probe_heading(name)
     split, *conditions, last = name.split("/")
@@ -24,7 +24,7 @@ def heading(name: str) -> str:
 
 
 def _probe_heading(name: str) -> str:
-    """Return the name of a probe's metric, with its place in brackets, if it has one."""
+    """Return the name of a probe's metric, with the site in brackets if there is one."""
     _, *key, place = name.split("/") if name.count("/") > 2 else (*name.split("/"), "")
     known = metric(name)
     text = known.name if known else _words(" ".join(key))
@@ -42,19 +42,19 @@ def _words(key: str) -> str:
 
 
 def title(name: str) -> str:
-    """Return the name of a metric as the title of a chart: `Validation loss`."""
+    """Return the name of a metric as the title of a chart, such as `Validation loss`."""
     text = heading(name)
     return text[0].upper() + text[1:]
 
 
 def unit_of_differences(score: str) -> str:
-    """Return the unit of a difference in a score, such as `BLEU`; "" if it has no name."""
+    """Return the unit of a difference in a score, such as `BLEU`, or "" if it has none."""
     known = metric(score)
     return known.name if known and known.unit == POINTS else ""
 
 
 def score_text(value: float, score: str) -> str:
-    """Format a value with its score's usual digits, or three significant ones from 1e5 up."""
+    """Format a value with its score's usual decimals, or with three digits from 1e5 up."""
     known = metric(score)
     decimals = known.decimals if known else _OWN_DECIMALS
     if decimals == 0 and abs(value) < 1e15:  # steps and tokens

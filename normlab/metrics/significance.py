@@ -26,7 +26,7 @@ class Interval(NamedTuple):
 
 
 def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """Return the t interval for the mean of independent values; ValueError for fewer than two."""
+    """Return the t interval for the mean of at least two independent values."""
     if (n := len(values)) < 2:
         raise ValueError(f"an interval needs at least two values, found {n}")
     summary = Summary.of(values)
@@ -39,13 +39,13 @@ def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
     """Return the 95 % t interval for the mean of `a - b`, paired over their common seeds.
 
     With the same seed, two models share initial weights (except in the norms) and batches, so the
-    effects of both cancel in the difference.
+    effects of weights and batches cancel in the difference.
     """
     return t_interval([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
 
 def _quantile(degrees: int, confidence: float) -> float:
-    """Return the t for which P(|T| <= t) is `confidence` under Student's t distribution."""
+    """Return the t at which P(|T| <= t) equals `confidence` under Student's t distribution."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
@@ -69,7 +69,7 @@ def p_value(interval: Interval, *, against: float = 0.0) -> float:
 def equivalence(values: Sequence[float], margin: float) -> float:
     """Return the p value of two one-sided t tests (TOST) for a mean within +-margin.
 
-    It is below `a` exactly when the `1 - 2a` interval is within the margin (Schuirmann 1987).
+    It is below `a` if and only if the `1 - 2a` interval is within the margin (Schuirmann 1987).
     """
     interval = t_interval(values)
     return _upper_tail(margin - abs(interval.mean), interval)
@@ -78,7 +78,7 @@ def equivalence(values: Sequence[float], margin: float) -> float:
 def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
     """Return the difference that a paired t test with this sd and n detects with power `power`.
 
-    The test is two-sided at level `error`; detections in the wrong direction do not count.
+    The test is two-sided at level `error`. Detections in the wrong direction do not count.
     """
     from scipy.special import nctdtrinc
 

@@ -1,4 +1,4 @@
 """Evidence on disk: the files of a run, where they are, and which runs may be compared.
 
-Nothing here imports torch, so listing and reporting start fast.
+This package does not import torch, so listing and reporting start fast.
 """

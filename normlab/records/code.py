@@ -1,8 +1,8 @@
-"""The code that trained a run: its numerics, own and edited norms, the commit, and whether clean.
+"""The code that trained a run: its numerics, the user's norms, its commit, and whether it is clean.
 
 A run that is resumed, or that starts from another run's weights, may be trained by several versions
-of the code. Its checkpoints list all of them, and its record counts as clean only if all of them
-are.
+of the code. Its checkpoints list all versions, and its record counts as clean only if all of them
+are clean.
 """
 
 import ast
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_SOURCES = ("normlab", "configs", "pyproject.toml")  # in a checkout, results depend on these paths
+_SOURCES = ("normlab", "configs", "pyproject.toml")  # the paths that results depend on
 MadeBy = tuple[int | str, Mapping[str, str]]
-"""The numerics of a run, and the files of own or edited norms with their hashes."""
+"""The numerics of a run, and the files of the user's own or edited norms with their hashes."""
 
 
 class Code(NamedTuple):
-    """One state of the code; `commit` and `dirty` are None if they are unknown."""
+    """A state of the code. `commit` and `dirty` are None if they are unknown."""
 
     numerics: int | str
     own_norms: Mapping[str, str]
@@ -27,10 +27,10 @@ class Code(NamedTuple):
 
 
 def checkout_state() -> tuple[str | None, bool | None]:
-    """Return the commit, and whether code or configs differ from it; None outside a checkout.
+    """Return the commit, and whether code or configs differ from it; both None outside a checkout.
 
-    New files count as differences, too, unless git ignores them: a norm that is in no commit is
-    uncommitted code.
+    New files also count as differences unless git ignores them, because a norm that is in no commit
+    is uncommitted code.
     """
     if not (CHECKOUT / ".git").exists():
         return None, None
@@ -41,7 +41,7 @@ def checkout_state() -> tuple[str | None, bool | None]:
 
 
 def uncommitted_files() -> set[Path]:
-    """Return the code and configs that differ from the commit; none outside a checkout."""
+    """Return the code and config files that differ from the commit; empty outside a checkout."""
     if not (CHECKOUT / ".git").exists():
         return set()
     try:
@@ -67,7 +67,7 @@ def module_file(name: str) -> Path:
 def files_of_class(path: Path) -> list[Path]:
     """Return the file of a class and the files of its folder that it imports, recursively.
 
-    From a file outside normlab, the files of normlab that it imports count, too.
+    If the file is outside normlab, the files of normlab that it imports are included.
     """
     files = [path]
     for file in files:
@@ -93,7 +93,7 @@ def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:
 
 
 def joint_code(codes: Sequence[Code]) -> MadeBy:
-    """Return the numerics and own norms of a run; several versions in the order of training.
+    """Return the numerics and own norms of a run, joining several versions in order of training.
 
     Runs of mixed code, such as numerics "1, then 2", pair only with runs of the same mix.
     """
@@ -110,10 +110,11 @@ def joint_code(codes: Sequence[Code]) -> MadeBy:
 
 
 def origin(codes: Sequence[Code]) -> dict[str, Any]:
-    """Return a run's versions of the code as its record has them: `commit`, `dirty` and `commits`.
+    """Return the `commit`, `dirty` and `commits` of a run's record, given its versions of the code.
 
-    `commit` is the last one, which also tested the run; `commits` lists all, if there are several.
-    If one of them is dirty, so is the run; if one is unknown, the run is not known to be clean.
+    `commit` is the last version, which also tested the run, and `commits` lists all versions if
+    there are several. If one version is dirty, so is the run. If one is unknown, the run is not
+    known to be clean.
     """
     commits = list(dict.fromkeys(str(code.commit) for code in codes))
     states = {code.dirty for code in codes}
@@ -123,10 +124,10 @@ def origin(codes: Sequence[Code]) -> dict[str, Any]:
 
 
 def commit_text(commit: str, dirty: bool | None) -> str:
-    """Return a commit, with ` with changes` if the code differed from it."""
+    """Return a commit as text, with ` with changes` added if the code differed from it."""
     return f"{commit}{' with changes' if dirty else ''}"
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs have the same numerics, and identical files of shared user norms."""
+    """Return whether two runs have the same numerics, and shared user norms of identical code."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())

@@ -1,7 +1,7 @@
-"""Atomic writing of files, and safe reading of untrusted ones.
+"""Writes files atomically, and reads untrusted files safely.
 
-A reader sees the old file or the new one, never a mix: the content is written to a temporary file
-in the same folder, synced to disk and then renamed. Paths that are pipes or devices, which could
+A reader sees the old file or the new one, never a mix, because the content is written to a
+temporary file in the same folder, synced to disk and then renamed. Pipes and devices, which could
 block or never end, raise a one-line `UserError`.
 """
 
@@ -27,7 +27,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     """
     path = Path(path)
     remove_leftovers(path.parent, after=3600.0)
-    # Each writer has its own temporary file, so that two writers of a file do not mix bytes.
+    # Each writer has a temporary file of its own, so that two writers of a file do not mix bytes.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     encoding, newline = (None, None) if mode == "wb" else ("utf-8", "\n")
     try:
@@ -48,7 +48,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder's entries to disk if the system can; if not, files are still complete."""
+    """Sync a folder's entries to disk if the system supports it. Files are complete either way."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -58,7 +58,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
-    """Remove temporary files in `folder` that nobody has written to for `after` seconds."""
+    """Remove temporary files in `folder` that were last written more than `after` seconds ago."""
     for path in Path(folder).glob(f".*{_SUFFIX}"):
         with contextlib.suppress(OSError):  # its writer may have renamed it
             if time.time() - path.stat().st_mtime > after:
@@ -67,7 +67,7 @@ def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
 
 @contextlib.contextmanager
 def only_writer(path: Path) -> Generator[None]:
-    """Create the folder of a file and hold a lock on it, for a read followed by a write."""
+    """Create the folder of a file and hold a lock on the file, to read it and then write it."""
     from filelock import FileLock  # imported here because only a few commands need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def only_writer(path: Path) -> Generator[None]:
 
 
 def check_is_file(path: Path | str) -> None:
-    """Raise UserError if a path is not a regular file; OSError if it does not exist."""
+    """Raise UserError if a path is not a regular file, or OSError if it does not exist."""
     if not Path(path).is_file():
         os.stat(path)  # raises FileNotFoundError
         raise UserError(f"{path}: not a regular file; remove it")
@@ -94,6 +94,6 @@ def check_writable(folder: Path) -> None:
 
 
 def read_file(path: Path | str) -> bytes:
-    """Return the content of a regular file; UserError for a folder, pipe or device."""
+    """Return the content of a regular file, or raise UserError for a folder, pipe or device."""
     check_is_file(path)
     return Path(path).read_bytes()

@@ -1,8 +1,8 @@
 """Labels of a run's norms, placement, batch and corpus, and escaping of text for output.
 
-Names, reasons and signatures come from records, and records may be untrusted: a control character
-could clear a terminal or hide a line, a newline could add a row to a table, and a leading `=` turns
-a cell into a formula. Text for a terminal, page or sheet goes through the functions here.
+Names, reasons and signatures come from records, which may be untrusted. A control character could
+clear a terminal or hide a line, a newline could add a row to a table, and a leading `=` would turn
+a cell into a formula. Therefore use these functions on all text for a terminal, page or sheet.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from normlab.config.schema import STACK_NORMS, STEP_NORMS
 
-# Escaped: control characters except tab and newline, and marks that change the text direction.
+# Characters to escape: control characters except tab and newline, and text-direction marks.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
 )
@@ -22,9 +22,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def norm_label(choices: Mapping[str, Any]) -> str:
     """Return the label of a model's norms: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
 
-    A stack without its own choice uses the model's norm. Extra norms follow by name (`bn+cell_none`
-    in a recurrent model), then the overrides by module path, unchanged (`ln+self_bn`). The label is
-    `-` for a config without norms.
+    A stack for which no norm is chosen uses the model's norm. After it come extra norms by name
+    (`bn+cell_none` in a recurrent model), and then the unchanged overrides by module path
+    (`ln+self_bn`). The label is `-` for a config without norms.
     """
     norm = choices.get("norm")
     parts = [*dict.fromkeys(choices.get(site) or norm for site in STACK_NORMS)]
@@ -36,7 +36,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Return a run's placement; None if it has none, or has no attention and keeps the default."""
+    """Return a run's placement; None without one, or without attention if it is the default."""
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
         return None
@@ -53,20 +53,20 @@ def batch_label(config: Mapping[str, Any]) -> str:
 
 
 def corpus_label(config: Mapping[str, Any]) -> str | None:
-    """Return the corpus, such as `brown`, of a task with several; None for other tasks."""
+    """Return the corpus, such as `brown`, of a task that has several; None for other tasks."""
     choices, corpus = _node(config, "choices"), _node(_node(config, "task"), "corpus")
     label = corpus.get("name") or choices.get("task/corpus")
     return None if label is None or label == choices.get("task") else str(label)
 
 
 def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping at a key; empty if there is none."""
+    """Return the mapping at a key, or an empty mapping if there is none."""
     node = config.get(key)
     return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
 
 
 def printable(text: str) -> str:
-    r"""Return text with control characters escaped, as `\x1b`; tabs and newlines stay."""
+    r"""Return text with control characters except tab and newline escaped, such as `\x1b`."""
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
@@ -86,7 +86,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_sheet(value: object) -> object:
-    """Return a value for a CSV cell; a leading quote keeps text from being evaluated."""
+    """Return a value for a CSV cell, with a quote before text that would be run as a formula."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

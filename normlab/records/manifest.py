@@ -1,10 +1,10 @@
-"""The manifest of the evidence, to check that results have not changed since publication.
+"""The manifest of the evidence, which shows whether results have changed since publication.
 
 `results/MANIFEST.sha256` has one line per file, a checksum and a path, in the format of
 `sha256sum -c`. It lists every file below results/ that is not generated from other files: records,
-curves, hypotheses, measurements, hand-written pages. Generated files (tables and pages of studies
-and cards, the ledger) are checked by regenerating them (`verification.verify`). Entries change when
-evidence is published, or when a person accepts a changed file by name.
+curves, hypotheses, measurements, and hand-written pages. Generated files (tables and pages of
+studies and cards, and the ledger) are checked by regenerating them (`verification.verify`). Entries
+change only if evidence is published, or if a person accepts a changed file by its path.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ PAGE_FILE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE_FILE, "card.html")
 """The files generated from the runs of a study or from a card."""
 BLOCK = "<!-- normlab: "
-"""The start of a block written by `scripts/blocks.py`; a page with such blocks is not evidence."""
+"""The start of a block written by `scripts/blocks.py`. A page with such blocks is not evidence."""
 _MADE = (
     MANIFEST,
     "claims.md",
@@ -34,10 +34,10 @@ _MADE = (
 
 
 def accept(root: Path, paths: Iterable[Path], *, required: bool = True) -> list[str]:
-    """Add the current evidence at or below some paths to the manifest; return one line per change.
+    """Add the current evidence at or below some paths to the manifest; return a line per change.
 
-    Raises UserError for a path that is not below `root` and, if evidence is `required`, for a path
-    without evidence on disk or in the manifest.
+    Raises UserError if a path is not below `root` or, if evidence is `required`, if it has no
+    evidence on disk or in the manifest.
     """
     changes: list[str] = []
     with only_writer(root / MANIFEST):
@@ -63,7 +63,7 @@ def accept(root: Path, paths: Iterable[Path], *, required: bool = True) -> list[
 
 
 def problems(root: Path, files: Collection[Path] | None = None) -> dict[Path, str]:
-    """Return a message for each file, or each of some `files`, that does not match the manifest."""
+    """Return a message for each file (or each one of `files`) that does not match the manifest."""
     path = root / MANIFEST
     try:
         listed = read(root)
@@ -89,7 +89,7 @@ def restore_or_accept(root: Path) -> str:
 
 
 def read(root: Path) -> dict[str, str]:
-    """Return the checksums in the manifest, by path; raises UserError if it is damaged."""
+    """Return the checksums in the manifest by path, or raise UserError if it is damaged."""
     path = root / MANIFEST
     listed: dict[str, str] = {}
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
@@ -102,7 +102,7 @@ def read(root: Path) -> dict[str, str]:
 
 
 def _checksums(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
-    """Return the checksums of all evidence on disk, or of some (`only`), by path below `root`."""
+    """Return the checksums of all evidence on disk, or only of some files, by path below `root`."""
     checksums: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):

@@ -1,12 +1,12 @@
 """The runs of a study at one scale, packed into three files, and addresses of single runs.
 
 `records.jsonl` has one run per line: its `row`, `point` and `seed` in the study, and the fields of
-its record if it has one. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
+its record if it has one. `curves.jsonl.gz` has the curves, and `hypotheses.jsonl.gz` has the output
 of the tested weights on each test split. The same content always gives the same bytes.
 
-The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed.
-Without the point it covers all points, without `@seed3` all seeds. An address is a `Path` and is
-accepted wherever a run's folder is.
+The address `results/batching/small:bn batching=random@seed3` identifies a run by row, point and
+seed. Without the point, the address stands for all points; without `@seed3`, for all seeds. An
+address is a `Path` and is accepted wherever a run's folder is.
 """
 
 import gzip
@@ -30,7 +30,7 @@ CURVES = "curves.jsonl.gz"
 HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
 MEND_PUBLISHED = "restore it, or remove its folder and publish again"
-MOST_UNPACKED = 2**28  # bytes of text; the test splits of a thousand runs are smaller
+MOST_UNPACKED = 2**28  # bytes of text; the hypotheses of a thousand runs are smaller
 _T = TypeVar("_T")
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
 
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str]:
-        """The row and the point, which all seeds of an experiment share."""
+        """The row and the point, which are the same for all seeds of an experiment."""
         return self.row, self.point
 
     @property
@@ -53,7 +53,7 @@ class Key(NamedTuple):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line of a packed file: the key of a run, and the run's content in this file."""
+    """A line of a packed file: the key of a run, and the part of the run in this file."""
 
     row: str
     point: str
@@ -64,9 +64,10 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Pack:
-    """The packed runs of a folder, read on first use; UserError with file and line if damaged.
+    """The packed runs of a folder, which are read on first use.
 
-    A damaged file is also read only once: its error is raised again for each run.
+    If a file is damaged, raises UserError with file and line. The file is read only once, and the
+    same error is raised for each run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +76,7 @@ class Pack:
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
-        """The records in file order; None for a planned run without one."""
+        """The records in file order, or None for a planned run without a record."""
         read = partial(RunRecord.from_json, mend=MEND_PUBLISHED)
         return self._content(
             RECORDS, lambda origin, text, line: read(text, origin=origin) if line.run_id else None
@@ -96,7 +97,7 @@ class Pack:
         return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in keys}
 
     def _content(self, name: str, of: Callable[[str, bytes, _Line], _T]) -> dict[Key, _T]:
-        """Return the result of `of` for the origin, text and content of each line of a file."""
+        """Return the result of `of` for each line of a file, given its origin, text and content."""
         if name in self._errors:
             raise UserError(self._errors[name])
         try:
@@ -121,7 +122,7 @@ class Pack:
         for count, line in enumerate(text.splitlines(), start=1):
             origin = f"{path}, line {count}"
             try:
-                # Not strict for curves, where "nan" and "inf" are numbers.
+                # Not strict for curves, in which "nan" and "inf" are numbers.
                 content = msgspec.json.decode(line, type=_Line, strict=name != CURVES)
                 if any(type(row.get("step")) is not int for row in content.rows):
                     raise ValueError("a row without a step")
@@ -142,7 +143,7 @@ def pack(folder: Path) -> Pack:
 
 
 class Address(NamedTuple):
-    """The folder, name and seed of an address; the seed is None for all seeds."""
+    """The folder, name and seed of an address. The seed is None for all seeds."""
 
     folder: Path
     name: str
@@ -159,7 +160,10 @@ def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the runs an address stands for, or None for other paths; UserError if it has none."""
+    """Return the runs that an address stands for; None if the path is not an address.
+
+    Raises UserError if the address has no runs.
+    """
     if (address := address_of(place)) is None:
         return None
     runs = pack(address.folder)
@@ -172,7 +176,10 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
 
 
 def run_at(place: Path) -> tuple[Pack, Key] | None:
-    """Return the run at an address; None for other paths, UserError for several runs."""
+    """Return the run at an address; None if the path is not an address.
+
+    Raises UserError if the address stands for several runs.
+    """
     if (at_place := runs_at(place)) is None:
         return None
     runs, (key, *others) = at_place
@@ -189,7 +196,7 @@ def write_pack(
 ) -> None:
     """Write the packed files of a folder, with curves and hypotheses only for runs in `records`.
 
-    Folders in configs are shortened (`portable`).
+    Paths of folders in configs are shortened (see `portable`).
     """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / RECORDS) as file:

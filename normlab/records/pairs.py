@@ -1,10 +1,10 @@
-"""Which runs may be compared: the two runs of a pair, and the seeds of one `Experiment`.
+"""Decides which runs may be compared: the two runs of a pair, and the seeds of an `Experiment`.
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
 seed, and the two runs of a pair share their data, number of processes and arithmetic. In claims,
 and in comparisons of runs that no study planned, they also share their code; a study's table says
-if the code of its pairs differs. A whole seed may run on another machine, but not just one run of a
-pair: bf16 and float32 round differently, and so do the kernels of different instruction sets.
+if the code of its pairs differs. Both runs of a pair may run on another machine, but not just one
+of them: bf16 and float32 round differently, and so do the kernels of different instruction sets.
 """
 
 import json
@@ -26,10 +26,10 @@ _DATA = ("source", "sizes", "checksums")
 
 
 class PairRules(NamedTuple):
-    """What two runs of a seed must share in addition to data, processes, device, instruction set.
+    """The rules for the two runs of a pair, in addition to equal data, processes and arithmetic.
 
-    `may_differ` lists the dotted config keys that may differ (None: all); if it includes `task`,
-    the data may differ too. With `training`, runs whose norm, placement or batch differs must be
+    `may_differ` lists the dotted config keys that may differ (None for all). If it includes `task`,
+    the data may differ, too. With `training`, runs whose norm, placement or batch differs must be
     trained for the same length and tested in the same way.
     """
 
@@ -40,21 +40,22 @@ class PairRules(NamedTuple):
 
 
 PLANNED = PairRules(code=False)
-"""For the runs of a study: its plan says what they share, and its table whether code differs."""
+"""Rules for the runs of a study, whose plan says what they share; its table shows if code differs.
+"""
 UNPLANNED = PairRules(training=True)
-"""For runs that no study planned."""
+"""Rules for runs that no study planned."""
 
 
 @dataclass(frozen=True)
 class Pairing:
     """Runs of two sides, paired by seed.
 
-    `reasons` says why other common seeds are not pairs; `alone` holds the seeds that only one side
-    has.
+    `reasons` says why the other common seeds are not pairs, and `alone` holds the seeds that only
+    one side has.
 
-    Tables, pages, `normlab compare`, claims and generated blocks all pair runs here. Each caller
-    chooses which runs may be on a side: in a table only finished runs, in a claim also diverged
-    runs.
+    Tables, pages, `normlab compare`, claims and generated blocks all use this class to pair runs.
+    The caller chooses the runs of each side: only finished runs in a table, but also diverged runs
+    in a claim.
     """
 
     pairs: Mapping[int, tuple[RunRecord, RunRecord]]
@@ -70,7 +71,7 @@ class Pairing:
         *,
         scores: Sequence[str] = (),
     ) -> "Pairing":
-        """Pair two sides, each with one run per seed; each computes `scores` in one way."""
+        """Pair two sides, each with one run per seed and a single way to compute each score."""
         first, second = ({record.seed: record for record in side} for side in (a, b))
         pairs: dict[int, tuple[RunRecord, RunRecord]] = {}
         reasons: dict[int, str] = {}
@@ -84,7 +85,7 @@ class Pairing:
         return cls(pairs, reasons, frozenset(first.keys() ^ second.keys()))
 
     def values(self, score: str) -> dict[int, tuple[float, float]]:
-        """Return a score of both runs by seed, for pairs that both compute it in the same way."""
+        """Return a score of both runs by seed, for pairs whose runs compute it in the same way."""
         scored = {
             seed: [value for run in both if (value := run.metric(score)) is not None]
             for seed, both in self.pairs.items()
@@ -93,7 +94,7 @@ class Pairing:
         return {n: (pair[0].value, pair[1].value) for n, pair in scored.items() if len(pair) == 2}
 
     def differences(self, score: str) -> dict[int, float]:
-        """Return `a - b` of a score by seed."""
+        """Return the difference `a - b` of a score, by seed."""
         return {seed: a - b for seed, (a, b) in self.values(score).items()}
 
 
@@ -106,7 +107,7 @@ def _scored_apart(a: RunRecord, b: RunRecord, scores: Sequence[str]) -> str | No
 
 
 def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
-    """Return why two runs of one seed may not be compared; None if they may."""
+    """Return why two runs of one seed may not be compared, or None if they may."""
     precision, code, may_differ, training = rules
     if "task" not in (may_differ or ()):
         for key in _DATA:
@@ -118,7 +119,7 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
         return "different code"
     kinds = arithmetic_of(a.environment), arithmetic_of(b.environment)
     if kinds[0] != kinds[1]:
-        # If both configs name a precision and the two differ, precision is what is compared.
+        # If both configs set a precision and the two differ, the runs compare precisions.
         precisions = {record.config.get("precision", "auto") for record in (a, b)}
         compared = not precision or (len(precisions) == 2 and "auto" not in precisions)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):
@@ -134,7 +135,7 @@ def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
 
 
 def spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted config keys that a key covers; tasks repeat some keys."""
+    """Return the dotted config keys that a key covers, because tasks repeat some keys."""
     if key == "norm":
         return (*NORM_KEYS, "sites")  # the label `norm` covers all norms of a model
     dotted = key.rpartition("@")[2].replace("/", ".")
@@ -144,7 +145,7 @@ def spelled(key: str) -> tuple[str, ...]:
 ROW_KEYS = tuple(
     f"{name}." for key in ("norm", "placement", "batch_size", "max_tokens") for name in spelled(key)
 )
-"""The config keys that name a row."""
+"""The config keys from which the name of a row is made."""
 _TRAINING = (
     "budget.",
     "task.test_search.",
@@ -152,13 +153,13 @@ _TRAINING = (
     "validate.average.",
     "validate.limit.",
 )
-"""The config keys that set how long a run trains and how it is tested."""
+"""The config keys that say how long a run is trained and how it is tested."""
 
 
 def unequal_training(a: Parts, b: Parts) -> dict[str, list[Any]]:
     """Return the keys of training length and tests in which two rows differ, with both values.
 
-    Experiments of one row, with the same norm, placement and batch, may differ in these keys.
+    Experiments of one row, which have the same norm, placement and batch, may differ in these keys.
     """
     differing = varying([a, b])
     if not any(f"{key}.".startswith(ROW_KEYS) for key in differing):
@@ -167,10 +168,10 @@ def unequal_training(a: Parts, b: Parts) -> dict[str, list[Any]]:
 
 
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
-    """Return the keys that differ but should not.
+    """Return the keys that differ although they may not.
 
-    A key may also differ if it repeats a key that may differ, as `schedule.lr` repeats `optim.lr`
-    (`REPEATS`), and has its values.
+    A key may also differ if it repeats a key that may differ and has the same values: for example,
+    `schedule.lr` repeats `optim.lr` (see `REPEATS`).
     """
     pairs = varying([a, b])
     below = tuple(f"{key}." for key in may_differ)
@@ -183,7 +184,7 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
 def varying(experiments: Sequence[Parts]) -> dict[str, list[Any]]:
     """Return the dotted keys in which experiments differ, each with its value in every experiment.
 
-    A key missing from an experiment has the value `ABSENT`.
+    If an experiment does not have a key, its value is `ABSENT`.
     """
     keys = sorted({k for each in experiments for k, _ in each.items() ^ experiments[0].items()})
     return {k: [json.loads(each[k]) if k in each else ABSENT for each in experiments] for k in keys}
@@ -194,7 +195,7 @@ def varying(experiments: Sequence[Parts]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, standard deviation (n - 1; None for one seed or no finite mean) and number of seeds."""
+    """Mean, standard deviation (n - 1; None for one seed or a non-finite mean), number of seeds."""
 
     mean: float
     sd: float | None
@@ -213,15 +214,15 @@ class Summary:
 class Experiment:
     """The runs of one experiment, one per seed, sorted by seed.
 
-    Only finished seeds have scores, and `outcome` says how many of all seeds finished: dropping
-    diverged seeds silently would bias a comparison.
+    Only finished seeds have scores. `outcome` says how many of all seeds finished, because silently
+    dropping diverged seeds would bias a comparison.
     """
 
     records: tuple[RunRecord, ...]
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> "Experiment":
-        """Join the seeds of one experiment; UserError with the reason if this is not allowed."""
+        """Join the seeds of one experiment, or raise UserError with the reason if they differ."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
@@ -245,13 +246,13 @@ class Experiment:
 
     @property
     def outcome(self) -> str:
-        """`finished 3/3` if all seeds finished, else counts of the others: `diverged 2/5`."""
+        """`finished 3/3` if all seeds finished, else the number that did not: `diverged 2/5`."""
         counts = Counter(record.outcome.status for record in self.records)
         others = sorted(counts.keys() - {"finished"}) or ["finished"]
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
     def scores(self, name: str) -> dict[int, Score]:
-        """Return a score for each seed; UserError if the seeds were not scored in the same way."""
+        """Return a score for each seed; raise UserError if seeds were scored in different ways."""
         every = {record.seed: record.metric(name) for record in self.records if record.finished}
         measured = {seed: score for seed, score in every.items() if score is not None}
         ways = {(score.signature, score.higher_is_better) for score in measured.values()}
@@ -267,7 +268,7 @@ class Experiment:
         return {seed: score.value for seed, score in self.scores(name).items()}
 
     def signature(self, name: str) -> str | None:
-        """Return the signature describing how a score was computed; None if there is none."""
+        """Return the signature that says how a score was computed, or None if there is none."""
         return next((score.signature for score in self.scores(name).values()), None)
 
 

@@ -2,7 +2,8 @@
 
 Every number in a table is read from records. Names of scores are paths such as `test/bleu`, and
 names of probe metrics are `stability/<probe>/<name>`. JSON has no NaN and no infinities, so they
-are strings: `"nan"`, `"inf"` and `"-inf"`. Readers turn these into floats where a number belongs.
+are written as strings: `"nan"`, `"inf"` and `"-inf"`. Readers convert these strings to floats where
+a number is expected.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ FORMAT = "normlab.record/3"
 DISTURBANCES = ("noise", "weight_noise", "brightness")  # tests of `observe.test_<name>`
 MEND_RUN = "remove the file and start the run again"
 FOLDERS = {"data_dir": 1, "runs_dir": 1, "run_dir": 2}
-"""The config keys of folders, which are never hashed, each with the number of last components that
-a published config keeps: of a run's folder, the experiment and the seed."""
-# `seed` is left out only at the top, as a corpus's seed matters.
+"""The config keys of folders, which are never hashed. The value is the number of last components of
+the path that a published config keeps; for a run's folder, these are experiment and seed.
+"""
+# `seed` is left out only at the top level, because the seed of a corpus matters.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device", *FOLDERS})
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
@@ -41,13 +43,13 @@ MAIN_SCORES = (
     *("loss", "perplexity", "bleu", "chrf", "mlm_accuracy", "nsp_accuracy"),
     *("bits_per_character", "accuracy"),
 )
-"""The scores that tables and dashboards show, without the name of their data (`test/bleu`)."""
+"""The scores that tables and dashboards show, without the split before the name (`test/`)."""
 Parts = Mapping[str, str]
 """The dotted keys of an experiment's config, sorted, with their values as JSON."""
 Row = dict[str, int | float]
-"""A logged row: the step and the metrics at that step."""
+"""A logged row, with the step and the metrics at that step."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
-# Safe as a file name.
+# This is safe as a file name.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
 
 
@@ -56,15 +58,15 @@ PROBE_PREFIX = "stability"
 
 
 def is_probe_metric(name: str) -> bool:
-    """Return whether a score is a probe's metric, `stability/<probe>/<name>`: less is better."""
+    """Return whether a score is a probe's metric, `stability/<probe>/<name>`; lower is better."""
     return name.startswith(f"{PROBE_PREFIX}/")
 
 
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A score: its value, direction, number of items, and how it was computed.
 
-    For `length_ratio`, neither direction is better, because 1 is best; it is recorded as
-    `higher_is_better`, like the brevity penalty computed from it.
+    For `length_ratio` neither direction is better, because 1 is best. It is recorded as
+    `higher_is_better`, like the brevity penalty, which is computed from it.
     """
 
     value: float
@@ -97,16 +99,16 @@ class RunRecord(
 ):
     """The evidence of one run of one config with one seed.
 
-    `fingerprint` is the hash that identifies the experiment, the same for all its seeds. `numerics`
-    is the `NUMERICS` of the code that made the run, or a label for runs older than that constant
-    and for runs of mixed code (`normlab.records.code`); `own_norms` has the file and hash of each
-    of the user's own norms and other own options.
-    `last_steps` has the last logged rows of a run that diverged, as columns. `weights` maps the
-    names of all tested weights to their steps; it is empty if only the best weights by
-    `validate.select_by` were tested. `floors` has the untrained baseline of each test score
-    (`Task.baselines`). `milestones` has the last step of each phase of a norm, such as
-    `PowerNorm/warmup`. `sees_future` names the norms that leak future tokens to a decoder or a
-    language model. `first_loss` is the training loss of the first step, before its update.
+    `fingerprint` is the hash that identifies the experiment, which is the same for all its seeds.
+    `numerics` is the `NUMERICS` of the code that made the run, or a label for runs older than that
+    constant and for runs of mixed code (`normlab.records.code`). `own_norms` has the file and hash
+    of each of the user's own norms and other options. `last_steps` has the last logged rows of a
+    run that diverged, as columns. `weights` maps the names of all tested weights to their steps; it
+    is empty if only the best weights by `validate.select_by` were tested. `floors` has the
+    untrained baseline of each test score (`Task.baselines`). `milestones` has the last step of each
+    phase of a norm, such as `PowerNorm/warmup`. `sees_future` names the norms that leak future
+    tokens to a decoder or a language model. `first_loss` is the training loss of the first step,
+    before its update.
     """
 
     run_id: _Name
@@ -142,18 +144,18 @@ class RunRecord(
 
     @property
     def commits(self) -> list[str]:
-        """All commits that trained the run, in order."""
+        """The commits that trained the run, in order."""
         last = self.environment.get("commit")
         return self.environment.get("commits") or [str(last)]
 
     @property
     def commit_names(self) -> list[str]:
-        """The commits in words: ` with changes` is added if the code differed from them."""
+        """The commits as text, with ` with changes` added if the code differed from them."""
         return [commit_text(commit, self.environment.get("dirty")) for commit in self.commits]
 
     @property
     def label_smoothing(self) -> float:
-        """The label smoothing that `loss` includes, and perplexity does not."""
+        """The label smoothing that is part of `loss` but not of perplexity."""
         task: Mapping[str, Any] = self.config.get("task") or {}
         return float(task.get("label_smoothing") or 0.0)
 
@@ -172,7 +174,7 @@ class RunRecord(
 
     @property
     def unit(self) -> str:
-        """The unit of the token budget: `tokens`, or the unit that the task names."""
+        """The unit of the token budget: `tokens`, or the unit of the task's examples."""
         return str(self.data.get("unit", "tokens"))
 
     @property
@@ -190,7 +192,7 @@ class RunRecord(
 
     @classmethod
     def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
-        """Read a record; a damaged one raises `UserError` with `origin`, key, value and fix."""
+        """Read a record. If it is damaged, raise `UserError` with `origin`, key, value and fix."""
         part = ""
         try:
             record = _DECODER.decode(text)
@@ -207,7 +209,7 @@ class RunRecord(
 
 
 _Text, _Whole, _Texts, _Dict = str | None, int | None, dict[str, str | None], dict[str, Any]
-# Types of the keys that lists and tables read from every record, which may be untrusted.
+# The types of the keys that lists and tables read from every record (which may be untrusted).
 _READ: Sequence[tuple[str, Any, str]] = (
     ("config", _Text, "precision device"),
     ("config", _Whole, "batch_size max_tokens accumulate"),
@@ -234,7 +236,8 @@ _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 def plain(value: Any) -> Any:
     """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
-    Tuples become lists, numpy scalars numbers, NaN and infinities strings; `TypeError` for others.
+    Tuples become lists, numpy scalars become numbers, and NaN and infinities become strings. Raises
+    `TypeError` for values of other types.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -251,10 +254,10 @@ def plain(value: Any) -> Any:
 
 
 def read_number(value: object) -> float | None:
-    """Return a number written by `plain` as a float; None for other values."""
+    """Return a number written by `plain` as a float, or None for other values."""
     whole = isinstance(value, int | float) and not isinstance(value, bool)
     if whole or value in ("nan", "inf", "-inf"):
-        with suppress(OverflowError):  # an int of hundreds of digits
+        with suppress(OverflowError):  # the number may be an int of hundreds of digits
             return float(cast("float | str", value))
     return None
 
@@ -263,14 +266,14 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     """Return the experiment's hash: 10 hex digits of the SHA-256 of its canonical JSON.
 
     The hash leaves out the seed, the `device`, the `observe` node (probes, sinks, intervals), the
-    `choices` (each node names its `option`) and, at any depth, the folders `data_dir`, `runs_dir`
-    and `run_dir`. The data's checksums are in the record.
+    `choices` (because each node has its `option`) and, at any depth, the folders `data_dir`,
+    `runs_dir` and `run_dir`. The data's checksums are in the record.
     """
     return hashlib.sha256(_canonical(_experiment(config)).encode()).hexdigest()[:10]
 
 
 def portable(node: Any, key: str = "") -> Any:
-    """Return a config with each folder, at any depth, shortened to its last components."""
+    """Return a config in which the path of each folder is shortened to its last components."""
     if isinstance(node, Mapping):
         items = cast("Mapping[str, Any]", node).items()
         return {name: portable(value, name) for name, value in items}
@@ -282,7 +285,7 @@ def portable(node: Any, key: str = "") -> Any:
 
 
 def parts(config: Mapping[str, Any]) -> Parts:
-    """Return the hashed part of a config, one entry per dotted key or empty node."""
+    """Return the hashed part of a config, with an entry for each dotted key and each empty node."""
     return dict(sorted((key, _canonical(item)) for key, item in leaves(_experiment(config))))
 
 

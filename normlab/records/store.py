@@ -2,9 +2,9 @@
 
 The path depends only on the config, so the same command finds the same folder again. The folder
 holds `record.json`, the logged rows in `metrics.jsonl` (one flat JSON object with an integer `step`
-per line), and the output of the tested weights on each test split, one sentence per line:
-`hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for others. Published runs are
-packed and have an address instead of a folder (`normlab.records.packed`).
+per line), and the output of the tested weights on each test split, one sentence per line, in
+`hypotheses.txt` for the split `test` and `hypotheses-<split>.txt` for other splits. Published runs
+are packed and have an address instead of a folder (`normlab.records.packed`).
 """
 
 import json
@@ -36,11 +36,11 @@ _NOT_FOLLOWED = (
     "folder to the command as well"
 )
 _SEED_FOLDER = re.compile(r"seed\d+")
-_ROW = msgspec.json.Decoder(Row, strict=False)  # the texts "nan" and "inf" are numbers
+_ROW = msgspec.json.Decoder(Row, strict=False)  # "nan" and "inf" are numbers
 
 
 def run_label(config: Mapping[str, Any]) -> str:
-    """Return an experiment's name, `<task>-<norm>-<placement>-<fingerprint>`, for all seeds."""
+    """Return an experiment's name, `<task>-<norm>-<placement>-<fingerprint>`, without the seed."""
     choices = config["choices"]
     parts = (choices["task"], norm_label(choices), choices["placement"], fingerprint(config))
     return re.sub(r"[^\w.+@=,-]", "_", "-".join(map(str, parts)))
@@ -54,8 +54,8 @@ def run_id(config: Mapping[str, Any]) -> str:
 class RunStore:
     """The runs below a folder, which need not exist yet.
 
-    After `entries`, `damaged` lists the unreadable files with reasons, and `open` the folders of
-    runs that have a config but no record: they are running, or were killed.
+    After a call of `entries`, `damaged` lists the unreadable files with reasons, and `open` lists
+    the folders of runs that have a config but no record because they are running or were killed.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -68,7 +68,7 @@ class RunStore:
         return folder / run_label(config) / f"seed{config['seed']}"
 
     def write(self, record: RunRecord, run_dir: Path) -> Path:
-        """Write a record atomically; raises `OSError` naming the file."""
+        """Write a record atomically, or raise `OSError` with the path of the file."""
         run_dir.mkdir(parents=True, exist_ok=True)
         with atomic_write(run_dir / RECORD_FILE) as file:
             file.write(record.to_json())
@@ -77,8 +77,8 @@ class RunStore:
     def entries(self) -> list[tuple[Path, RunRecord]]:
         """Return all readable records with their run folders or addresses, in path order.
 
-        An address without runs raises UserError. The subfolders of a run's folder `seed<k>` are
-        not searched. Links are not followed, because a folder of runs may come from a stranger; one
+        An address without runs raises UserError. The subfolders of a run's folder `seed<k>` are not
+        searched. Links are not followed, because a folder of runs may come from a stranger. A link
         that hides runs counts as damaged.
         """
         self.damaged, self.open = [], []
@@ -100,7 +100,7 @@ class RunStore:
                 elif CONFIG_FILE in names:
                     self.open.append(folder)
             except UserError as error:
-                # Report it; otherwise a seed would silently be missing.
+                # Report the link; otherwise a seed would silently be missing.
                 self.damaged.append((folder / name, str(error)))
             if _SEED_FOLDER.fullmatch(folder.name) and names & {RECORD_FILE, CONFIG_FILE}:
                 folders.clear()
@@ -124,13 +124,13 @@ class RunStore:
 
 
 def record_file(place: Path) -> Path:
-    """Return the file that holds the record of a run, packed or not."""
+    """Return the file that holds the record of a run, whether packed or not."""
     address = address_of(place)
     return place / RECORD_FILE if address is None else address.folder / RECORDS
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record in a folder or at an address; a UserError says how to fix it (`mend`)."""
+    """Read the record in a folder or at an address. A UserError ends with the fix, `mend`."""
     if (packed := run_at(place)) is not None:
         return cast("RunRecord", packed[0].records[packed[1]])
     path = place / RECORD_FILE
@@ -144,7 +144,7 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return an active run's progress (see `normlab.training.sinks.Live`); None if unknown."""
+    """Return an active run's progress (see `normlab.training.sinks.Live`), or None if unknown."""
     keys = ("phase", "done", "total", "loss", "spent", "left", "trained")
     try:
         progress = json.loads(read_file(run_dir / PROGRESS_FILE))
@@ -172,9 +172,9 @@ def select(
 ) -> list[_T]:
     """Return the records, or the items with a `record`, that match each `name: value` of `where`.
 
-    A key is a config group, `status`, `fingerprint`, `seed`, `name` or a dotted config key. `norm`
-    must match the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` batch norm in
-    the encoder only. Raises `UserError` for a name that no record has.
+    A name is a config group, `status`, `fingerprint`, `seed`, `name` or a dotted config key. `norm`
+    must match the whole label: `norm="bn"` is batch norm everywhere, and `norm="bn+ln"` is batch
+    norm only in the encoder. Raises `UserError` if no record has the name.
     """
     records = [record(each) for each in items]
     for name in where:
@@ -208,7 +208,7 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
 
 
 def written(value: object) -> str:
-    """Normalize a value of a config or its text on a command line: "3e-3" and 0.003 are equal."""
+    """Return one text for equal values of a config or a command line, such as "3e-3" and 0.003."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     try:
@@ -221,12 +221,12 @@ def written(value: object) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a `metrics.jsonl`; raises UserError if it is damaged (see `rows_of`)."""
+    """Return the rows of a `metrics.jsonl`, or raise UserError if it is damaged (see `rows_of`)."""
     return [row for _, row in rows_of(read_file(path), path)]
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield each complete line and its row; UserError, with its number, for a damaged line."""
+    """Yield each complete line and its row. A damaged line raises UserError with its number."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:
@@ -242,7 +242,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
 
 
 def series(rows: Sequence[Row], name: str) -> list[tuple[int, float]]:
-    """Return (step, value) pairs of a metric, from the rows that have it."""
+    """Return the (step, value) pairs of a metric from the rows that have it."""
     return [(int(row["step"]), float(row[name])) for row in rows if name in row]
 
 
@@ -252,7 +252,7 @@ def hypotheses_file(split: str) -> str:
 
 
 def read_hypotheses(place: Path) -> dict[str, list[str]]:
-    """Return a run's hypotheses, one per line, by test split; UserError for a damaged file."""
+    """Return a run's hypotheses, one per line, by test split. A damaged file raises UserError."""
     if (packed := run_at(place)) is not None:
         return packed[0].hypotheses.get(packed[1], {})
     splits: dict[str, list[str]] = {}

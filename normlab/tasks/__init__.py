@@ -1,1 +1,1 @@
-"""Tasks: each defines its data, batches, summed losses and scores in one file."""
+"""Tasks. Each task defines its data, batches, summed losses and scores in one file."""

@@ -1,6 +1,6 @@
 """The base class of tasks: their data, batches, losses and scores.
 
-The training loop draws batches, asks for summed losses, and divides them by the batches' counts,
+The training loop draws batches, computes summed losses, and divides them by the batches' counts,
 which are first summed over all micro-batches and ranks.
 """
 
@@ -32,12 +32,14 @@ class Task(ABC):
     """Base class of tasks: data, batches, summed losses and scores.
 
     Attributes:
-        batch_size, max_tokens, batching: how training batches are formed; one of the sizes is None.
+        batch_size, max_tokens, batching: how training batches are formed; one of the two sizes is
+            None.
         eval_batch_size: examples per batch in validation and test.
-        test_batch_sizes, test_eval_stats: settings under which to repeat the test; if
-            `test_eval_stats` includes `batch`, each batch size is also tested with it.
-        length_buckets: upper bounds of the length groups that get their own test scores.
-        targets: target values per validation score; records say how many steps each one took.
+        test_batch_sizes, test_eval_stats: settings under which to repeat the test. If
+            `test_eval_stats` includes `batch`, each batch size is also tested with batch
+            statistics.
+        length_buckets: upper bounds of the length groups that get separate test scores.
+        targets: target values by validation score; records have the number of steps to reach each.
         headline: the task's main score, if it is not the loss.
         padded: whether examples differ in length, so that batches have padding.
         sum_shapes: the keys that `score_sums` returns, each with its shape after the first
@@ -59,27 +61,28 @@ class Task(ABC):
     @property
     @abstractmethod
     def splits(self) -> Mapping[str, Any]:
-        """The data of each split, by the split's name."""
+        """The data of each split, by split name."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return the record's data entry, as JSON: source, sizes, checksums, padding share."""
+        """Return the record's data entry as JSON: source, sizes, checksums and padding share."""
 
     def checksums(self) -> Mapping[str, Any]:
         """Return the checksums of the data by split, and by part if a split has several."""
         return self.describe().get("checksums") or {}
 
     def vocabulary(self) -> dict[str, str]:
-        """Return the vocabulary files, which define the input and output ids, as text by name.
+        """Return the text of the vocabulary files, which define the input and output ids, by name.
 
-        A run saves them in its folder; runs with different vocabularies share no embeddings.
+        A run saves them in its folder. Runs with different vocabularies cannot share embeddings.
         """
         return {}
 
     def restore(self, vocabulary: Mapping[str, str], description: Mapping[str, Any]) -> None:
         """Restore the task from a run's vocabulary and data description, without reading the data.
 
-        The task can then translate or continue a user's text; UserError if it does neither.
+        The task can then translate or continue a user's text. Raises UserError if it can do
+        neither.
         """
         raise UserError("this task generates no text; use normlab eval")
 
@@ -89,26 +92,26 @@ class Task(ABC):
 
     @abstractmethod
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
-        """Return the length in tokens of each example in a split, per side: int64 [n, k].
+        """Return the length in tokens of each example in a split, per side, as int64 [n, k].
 
-        With a `draw` these are the examples of a training epoch, otherwise the scored examples.
+        With a `draw`, the examples are the ones of a training epoch, otherwise the scored examples.
         """
 
     @abstractmethod
     def collate(
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> Any:
-        """Return a batch of examples: `indices` are rows of `lengths`, `padding` as in `batch`."""
+        """Return a batch of examples, given as rows of `lengths`; for `padding` see `batch`."""
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return the SUM of each loss; `batch.counts` has the denominators under the same names."""
+        """Return the SUM of each loss; its denominator is in `batch.counts` under the same name."""
 
     @abstractmethod
     def score_sums(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return what `scores` needs, summed per example, [B, ...], under the keys of `sum_shapes`.
+        """Return the sums per example, [B, ...], that `scores` needs, by the keys of `sum_shapes`.
 
-        Without `length_buckets`, sums over the whole batch, [1, ...], are enough.
+        Without `length_buckets`, they may be sums over the whole batch, [1, ...].
         """
 
     @abstractmethod
@@ -118,16 +121,16 @@ class Task(ABC):
     def baselines(self) -> dict[str, float]:
         """Return the untrained baseline of each score on the split `test`, by score name.
 
-        For losses and accuracies, it is the score of predicting the test targets' own frequencies
-        without any input; for BLEU and chrF, the score of copying the source.
+        For losses and accuracies, it is the score of predicting the frequencies of the test targets
+        without any input. For BLEU and chrF, it is the score of copying the source.
         """
         return {}
 
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
         """Return the logits `[N, V]` at real targets, from whole sequences and from single steps.
 
-        Both use the true previous tokens; None for a task that does not generate. All examples must
-        have the same length: padding in shorter ones would be fed as if it were real tokens.
+        Both use the true previous tokens. Returns None for a task that does not generate. All
+        examples must have the same length, because padding would be fed as if it were real tokens.
         """
         return None
 
@@ -140,7 +143,7 @@ class Task(ABC):
         return self.train_batches(shard, seed)
 
     def plan(self, shard: Shard, seed: int, draw: Callable[[int], Draw]) -> dict[str, Any]:
-        """Return the arguments of a `Batches` whose epochs are drawn by `draw(epoch)`."""
+        """Return the arguments of `Batches` with the epochs that `draw(epoch)` draws."""
         return {
             "lengths": lambda epoch: self.lengths("train", draw(epoch)),
             "collate": lambda indices, epoch: self.collate("train", indices, draw(epoch)),
@@ -157,34 +160,34 @@ class Task(ABC):
         return [lengths[indices] for indices in self.train_batches(shard, seed).indices]
 
     def padding_share(self) -> float:
-        """Return the share of positions that are padding in an epoch's training batches."""
+        """Return the share of padding among the positions of an epoch's training batches."""
         lengths = self.planned(Shard(0, 1), 0)
         places = sum(int(x.max(axis=0).sum()) * len(x) for x in lengths)
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of scored examples; at least the share `padding` of it is padding.
+        """Return a batch of scored examples, of which at least a share `padding` is padding.
 
-        `padding` is at least 0 and below 1, and applies to each side (such as source and target).
+        `padding` is at least 0 and below 1. It applies to each side (such as source and target).
         """
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def longest_fed(self, max_positions: int) -> int:
-        """Return the maximum number of positions that a run may feed to a model with this limit."""
+        """Return the maximum number of positions that a run may feed to a model with a limit."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
-        """Return the fewest tokens that any norm gets from a batch with these lengths [n, k]."""
+        """Return the smallest number of tokens that a norm pools in a batch of lengths [n, k]."""
         return int(lengths.sum(axis=0).min())
 
     def split(self, name: str) -> Any:
-        """Return the data of a split; raises UserError if the split does not exist."""
+        """Return the data of a split, or raise UserError if the split does not exist."""
         if name not in self.splits:
             raise UserError(f"{name!r} is not a split; choose from {', '.join(self.splits)}")
         return self.splits[name]
 
     def dimmed(self, brightness: float) -> AbstractContextManager[None]:
-        """Return a context in which pixels are multiplied by a factor; UserError without pixels."""
+        """Return a context that multiplies pixels by a factor; raise UserError without pixels."""
         raise UserError(
             f"observe.test_brightness=[{brightness:g}]: the examples of this task are not images; "
             "leave it out"
@@ -211,12 +214,13 @@ class Task(ABC):
         limit: int | None = None,
         each: Callable[[np.ndarray, Any], None] = lambda indices, batch: None,
     ) -> dict[str, Score]:
-        """Score a split and return the scores by name without the split, the same on all ranks.
+        """Score a split and return its scores, without the split in their names.
 
-        Each rank scores its share. Test splits are also scored per length group, such as
-        `length_33_64/loss`. If text is generated, rank 0 writes it to `outputs`. `batch_size=None`
-        uses the task's `eval_batch_size`; `limit` is the maximum number of examples, spread evenly
-        over the split. `each` is called with every batch's indices and the batch.
+        Each rank scores its share, and all ranks return the same scores. Test splits are also
+        scored per length group, such as `length_33_64/loss`. If text is generated, rank 0 writes it
+        to `outputs`. `batch_size=None` uses the task's `eval_batch_size`. `limit` is the maximum
+        number of examples, which are spread evenly over the split. `each` is called with the
+        indices of every batch and the batch.
         """
         lengths, device = self.lengths(split), next(model.parameters()).device
         chosen = spread(len(lengths), limit)
@@ -251,6 +255,6 @@ def spread(total: int, limit: int | None) -> np.ndarray:
 
 
 def step_by_step(model: Any, ids: Int[Tensor, "B P"], state: Any) -> Float[Tensor, "B P V"]:
-    """Feed tokens one position at a time; return the logits after each token."""
+    """Feed tokens one position at a time, and return the logits after each token."""
     steps = [model.decode_step(column, state) for column in ids.unbind(1)]
     return torch.stack(steps, dim=1)

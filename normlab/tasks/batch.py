@@ -12,7 +12,7 @@ from normlab.norms.tokens import Tokens
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One micro-batch: its tensors and counts.
+    """The tensors and counts of a micro-batch.
 
     Attributes:
         counts: the denominator of each summed loss, by loss name.
@@ -27,13 +27,13 @@ class Batch:
     padding: int = 0
 
     def to(self, device: torch.device) -> Any:
-        """Return the batch on a device; from pinned memory, no copy waits for the device."""
+        """Return the batch on a device, without waiting for it if the memory is pinned."""
         return self._with(
             lambda x: x.to(device) if isinstance(x, Tokens) else x.to(device, non_blocking=True)
         )
 
     def pinned(self) -> Any:
-        """Return the batch in memory that a GPU can copy without waiting."""
+        """Return the batch in memory from which a GPU can copy it without waiting."""
         return self._with(lambda x: x.pinned() if isinstance(x, Tokens) else x.pin_memory())
 
     def _with(self, change: Callable[[Any], Any]) -> Any:
@@ -46,7 +46,7 @@ class Batch:
 class Draw(NamedTuple):
     """The seed and epoch that determine an epoch's random crops, segment pairs and masks.
 
-    `limit` is the maximum number of tokens per example; None uses the task's setting.
+    `limit` is the maximum number of tokens per example, or None for the task's setting.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""Classification: one label per example, scored by loss, accuracy and calibration error."""
+"""Classification with one label per example, scored by loss, accuracy and calibration error."""
 
 import json
 from abc import abstractmethod
@@ -33,7 +33,7 @@ class LabelledBatch(Batch):
 
 @dataclass(kw_only=True, eq=False)
 class Classification(Task):
-    """Base class of classification; batch sizes count examples.
+    """Base class of classification tasks. Batch sizes count examples.
 
     Attributes:
         source: where the examples come from.

@@ -1,4 +1,4 @@
-"""The conditions under which a test is repeated: statistics, batch sizes, noise, brightness."""
+"""The conditions under which a test is repeated: statistics, batch size, noise, brightness."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,10 +16,10 @@ from normlab.tasks.base import Task
 
 @dataclass(frozen=True)
 class Condition:
-    """Settings under which to repeat the test; None keeps the run's own setting.
+    """Settings under which to repeat the test. None keeps the run's own setting.
 
-    `noise` is the standard deviation of noise on the input (see `noisy`), `weight_noise` of noise
-    on the weights (see `noisy_weights`), and `brightness` a factor for all pixels.
+    `noise` is the standard deviation of noise on the input (see `noisy`), `weight_noise` that of
+    noise on the weights (see `noisy_weights`), and `brightness` is a factor for all pixels.
     """
 
     eval_stats: EvalStats | None = None
@@ -51,7 +51,7 @@ def conditions(task: Task) -> list[Condition]:
 
 
 def disturbed(observe: Mapping[str, Any]) -> list[Condition]:
-    """Return the conditions in an `observe` node, such as `test_noise: [0.2]`."""
+    """Return the conditions that an `observe` node sets, such as `test_noise: [0.2]`."""
     return [
         replace(Condition(), **{name: float(value)})
         for name in DISTURBANCES
@@ -68,11 +68,11 @@ def under(
     *,
     recalibrate: bool,
 ) -> Iterator[None]:
-    """Apply a condition to a model that is in eval mode; undo it on exit.
+    """Apply a condition to a model that is in eval mode, and undo it on exit.
 
-    Before anything is disturbed, running statistics are recalibrated on training `batches` if a
-    norm has `eval_stats: recalibrated`, or if `recalibrate` is set because the running statistics
-    do not match the weights (averaged weights).
+    Before that, running statistics are recalibrated on training `batches` if a norm has
+    `eval_stats: recalibrated`, or if `recalibrate` is set because the running statistics do not
+    match the weights (averaged weights).
     """
     with ExitStack() as stack:
         if condition.eval_stats is not None:

@@ -26,7 +26,7 @@ class ImageBatch(LabelledBatch):
 
 @dataclass(kw_only=True, eq=False)
 class ImageClassification(Classification):
-    """Image classification; batch sizes count images.
+    """Image classification. Batch sizes count images.
 
     Attributes:
         source: where the images come from.
@@ -46,7 +46,7 @@ class ImageClassification(Classification):
         """Return each channel's mean and standard deviation over the training images."""
         pixels = self.splits["train"].pixels
         mean = pixels.mean((0, 1, 2), dtype=np.float64)
-        # sums in float64 without a float64 copy
+        # sum in float64 without making a float64 copy
         square = np.einsum("nhwc,nhwc->c", pixels, pixels, dtype=np.float64)
         square /= pixels.size / len(mean)
         return torch.from_numpy(mean), torch.from_numpy(np.sqrt(square - mean**2))
@@ -82,7 +82,7 @@ class ImageClassification(Classification):
         )
 
     def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "B K"]:
-        """Return the logits; images are first standardized to mean 0 and variance 1 per channel."""
+        """Return the logits of images standardized to mean 0 and variance 1 per channel."""
         mean, deviation = (table.to(next(model.parameters())) for table in self._standard)
         return model((batch.pixels.to(mean.dtype) * self._brightness - mean) / deviation)
 

@@ -1,4 +1,4 @@
-"""Language modelling on documents: the base class of causal and masked LM, and causal LM."""
+"""Language modelling on documents: a base class for causal and masked LM, and causal LM."""
 
 import math
 from abc import abstractmethod
@@ -34,7 +34,7 @@ from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 class LengthChange:
     """The step at which training switches to another `max_length`; both are None if it never does.
 
-    Instead of `step`, `after` gives the share of `steps` before the change, which is 0.9 in BERT.
+    `after` can replace `step`: it is the share of `steps` before the change, which is 0.9 in BERT.
     """
 
     step: int | None
@@ -52,13 +52,13 @@ class LengthChange:
             )
 
 
-SCORED = Draw(0, 0)  # draws the scored examples, which are the same in every run
+SCORED = Draw(0, 0)  # the draw of the scored examples, which are the same in every run
 
 
 class DocumentBatches(Batches):
-    """Training batches of documents; their `max_length` may change once during training.
+    """Training batches of documents, whose `max_length` may change once during training.
 
-    The epoch number keeps counting when the length changes, so that masks do not repeat.
+    Epochs keep counting when the length changes, so that masks do not repeat.
     """
 
     def __init__(self, task: "DocumentTask", shard: Shard, seed: int):
@@ -92,7 +92,7 @@ class DocumentTask(Task):
         corpus: where the documents come from.
         vocab_size, pieces, lowercase: see `DocumentTokenizer.train`.
         max_length: maximum number of tokens per training example, including special tokens.
-        eval_max_length: the same for validation and test; None uses the longest in training.
+        eval_max_length: the same for validation and test; None uses the largest one in training.
         length_change: when to switch training to another `max_length`.
         accumulate: micro-batches per step, needed to convert `length_change.step` to batches.
     """
@@ -115,16 +115,16 @@ class DocumentTask(Task):
 
     @abstractmethod
     def examples(self, split: str, draw: Draw, limit: int) -> Any:
-        """Return the examples of a draw, up to `limit` tokens each; the result has `lengths`."""
+        """Return the examples of a draw (an object with `lengths`), up to `limit` tokens each."""
 
     def drawn(self, split: str, draw: Draw | None = None) -> Any:
-        """Return the examples of a draw, or the scored examples if it is None."""
+        """Return the examples of a draw, or the scored examples if `draw` is None."""
         limit = self.eval_limit if draw is None else draw.limit or self.max_length
         return self._examples(split, draw or SCORED, limit)
 
     @abstractmethod
     def blind_sums(self, split: str) -> dict[str, float]:
-        """Return the `score_sums` sums of a split for a model that predicts target frequencies."""
+        """Return the `score_sums` of a split for a model that predicts the targets' frequencies."""
 
     @cached_property
     def data(self) -> PreparedDocuments:
@@ -265,7 +265,7 @@ class LanguageModeling(DocumentTask):
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
         """Return the loss, the perplexity and the bits per character.
 
-        The end-of-document token is also predicted; it counts as a token but not as a character.
+        The end-of-document token is also predicted. It counts as a token, but not as a character.
         """
         tokens, characters = int(sums["tokens"]), round(sums["characters"])
         scores = mean_scores(tokens, loss=sums["nll"])
@@ -279,9 +279,10 @@ class LanguageModeling(DocumentTask):
     def evaluate(
         self, model: GeneratesText, split: str, shard: Shard, **options: Any
     ) -> dict[str, Score]:
-        """Score a split; on `test`, also score evenly spaced windows one token at a time.
+        """Score a split. On `test`, also score evenly spaced windows one token at a time.
 
-        This adds `one_by_one/loss`, fed as in generation, and `one_by_one/teacher_forced_loss`.
+        This adds `one_by_one/loss`, with tokens fed as in generation, and
+        `one_by_one/teacher_forced_loss`.
         """
         scores = super().evaluate(model, split, shard, **options)
         if split != "test" or options.get("batch_size") or not self.one_by_one:
@@ -300,7 +301,7 @@ class LanguageModeling(DocumentTask):
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> str:
-        """Continue a prompt with a model in eval mode; UserError if the prompt is too long."""
+        """Continue a prompt with a model in eval mode, or raise UserError if it is too long."""
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
         ids += [

@@ -1,4 +1,4 @@
-"""Cross-entropy of logits at the real targets: summed with label smoothing, or per target."""
+"""Cross-entropy of the logits at real targets, either summed with label smoothing or per target."""
 
 from functools import reduce
 from typing import Any
@@ -14,7 +14,7 @@ _CACHE_ELEMENTS = 1 << 20  # float32 elements per chunk on a CPU: 4 MB
 def label_smoothed_cross_entropy(
     logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the summed loss and the summed negative log-likelihood (nats; no gradient).
+    """Return the summed loss and the summed negative log-likelihood (without a gradient), in nats.
 
     The target distribution puts 1 - smoothing on the target plus smoothing / V on every token
     (Szegedy et al. 2016, section 7), as in `torch.nn.functional.cross_entropy`.

@@ -1,7 +1,7 @@
 """BERT pretraining: masked-token and next-sentence prediction.
 
-Follows Devlin et al. 2019, sections 3.1 and A.1. The total loss is the mean over masked tokens plus
-the mean over segment pairs.
+This follows Devlin et al. 2019, sections 3.1 and A.1. The total loss is the mean over masked tokens
+plus the mean over segment pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,10 @@ TOP = 5
 class MaskedBatch(Batch):
     """Masked examples as tensors.
 
-    `places` holds the positions to predict in each row, padded to equal length; `real` the flat
-    indices of its entries that are not padding; `labels` the true tokens there, row by row.
-    `is_random_next` is 0 if the second segment follows the first, 1 if it comes from elsewhere.
+    `places` holds the positions to predict in each row, padded to equal length. `real` holds the
+    flat indices of its entries that are not padding, and `labels` the true tokens at these
+    positions, row by row. `is_random_next` is 0 if the second segment follows the first, and 1 if
+    it comes from another document.
     """
 
     ids: Int[Tensor, "B P"]
@@ -52,11 +53,13 @@ class MaskedLanguageModeling(DocumentTask):
     """Masked language modelling, with next-sentence prediction unless `nsp` is false.
 
     Attributes:
-        nsp: use two segments per example and add the next-sentence loss.
+        nsp: whether examples have two segments and the next-sentence loss is added.
         short_share: share of examples that are cut shorter than `max_length` (see `segment_pairs`).
         mask_share: share of tokens to predict.
-        mask_split: of these, the shares that are masked, replaced by a random token, and kept.
-        whole_word: mask whole words: predict either all tokens of a word or none.
+        mask_split: the shares of these tokens that are masked, replaced by a random token, and
+            kept.
+        whole_word: whether whole words are masked, so that all tokens of a word are predicted or
+            none.
     """
 
     nsp: bool

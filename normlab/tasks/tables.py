@@ -1,4 +1,4 @@
-"""Classification of rows of measurements, fed to the model in their own units, not scaled."""
+"""Classification of rows of measurements, which the model gets unscaled, in their own units."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class TableBatch(LabelledBatch):
 
 @dataclass(kw_only=True, eq=False)
 class TableClassification(Classification):
-    """Classification of rows; batch sizes count rows, each of which is one position.
+    """Classification of rows. Batch sizes count rows, each of which is one position.
 
     Attributes:
         source: where the rows come from.

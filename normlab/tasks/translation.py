@@ -35,7 +35,7 @@ from normlab.tasks.losses import label_smoothed_cross_entropy
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationBatch(Batch):
-    """Sentence pairs as tensors; `tgt_out` holds only the real target tokens."""
+    """Sentence pairs as tensors. `tgt_out` holds only the real target tokens."""
 
     source: Int[Tensor, "B S"]
     source_tokens: Tokens
@@ -47,7 +47,7 @@ class TranslationBatch(Batch):
 def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) -> TranslationBatch:
     """Assemble sentence pairs into a padded batch.
 
-    Each sentence gets an end-of-sentence token; at least a share `padding` of each side is padding.
+    Each sentence gets an end-of-sentence token. At least a share `padding` of each side is padding.
     """
     pad_id = Tokenizer.pad_id
     options = {"pad_id": pad_id, "suffix": Tokenizer.eos_id, "padding": padding}
@@ -178,11 +178,12 @@ class Translation(Task):
     def evaluate(
         self, model: Any, split: str, shard: Shard, *, outputs: Path | None = None, **options: Any
     ) -> dict[str, Score]:
-        """Score a split by loss, perplexity, BLEU and chrF; `model` must be in eval mode.
+        """Score a split by loss, perplexity, BLEU and chrF. `model` must be in eval mode.
 
-        `bleu` is sacreBLEU on detokenized text, with its `brevity_penalty` and `length_ratio`;
-        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers, where
-        sacreBLEU's `13a` fits the target language, so that spaces separate words.
+        `bleu` is sacreBLEU on detokenized text, with its `brevity_penalty` and `length_ratio`.
+        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers; it is
+        computed only if spaces separate words in the target language (sacreBLEU's tokenizer is
+        `13a`).
         """
         settings = self.valid_search if split == "valid" else self.test_search
         translated: list[tuple[int, list[int]]] = []
@@ -203,9 +204,9 @@ class Translation(Task):
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
-        """Translate lines of plain text with `test_search`; `model` must be in eval mode.
+        """Translate lines of plain text with `test_search`. `model` must be in eval mode.
 
-        Raises UserError for a line that is empty or too long for the model.
+        Raises UserError if a line is empty or too long for the model.
         """
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
@@ -240,16 +241,16 @@ class Translation(Task):
     ) -> dict[str, Score]:
         """Score plain-text translations by BLEU, brevity penalty, length ratio and chrF.
 
-        `chosen` holds the indices of the translated sentences; None means the whole split.
-        `decoded` holds the same lines as returned by the tokenizer; with them, `bleu_tok` is added
-        (see `evaluate`).
-        Raises UserError for an unknown split, or if there are more or fewer lines than references.
+        `chosen` holds the indices of the translated sentences, or is None for the whole split.
+        `decoded` holds the same lines as returned by the tokenizer; if it is set, `bleu_tok` is
+        added (see `evaluate`). Raises UserError if the split does not exist, or if there are more
+        or fewer lines than references.
         """
         self.split(split)
         data, target = self.data, self.data.texts[split].target
         target = target if chosen is None else [target[i] for i in chosen]
         references = data.plain(target)
-        lowercase = data.form != "raw"  # tokenized text is scored without case
+        lowercase = data.form != "raw"  # tokenized text is lowercased for scoring
         tokenize = data.target.bleu_tokenizer
         scores = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
         scores["chrf"] = corpus_chrf(lines, references)
@@ -268,7 +269,7 @@ class Translation(Task):
     def baselines(self) -> dict[str, float]:
         """Return BLEU and chrF of copying the source, and losses of predicting token frequencies.
 
-        For `loss` the frequencies are label-smoothed, and the value is their entropy.
+        `loss` is the entropy of the label-smoothed frequencies.
         """
         data, smoothing = self.data, self.label_smoothing
         source = data.texts["test"].source
