@@ -1,45 +1,26 @@
 """The norm contract: what the rest of the package assumes about every norm.
 
 `normlab norm check` asks these questions; the tests ask them of every option of `configs/norm`.
+`contract_measures.py` measures; here is what must be true, and what to do if it is not.
 """
 
-import copy
 import inspect
 import traceback
-from collections.abc import Iterator, Mapping
-from itertools import product
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
-
-import torch
-from torch import Tensor, nn
 
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
-from normlab.inspection.examples.articles import LAST_IS_PADDING
-from normlab.inspection.norm.bare_norm import STEPS, BareNorm, loss, train_step
-from normlab.inspection.norm.norm_calls import (
-    call,
-    differ,
-    one_by_one,
-    run,
-    run_copy,
-    running_tables,
-)
-from normlab.inspection.norm.padding_effect import with_padding
-from normlab.inspection.norm.pooling import AXIS_OF, dependence, sources
+from normlab.inspection.norm import contract_measures as measures
+from normlab.inspection.norm.bare_norm import BareNorm
 from normlab.inspection.questions import questions
 from normlab.norms.agreement import agrees
 from normlab.norms.axes import AXES, axes_in_words, in_order
-from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST
 from normlab.norms.layer import TokenNorm
-from normlab.norms.model_norms import ModelNorms, recalibrated
-from normlab.norms.ramp import Clock
-from normlab.norms.running import RunningNorm, normalized_by
+from normlab.norms.running import RunningNorm
 
 BATCH, POSITION, FEATURE = AXES
-_STEPS_TO_SETTLE = 400
 # relative to the largest output: how close running averages get to the batch's values
 _SETTLED = 0.01
 
@@ -74,54 +55,44 @@ def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
 @question("shape", of="norm")
 def shape(norm: BareNorm) -> str:
     """Is the output finite, does it have the input's shape, and is the input unchanged?"""
-    for size in ((4, 6), (1, 6), (3, 1)):
-        x = norm.values(*size)
-        before = x.clone()
-        y = norm.new()(x)  # without tokens, all tokens are real
-        expected, shape = (" x ".join(map(str, t.shape)) for t in (x, y))
+    for output in measures.outputs_by_shape(norm):
+        expected, shape = (" x ".join(map(str, s)) for s in (output.input_shape, output.shape))
+        sequences, tokens, _ = output.input_shape
         require(expected == shape, f"returns shape {shape} for an input of shape {expected}")
-        require(torch.equal(x, before), "modifies its input, which the residual connection reads")
-        require(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
-    for value, training in product((0.0, 3.0), (True, False)):
-        x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
-        finite = call(norm.new().train(training), x).isfinite().all()
+        require(output.input_unchanged, "modifies its input, which the residual connection reads")
+        require(output.finite, f"returns NaN or infinity for {sequences} x {tokens} tokens")
+    for value, finite in measures.finite_for_constants(norm):
         require(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
     return "the output is finite and has the input's shape; the input is unchanged"
 
 
 @question("precision", of="norm")
 def precision(norm: BareNorm) -> str:
-    """Does the output have the input's dtype, and are statistics accurate under bf16?
-
-    bf16 values near 300 are 2 apart: too coarse for statistics of values with a deviation of 3.
-    """
-    x, valid = norm.tokens()
-    for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
-        returned = call(bare, x.to(dtype), valid).dtype
+    """Does the output have the input's dtype, and are statistics accurate under bf16?"""
+    for dtype, returned in measures.output_dtypes(norm):
         require(
             returned == dtype, f"returns {returned} for {dtype}: end `forward` with `.to(x.dtype)`"
         )
-    bare, exact = norm.new(torch.float32), norm.new(torch.float32)
-    x = (x + 300).bfloat16()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = call(bare, x, valid).float()[valid]
-    close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
-    cure = "compute them in float32, from `widen(x)` of normlab/norms/moments.py"
-    require(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
-    wrong = [name for name, table in running_tables(bare).items() if table.dtype != torch.float32]
-    require(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
+    under_bf16 = measures.under_bf16(norm)
+    require(
+        under_bf16.accurate,
+        "statistics of bf16 values with mean 300 are inaccurate: compute them in float32, from "
+        "`widen(x)` of normlab/norms/moments.py",
+    )
+    require(
+        not under_bf16.other_tables,
+        f"keeps {', '.join(under_bf16.other_tables)} in a dtype other than float32",
+    )
     return "the output has the input's dtype; statistics are in float32 under bf16"
 
 
 @question("pools", of="norm")
 def pools(norm: BareNorm) -> str:
     """Does the norm pool over the axes that it declares, before and after training?"""
-    norms = (norm.new(), norm.trained())
-    declared = set(norms[0].pools)
-    axes = {AXIS_OF[source] for bare in norms for source in sources(dependence(bare, features=2))}
-    remembered = {BATCH, POSITION} if isinstance(norms[0], RunningNorm) else set()
-    beyond, without = axes - declared, declared - axes - remembered
+    bare = norm.new()
+    declared, affecting = set(bare.pools), measures.affecting_axes(norm)
+    remembered = {BATCH, POSITION} if isinstance(bare, RunningNorm) else set()
+    beyond, without = affecting - declared, declared - affecting - remembered
     mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})
     prefix = f"declares pools={{{', '.join(in_order(declared))}}}, but its output"
     more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
@@ -134,40 +105,29 @@ def pools(norm: BareNorm) -> str:
 @question("padding", of="norm")
 def padding(norm: BareNorm) -> str:
     """Are the outputs, gradients and statistics of real tokens unaffected by padding?"""
-    x = norm.values(4, 5)
-    real = torch.ones(4, 5, dtype=torch.bool)
-    for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
-        plain = with_padding(bare, x, None)
-        for columns, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
-            padded = with_padding(bare, x, real, columns=columns, value=value)
-            pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
-            changed = " and ".join(what for what, before, after in pairs if differ(before, after))
-            require(
-                not changed,
-                f"in {mode} padding changes the {changed} of real tokens: use `tokens.real(x)` "
-                "(`tokens.valid` is None without padding)",
-            )
-            require(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
+    for mode, changed, leaked in measures.changes_by_padding(norm):
+        require(
+            not changed,
+            f"in {mode} padding changes the {' and '.join(changed)} of real tokens: use "
+            "`tokens.real(x)` (`tokens.valid` is None without padding)",
+        )
+        require(not leaked, f"in {mode} a gradient flows into padding")
     return "outputs, gradients and statistics are the same with and without padding"
 
 
 @question("independent", of="norm")
 def independent(norm: BareNorm) -> str:
     """In eval, does an output depend on its batch and its whole sequence exactly as declared?"""
-    bare = norm.trained().eval()
-    x, valid = norm.tokens(STEPS + 1)
-    whole = run_copy(bare, x, valid)[valid]
-    single = [run_copy(bare, x[[n]], valid[[n]])[0, real] for n, real in enumerate(valid)]
+    bare, depends = norm.new(), measures.dependence_on_others_in_eval(norm)
     flags = {
-        "batch_independent": ("alone", bare.batch_independent, torch.cat(single)),
-        "incremental": ("token by token", bare.incremental, one_by_one(bare, x, valid)[valid]),
+        "batch_independent": ("alone", bare.batch_independent, depends.alone),
+        "incremental": ("token by token", bare.incremental, depends.token_by_token),
     }
-    for flag, (how, declared, y) in flags.items():
-        depends = differ(whole, y)
+    for flag, (how, declared, differs) in flags.items():
         require(
-            depends != declared,
+            differs != declared,
             f"`{flag}` is {declared}, but in eval a sequence has "
-            f"{'a different' if depends else 'the same'} output {how}: declare `pools`, use "
+            f"{'a different' if differs else 'the same'} output {how}: declare `pools`, use "
             "RunningNorm for running statistics, and count positions from `tokens.start`",
         )
     parts = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]
@@ -177,28 +137,23 @@ def independent(norm: BareNorm) -> str:
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
     """Do the input and all parameters get a finite gradient, and an exact one if declared so?"""
-    bare = norm.new()
-    x, valid = norm.tokens()
-    loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
-    learned = {"the input": x, **dict(bare.named_parameters())}
-    idle = [name for name, tensor in learned.items() if tensor.grad is None]
-    cure = "give `super().__init__` scale=False or shift=False, or use it in `forward`"
-    require(not idle, f"no gradient reaches {', '.join(idle)}: {cure}")
-    for name, tensor in learned.items():
-        finite = tensor.grad is not None and tensor.grad.isfinite().all()
-        require(finite, f"the gradient of {name} is not finite")
-    reached = f"a finite gradient reaches {', '.join(learned)}"
-    if not bare.exact_gradient:
-        return f"{reached}; it declares exact_gradient=False"
-    bare = norm.new()
-    right = torch.autograd.gradcheck(
-        lambda x: call(copy.deepcopy(bare), x, LAST_IS_PADDING) * LAST_IS_PADDING[..., None],
-        norm.values(2, 3).requires_grad_(),
-        atol=1e-6,
-        fast_mode=True,
-        raise_exception=False,
+    gradients = measures.gradients(norm)
+    idle = _listed(name for name, gradient in gradients.items() if gradient is None)
+    require(
+        not idle,
+        f"no gradient reaches {idle}: give `super().__init__` scale=False or shift=False, or use "
+        "it in `forward`",
     )
-    require(right, "the backward pass is not exact: if intended, declare exact_gradient = False")
+    for name, gradient in gradients.items():
+        finite = gradient is not None and gradient.isfinite().all()
+        require(finite, f"the gradient of {name} is not finite")
+    reached = f"a finite gradient reaches {_listed(gradients)}"
+    if not norm.new().exact_gradient:
+        return f"{reached}; it declares exact_gradient=False"
+    require(
+        measures.has_exact_gradient(norm),
+        "the backward pass is not exact: if intended, declare exact_gradient = False",
+    )
     return f"{reached}, and it is exact"
 
 
@@ -214,138 +169,73 @@ def formula(norm: BareNorm) -> str | Finding:
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
         return Finding.none("it has no `formula`")
     x = norm.values(4, 6)
-    plain = _in_both_modes(norm, x)
     if issubclass(kind, RunningNorm) and kind.same_in_training:
-        same = torch.allclose(*plain, rtol=1e-9, atol=1e-9)
+        outputs = measures.outputs_in_both_modes(norm, x)
         require(
-            same,
+            outputs.training.allclose(outputs.in_eval, rtol=1e-9, atol=1e-9),
             "with momentum 1 a batch has a different output in eval than in training: use one "
             "`formula` in both, or declare same_in_training = False",
         )
     elif issubclass(kind, RunningNorm):
-        in_training, in_eval = _settled(norm, x)
-        difference = float((in_training - in_eval).abs().max() / in_eval.abs().max())
+        training, in_eval = measures.settled_outputs(norm, x)
+        difference = float((training - in_eval).abs().max() / in_eval.abs().max())
         require(
             difference < _SETTLED,
-            f"after {_STEPS_TO_SETTLE} steps on one batch, whose statistics are then the running "
-            f"ones, training and eval differ by {difference:.0%}: `training_formula` and `formula` "
-            "contradict each other",
+            f"after {measures.STEPS_TO_SETTLE} steps on one batch, whose statistics are then the "
+            f"running ones, training and eval differ by {difference:.0%}: `training_formula` and "
+            "`formula` contradict each other",
         )
-    doubled = _in_both_modes(norm, x, "formula")
-    changed_by_formula = [not torch.equal(y, z) for y, z in zip(plain, doubled, strict=True)]
-    if not changed_by_formula[0] and issubclass(kind, RunningNorm):
-        changed_by_formula[0] = not torch.equal(
-            plain[0], _in_both_modes(norm, x, "training_formula")[0]
-        )
-    for changed, mode in zip(changed_by_formula, ("training", "eval"), strict=True):
-        require(changed, f"another `formula` does not change the output in {mode}: use it there")
+    for used, mode in zip(measures.used_in(norm, x), ("training", "eval"), strict=True):
+        require(used, f"another `formula` does not change the output in {mode}: use it there")
     runs = "the formula is used in training and in eval"
-    if kind in FAST and agrees(norm.new()):
+    if kind not in FAST:
+        return runs
+    if agrees(norm.new()):
         return f"{runs}, or a kernel that equals it where both were compared"
-    if kind in FAST:
-        return (
-            f"{runs}; its kernel in normlab/norms/fast.py computes another one and is not used: "
-            "for speed, change the kernel too"
-        )
-    return runs
-
-
-def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tuple[Tensor, Tensor]:
-    """Return a batch's output in training, then in eval.
-
-    The method named by `doubled` then returns twice its value.
-    """
-    bare = norm.new()
-    if bare.ramps:
-        bare.begin_step(Clock(STEPS, STEPS))  # the last step of a run
-    if isinstance(bare, RunningNorm):
-        bare.momentum = 1.0
-    if isinstance(bare, BatchNorm):
-        bare.unbiased = False  # a batch is normalized by its biased variance
-    if doubled is not None:
-        kind, method = type(bare), getattr(type(bare), doubled, None)
-        twice = {doubled: lambda self, *args: 2 * method(self, *args)} if method else {}
-        cast("Any", bare).__class__ = type(kind.__name__, (kind,), twice)
-    with torch.no_grad():
-        return call(bare, x), call(bare.eval(), x)
-
-
-def _settled(norm: BareNorm, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a batch's output in training, after many late steps of a run on it, then in eval."""
-    bare = norm.new()
-    if isinstance(bare, BatchNorm):
-        bare.unbiased = False
-    norms = ModelNorms(nn.Sequential(bare))
-    for _ in range(_STEPS_TO_SETTLE):
-        norms.begin_step(STEPS, STEPS)
-        y = call(bare, x.clone().requires_grad_())
-        y.sum().backward()
-        norms.commit()
-    with torch.no_grad():
-        return y.detach(), call(bare.eval(), x)
+    return (
+        f"{runs}; its kernel in normlab/norms/fast.py computes another one and is not used: "
+        "for speed, change the kernel too"
+    )
 
 
 @question("saved", of="norm")
 def saved(norm: BareNorm) -> str:
     """Does eval leave the state unchanged, and does a saved norm resume training bit for bit?"""
-    saved_norm = norm.trained().eval()
-    before = _state(saved_norm)
-    run(saved_norm, *norm.tokens(STEPS + 1))
-    altered = _altered(before, _state(saved_norm))
-    require(not altered, f"a forward in eval changes {altered}")
-    for stop in (3, STEPS - 3):
-        saved_norm, loaded_norm = norm.trained(stop), norm.new()
-        loaded_norm.load_state_dict(copy.deepcopy(saved_norm.state_dict()))
-        at = f"saved after step {stop} and loaded,"
-        for number in range(stop + 1, stop + 4):
-            pairs = zip(
-                train_step(saved_norm, number), train_step(loaded_norm, number), strict=True
-            )
-            same = all(torch.equal(mine, theirs) for mine, theirs in pairs)
-            cure = "its state must be in buffers (`register_buffer`)"
-            require(same, f"{at} its output or gradient differs at step {number}: {cure}")
-        altered = _altered(_state(saved_norm), _state(loaded_norm))
-        require(not altered, f"{at} {altered} differ")
-        x = norm.values(4, 6)
-        same = torch.equal(run_copy(saved_norm.eval(), x), run_copy(loaded_norm.eval(), x))
-        require(same, f"{at} its output in eval differs")
+    changed = measures.changed_by_eval(norm)
+    require(not changed, f"a forward in eval changes {_listed(changed)}")
+    for resumed in measures.resumed(norm):
+        at = f"saved after step {resumed.saved_after} and loaded,"
+        require(
+            resumed.step is None,
+            f"{at} its output or gradient differs at step {resumed.step}: its state must be in "
+            "buffers (`register_buffer`)",
+        )
+        require(not resumed.tensors, f"{at} {_listed(resumed.tensors)} differ")
+        require(not resumed.in_eval, f"{at} its output in eval differs")
     return "eval changes nothing; training resumes bit for bit from the saved state"
 
 
 @question("running", of="norm")
 def running(norm: BareNorm) -> str | Finding:
     """Can running statistics be bypassed, recalibrated and restored?"""
-    bare = norm.trained()
-    if not isinstance(bare, RunningNorm):
+    if not isinstance(norm.new(), RunningNorm):
         return Finding.none("it keeps no running statistics")
-    model, before = nn.Sequential(bare), _state(bare)
-    x, valid = norm.tokens(STEPS + 2)
-    with normalized_by(model, "batch"):
-        call(bare, x.clone().requires_grad_(), valid)[valid].sum().backward()
-    altered = _altered(before, _state(bare))
-    require(not altered, f"a forward in eval with batch statistics changes {altered}")
-
-    def feed() -> None:
-        run(bare, x, valid)
-
-    with recalibrated(model, feed):
-        changed = _altered(before, _state(bare))
+    changed = measures.running_statistics(norm)
     require(
-        changed,
+        not changed.by_bypass,
+        f"a forward in eval with batch statistics changes {_listed(changed.by_bypass)}",
+    )
+    require(
+        changed.by_recalibration,
         "recalibration changes nothing: pass the batch's moments to `self.remember` unless "
         "`self.regime` is running, and update the tables in `enter`",
     )
-    altered = _altered(before, _state(bare))
-    require(not altered, f"recalibration does not restore {altered}")
+    require(
+        not changed.not_restored,
+        f"recalibration does not restore {_listed(changed.not_restored)}",
+    )
     return "running statistics can be bypassed, recalibrated and restored"
 
 
-def _state(norm: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the tensors in the norm's state dict."""
-    saved = norm.state_dict().items()
-    return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
-
-
-def _altered(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> str:
-    """Return the names of the tensors that changed, as text."""
-    return ", ".join(name for name, x in before.items() if not torch.equal(x, after[name]))
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

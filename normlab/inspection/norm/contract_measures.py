@@ -1,0 +1,287 @@
+"""What the questions of the norm contract measure; `contract.py` says what must be true of it.
+
+Iterators measure one case at a time, so that nothing is measured after a violation.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from normlab.inspection.examples.articles import LAST_IS_PADDING
+from normlab.inspection.norm.bare_norm import STEPS, BareNorm, loss, train_step
+from normlab.inspection.norm.norm_calls import (
+    call,
+    differ,
+    one_by_one,
+    run,
+    run_copy,
+    running_tables,
+)
+from normlab.inspection.norm.padding_effect import with_padding
+from normlab.inspection.norm.pooling import AXIS_OF, dependence, sources
+from normlab.norms.base import Norm
+from normlab.norms.batch import BatchNorm
+from normlab.norms.model_norms import ModelNorms, recalibrated
+from normlab.norms.ramp import Clock
+from normlab.norms.running import RunningNorm, normalized_by
+
+STEPS_TO_SETTLE = 400
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+class Output(NamedTuple):
+    """The output of a new norm for an input of some shape, `[B, P, D]`."""
+
+    input_shape: torch.Size
+    shape: torch.Size
+    finite: bool
+    input_unchanged: bool
+
+
+def outputs_by_shape(norm: BareNorm) -> Iterator[Output]:
+    """Yield what a new norm returns for several, for single and for very short sequences."""
+    for size in ((4, 6), (1, 6), (3, 1)):
+        x = norm.values(*size)
+        before = x.clone()
+        y = norm.new()(x)  # without tokens, all tokens are real
+        yield Output(x.shape, y.shape, bool(y.isfinite().all()), torch.equal(x, before))
+
+
+def finite_for_constants(norm: BareNorm) -> Iterator[tuple[float, bool]]:
+    """Yield values, and whether the output is finite if the whole input has this value."""
+    for value, training in product((0.0, 3.0), (True, False)):
+        x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
+        yield value, bool(call(norm.new().train(training), x).isfinite().all())
+
+
+def output_dtypes(norm: BareNorm) -> Iterator[tuple[torch.dtype, torch.dtype]]:
+    """Yield dtypes of an input, and the output's."""
+    x, valid = norm.tokens()
+    for dtype in DTYPES:
+        bare = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
+        yield dtype, call(bare, x.to(dtype), valid).dtype
+
+
+class UnderBf16(NamedTuple):
+    """Whether statistics are accurate under bf16, and the tables that are not in float32."""
+
+    accurate: bool
+    other_tables: list[str]
+
+
+def under_bf16(norm: BareNorm) -> UnderBf16:
+    """Compare the output for bf16 values near 300, 2 apart, with the one for the same in float32.
+
+    That is too coarse for statistics of values with a deviation of 3.
+    """
+    x, valid = norm.tokens()
+    bare, exact = norm.new(torch.float32), norm.new(torch.float32)
+    x = (x + 300).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = call(bare, x, valid).float()[valid]
+    accurate = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
+    tables = running_tables(bare).items()
+    return UnderBf16(accurate, [name for name, t in tables if t.dtype != torch.float32])
+
+
+def affecting_axes(norm: BareNorm) -> set[str]:
+    """Return the axes of the values that an output depends on, before and after training."""
+    norms = (norm.new(), norm.trained())
+    return {AXIS_OF[source] for bare in norms for source in sources(dependence(bare, features=2))}
+
+
+class PaddingChange(NamedTuple):
+    """What of real tokens padding changes in a mode, and whether it gets a gradient."""
+
+    mode: str
+    changed: list[str]
+    leaked: bool
+
+
+def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
+    """Yield what more and more padding changes, in training and in eval."""
+    x = norm.values(4, 5)
+    real = torch.ones(4, 5, dtype=torch.bool)
+    for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
+        plain = with_padding(bare, x, None)
+        for columns, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
+            padded = with_padding(bare, x, real, columns=columns, value=value)
+            pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
+            changed = [what for what, before, after in pairs if differ(before, after)]
+            yield PaddingChange(mode, changed, bool(padded.leaked.any()))
+
+
+class InEval(NamedTuple):
+    """Whether a sequence has a different output in eval if it is alone, or if it is decoded."""
+
+    alone: bool
+    token_by_token: bool
+
+
+def dependence_on_others_in_eval(norm: BareNorm) -> InEval:
+    """Compare the outputs for a batch with those for single sequences and for single tokens."""
+    bare = norm.trained().eval()
+    x, valid = norm.tokens(STEPS + 1)
+    whole = run_copy(bare, x, valid)[valid]
+    single = [run_copy(bare, x[[n]], valid[[n]])[0, real] for n, real in enumerate(valid)]
+    return InEval(
+        differ(whole, torch.cat(single)), differ(whole, one_by_one(bare, x, valid)[valid])
+    )
+
+
+def gradients(norm: BareNorm) -> dict[str, Tensor | None]:
+    """Return the gradients of the input and of all parameters, by name."""
+    bare = norm.new()
+    x, valid = norm.tokens()
+    loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
+    return {"the input": x.grad, **{name: p.grad for name, p in bare.named_parameters()}}
+
+
+def has_exact_gradient(norm: BareNorm) -> bool:
+    """Return whether the backward pass agrees with finite differences."""
+    bare = norm.new()
+    return torch.autograd.gradcheck(
+        lambda x: call(copy.deepcopy(bare), x, LAST_IS_PADDING) * LAST_IS_PADDING[..., None],
+        norm.values(2, 3).requires_grad_(),
+        atol=1e-6,
+        fast_mode=True,
+        raise_exception=False,
+    )
+
+
+class BothModes(NamedTuple):
+    """The outputs for one batch in training, then in eval."""
+
+    training: Tensor
+    in_eval: Tensor
+
+
+def outputs_in_both_modes(norm: BareNorm, x: Tensor, *, doubled: str | None = None) -> BothModes:
+    """Return the outputs with momentum 1: the running statistics are then the batch's.
+
+    The method named by `doubled` returns twice its value.
+    """
+    bare = norm.new()
+    if bare.ramps:
+        bare.begin_step(Clock(STEPS, STEPS))  # the last step of a run
+    if isinstance(bare, RunningNorm):
+        bare.momentum = 1.0
+    _use_biased_variance(bare)
+    if doubled is not None:
+        kind, method = type(bare), getattr(type(bare), doubled, None)
+        twice = {doubled: lambda self, *args: 2 * method(self, *args)} if method else {}
+        cast("Any", bare).__class__ = type(kind.__name__, (kind,), twice)
+    with torch.no_grad():
+        return BothModes(call(bare, x), call(bare.eval(), x))
+
+
+def settled_outputs(norm: BareNorm, x: Tensor) -> BothModes:
+    """Return the outputs after many late steps of a run on this batch."""
+    bare = norm.new()
+    _use_biased_variance(bare)
+    norms = ModelNorms(nn.Sequential(bare))
+    for _ in range(STEPS_TO_SETTLE):
+        norms.begin_step(STEPS, STEPS)
+        y = call(bare, x.clone().requires_grad_())
+        y.sum().backward()
+        norms.commit()
+    with torch.no_grad():
+        return BothModes(y.detach(), call(bare.eval(), x))
+
+
+def _use_biased_variance(norm: Norm) -> None:
+    if isinstance(norm, BatchNorm):
+        norm.unbiased = False  # a batch is normalized by its biased variance
+
+
+def used_in(norm: BareNorm, x: Tensor) -> tuple[bool, bool]:
+    """Return whether the output in training and in eval changes if the norm's formula does.
+
+    A norm with running statistics may use its `training_formula` in training.
+    """
+    plain = outputs_in_both_modes(norm, x)
+    other = outputs_in_both_modes(norm, x, doubled="formula")
+    in_training, in_eval = (not torch.equal(y, z) for y, z in zip(plain, other, strict=True))
+    if not in_training and isinstance(norm.new(), RunningNorm):
+        other = outputs_in_both_modes(norm, x, doubled="training_formula")
+        in_training = not torch.equal(plain.training, other.training)
+    return in_training, in_eval
+
+
+def changed_by_eval(norm: BareNorm) -> list[str]:
+    """Return the names of the tensors that a forward in eval changes."""
+    bare = norm.trained().eval()
+    before = _state(bare)
+    run(bare, *norm.tokens(STEPS + 1))
+    return _changed(before, _state(bare))
+
+
+class Resumed(NamedTuple):
+    """How a norm that was saved after a step and loaded differs from the one that was saved.
+
+    `step` is the first step whose output or gradient differs, or None; `tensors` are those of the
+    state dict that differ three steps later, `in_eval` whether the output in eval does.
+    """
+
+    saved_after: int
+    step: int | None
+    tensors: list[str]
+    in_eval: bool
+
+
+def resumed(norm: BareNorm) -> Iterator[Resumed]:
+    """Yield the differences for norms saved early and late in a run."""
+    for stop in (3, STEPS - 3):
+        saved, loaded = norm.trained(stop), norm.new()
+        loaded.load_state_dict(copy.deepcopy(saved.state_dict()))
+        step = next(
+            (
+                number
+                for number in range(stop + 1, stop + 4)
+                if not all(map(torch.equal, train_step(saved, number), train_step(loaded, number)))
+            ),
+            None,
+        )
+        x = norm.values(4, 6)
+        tensors = _changed(_state(saved), _state(loaded))
+        same = torch.equal(run_copy(saved.eval(), x), run_copy(loaded.eval(), x))
+        yield Resumed(stop, step, tensors, not same)
+
+
+class RunningStatistics(NamedTuple):
+    """The tensors changed by a pass with batch statistics, by recalibration, and after its end."""
+
+    by_bypass: list[str]
+    by_recalibration: list[str]
+    not_restored: list[str]
+
+
+def running_statistics(norm: BareNorm) -> RunningStatistics:
+    """Bypass, recalibrate and restore the running statistics of a trained norm."""
+    bare = norm.trained()
+    model, before = nn.Sequential(bare), _state(bare)
+    x, valid = norm.tokens(STEPS + 2)
+    with normalized_by(model, "batch"):
+        call(bare, x.clone().requires_grad_(), valid)[valid].sum().backward()
+    by_bypass = _changed(before, _state(bare))
+
+    def feed() -> None:
+        run(bare, x, valid)
+
+    with recalibrated(model, feed):
+        by_recalibration = _changed(before, _state(bare))
+    return RunningStatistics(by_bypass, by_recalibration, _changed(before, _state(bare)))
+
+
+def _state(norm: nn.Module) -> dict[str, Tensor]:
+    """Return copies of the tensors in the norm's state dict."""
+    saved = norm.state_dict().items()
+    return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
+
+
+def _changed(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
+    return [name for name, x in before.items() if not torch.equal(x, after[name])]
