@@ -58,7 +58,7 @@ def test_without_projections_the_logit_of_any_token_is_the_root_of_the_width():
 def test_the_softmax_lives_with_layer_norm_and_random_projections(width):
     """The shares agree with those from other random draws and another library."""
     generator = np.random.default_rng(width)
-    x = outlier.sentence(width).numpy()
+    x = outlier.words_of_width(width).numpy()
     np.testing.assert_array_equal(x[:, :4], WORDS_WITH_999)
     found, holds = numbers("outlier.width")
     assert holds == [True, True]

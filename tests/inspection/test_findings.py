@@ -18,12 +18,12 @@ from normlab.inspection.claim_checks import (
     images,
     inputs,
     modes,
-    outlier,
     padding,
     positions,
     residual,
     sampling,
     shape,
+    softmax,
 )
 from normlab.inspection.questions import questions
 from normlab.norms.base import Norm
@@ -208,7 +208,7 @@ def findings(chosen):
 
 
 def test_a_finding_that_turns_to_the_opposite_has_another_sentence(tmp_path, monkeypatch):
-    constants(outlier, DRAWS=3)(monkeypatch)
+    constants(softmax, DRAWS=3)(monkeypatch)
     constants(batch, SETS=3)(monkeypatch)
     sound = findings(checks())
     broken = []

@@ -1,7 +1,8 @@
 """Checks that decide parts of claims in seconds by applying norms to small, fixed inputs.
 
-A claim's `computed:` names a check, such as `padding.pollutes`. Each module holds one family
-of checks. Each check is a function registered by `@question(name, of="claim")`.
+A claim's `check:` names one, such as `padding.pollutes`. Each module has the checks of one subject:
+functions with the decorator `check` (`check.py`) that measure, compare with what a sentence of an
+article says, and word what they measured. `inputs.py` has the norms and values they share.
 """
 
 from normlab.claims.evidence import CheckFinding

@@ -33,12 +33,15 @@ def shift() -> list[CheckFinding]:
         before, after = (run(new_norm(name, CHANNELS, **values), each)[0] for each in (x, other))
         return relative_change(after, shifted(before))
 
-    movements = {name: off(name) for name in SHIFTED}
-    by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
-    following = [name for name in SHIFTED if movements[name] < 1e-9]
+    following = [name for name in SHIFTED if off(name) < 1e-9]
     others = [name for name in SHIFTED if name not in following]
-    groups = (("do", following), ("do not", others))
-    those_that = [f"{', '.join(names)} {verb}" for verb, names in groups if names]
+    by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
+    by_convolution = relative_change(convolved(other)[0], shifted(convolved(x)[0]))
+    in_groups = [
+        f"{', '.join(names)} {verb}"
+        for verb, names in (("do", following), ("do not", others))
+        if names
+    ]
     return [
         finding(
             "bn shifts its output with the image",
@@ -47,14 +50,14 @@ def shift() -> list[CheckFinding]:
         ),
         finding(
             "bn does so, and ln does not",
-            f"{'; '.join(those_that)}; with statistics for each pixel the output changes by "
+            f"{'; '.join(in_groups)}; with statistics for each pixel the output changes by "
             f"{by_position:.0%}",
             holds="bn" in following and "ln" not in following,
         ),
         change_finding(
             "a convolution computes a channel in the same way at each position: if the image is "
             "shifted, its output only shifts",
-            relative_change(convolved(other)[0], shifted(convolved(x)[0])),
+            by_convolution,
             expected=False,
         ),
     ]

@@ -159,33 +159,36 @@ def share() -> list[CheckFinding]:
     """
     tokens = draw_tokens(1, 40)
     m, v = tokens.mean((0, 1)), tokens.var((0, 1), correction=0)
-    off, shown = 0.0, []
+    off, factors = 0.0, dict[float, float]()
     for zeros in (0, 10, 40, 160):
         p = zeros / (zeros + 40)
-        x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
-        real = (torch.arange(zeros + 40) < 40)[None]
-        norm = new_norm("bn", padding="include")
-        y = run(norm, x, real)[real]
-        sd = v.sqrt() / y.std(0, correction=0)  # that the norm divided by
-        mean, var = m - sd * y.mean(0), sd.square() - 1e-5
-        expected_var = (1 - p) * v + p * (1 - p) * m.square()
-        off = max(
-            off,
-            *(float((a - b).abs().max()) for a, b in ((mean, (1 - p) * m), (var, expected_var))),
-        )
-        shown.append(f"{float(mean @ m / (m @ m)):.2g} m at {p:.0%}")
-    answer = (
-        f"the mean m becomes {', '.join(shown)} of padding; the variance is within {off:.2f} of "
-        "(1 - p) v + p (1 - p) m^2"
-    )
+        mean, var = moments_with_zeros(tokens, zeros)
+        expected_mean, expected_var = (1 - p) * m, (1 - p) * v + p * (1 - p) * m.square()
+        gaps = (mean - expected_mean, var - expected_var)
+        off = max(off, *(float(gap.abs().max()) for gap in gaps))
+        factors[p] = float(mean @ m / (m @ m))
+    listed = ", ".join(f"{factor:.2g} m at {p:.0%}" for p, factor in factors.items())
     return [
         finding(
             "mean and variance change with the share of padding",
-            answer,
+            f"the mean m becomes {listed} of padding; the variance is within {off:.2f} of "
+            "(1 - p) v + p (1 - p) m^2",
             holds=off < 0.005,
             off=off,
         )
     ]
+
+
+def moments_with_zeros(
+    tokens: Float[Tensor, "1 P D"], zeros: int
+) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+    """Return the mean and variance by which batch norm normalizes tokens, if zeros count too."""
+    number = tokens.shape[1]
+    x = torch.cat([tokens, torch.zeros(1, zeros, WIDTH, dtype=torch.float64)], dim=1)
+    real = (torch.arange(zeros + number) < number)[None]
+    y = run(new_norm("bn", padding="include"), x, real)[real]
+    sd = tokens[0].std(0, correction=0) / y.std(0, correction=0)  # that the norm divided by
+    return tokens[0].mean(0) - sd * y.mean(0), sd.square() - 1e-5
 
 
 @check("padding.zero", "ln", "ln with a shift", "bn")

@@ -19,33 +19,41 @@ def variance_of_the_mean() -> list[CheckFinding]:
     Sets are drawn from single values, from sentences of 16 independent tokens, and from sentences
     of 16 tokens with a correlation of 0.1.
     """
-    length, correlation, near = 16, 0.1, 0.1
-    single, independent, correlated = (
-        variances_of_means(*drawn) for drawn in ((1, 0.0), (length, 0.0), (length, correlation))
-    )
+    length, correlation = 16, 0.1
+    single = variances_of_means(1, 0.0)
+    independent, correlated = (variances_of_means(length, c) for c in (0.0, correlation))
     slope = float(np.polyfit(np.log([*single]), np.log([*single.values()]), 1)[0])
     ratio = single[8] / single[256]
     tokens, expected = 32 * length, 1 + (length - 1) * correlation
     per_sentence, design = 1 / (32 * independent[tokens]), tokens * correlated[tokens]
-    by_one = "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256"
-    falls = f"as N^\u2212{-slope:.2f}, {ratio:.3g} times"
-    by_batch = f"N is the batch size, for sentences of {length} tokens too"
-    too_large = (
-        f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "
-        "variance"
-    )
-    by_token = f"N counts tokens even if a sentence's tokens correlate by {correlation}"
-    too_small = (
-        f"the variance is {design:.2f} times sigma^2 / {tokens}: {tokens} tokens equal "
-        f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "
-        f"{expected:g} expected)"
-    )
-    holds = [abs(value - 1) < near for value in (-slope, per_sentence, design)]
     return [
-        finding(by_one, falls, holds=holds[0], slope=slope, ratio=ratio),
-        finding(by_batch, too_large, holds=holds[1], per_sentence=per_sentence),
-        finding(by_token, too_small, holds=holds[2], design_effect=design),
+        finding(
+            "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256",
+            f"as N^\u2212{-slope:.2f}, {ratio:.3g} times",
+            holds=_near_one(-slope),
+            slope=slope,
+            ratio=ratio,
+        ),
+        finding(
+            f"N is the batch size, for sentences of {length} tokens too",
+            f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "
+            "variance",
+            holds=_near_one(per_sentence),
+            per_sentence=per_sentence,
+        ),
+        finding(
+            f"N counts tokens even if a sentence's tokens correlate by {correlation}",
+            f"the variance is {design:.2f} times sigma^2 / {tokens}: {tokens} tokens equal "
+            f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "
+            f"{expected:g} expected)",
+            holds=_near_one(design),
+            design_effect=design,
+        ),
     ]
+
+
+def _near_one(value: float) -> bool:
+    return abs(value - 1) < 0.1
 
 
 def variances_of_means(length: int, correlation: float) -> dict[int, float]:

@@ -11,13 +11,13 @@ from torch import Tensor
 from normlab.findings.finding import AnswerTable, Cell, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
-from normlab.inspection.claim_checks.outlier import SATURATED
 from normlab.inspection.model.built_model import BuiltModel
 from normlab.inspection.model.recorded_pass import RecordedPass, record
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
 SENTENCES = 8
+SATURATED = 0.99  # the smallest weight on one key in a saturated row
 ALIVE = 0.5  # the largest share of rows that may be saturated
 _WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
 _COLUMNS = (
