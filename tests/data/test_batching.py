@@ -1,4 +1,4 @@
-"""Batches: partitions, order, resuming, sharding."""
+"""How batches partition an epoch, in which order, how they resume and how ranks share them."""
 
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ def take(source, count):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", SIZES)
-def test_an_epoch_has_every_sentence_once(mode, size):
+def test_an_epoch_contains_every_sentence_exactly_once(mode, size):
     batches = plan(mode, size)
     assert sorted(np.concatenate(batches).tolist()) == list(range(101))
     for batch in batches:
@@ -37,7 +37,7 @@ def test_an_epoch_has_every_sentence_once(mode, size):
             assert len(batch) * LENGTHS[batch].max() <= 120
 
 
-def test_buckets_are_contiguous_in_target_length():
+def test_buckets_cover_disjoint_ranges_of_target_length():
     batches = plan("bucket", SIZES[0])
     ranges = sorted((LENGTHS[b, 1].min(), LENGTHS[b, 1].max()) for b in batches)
     for (_, highest), (lowest, _) in pairwise(ranges):
@@ -45,7 +45,7 @@ def test_buckets_are_contiguous_in_target_length():
     assert [LENGTHS[b, 1].min() for b in batches] != sorted(LENGTHS[b, 1].min() for b in batches)
 
 
-def test_order_depends_on_seed_and_epoch_alone():
+def test_the_order_of_batches_depends_only_on_seed_and_epoch():
     per_epoch = len(endless().indices)
     first = take(endless(), 2 * per_epoch)
     assert first == take(endless(), 2 * per_epoch)
@@ -55,7 +55,7 @@ def test_order_depends_on_seed_and_epoch_alone():
 
 @pytest.mark.parametrize(("mode", "size"), zip(MODES, SIZES, strict=True))
 @pytest.mark.parametrize("drawn", [7, 61])
-def test_resumes_exactly(mode, size, drawn):
+def test_batches_resume_exactly_where_they_were_saved(mode, size, drawn):
     whole = endless(mode, size)
     take(whole, drawn)
     state = whole.state_dict()
@@ -65,13 +65,13 @@ def test_resumes_exactly(mode, size, drawn):
     assert take(resumed, 40) == take(whole, 40)
 
 
-def test_resuming_beyond_the_epoch_is_refused():
+def test_resuming_beyond_the_end_of_the_epoch_is_refused():
     with pytest.raises(ValueError, match="cannot resume at batch 1000"):
         endless().load_state_dict({"epoch": 0, "index": 1000})
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_ranks_share_an_epoch(mode):
+def test_ranks_split_the_batches_of_an_epoch_between_them(mode):
     alone = endless(mode)
     ranks = [endless(mode, shard=Shard(r, 3)) for r in range(3)]
     rounds = len(alone.indices) // 3
@@ -83,7 +83,7 @@ def test_ranks_share_an_epoch(mode):
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_eval_batches_partition_over_ranks(ranks):
+def test_evaluation_batches_are_partitioned_over_ranks(ranks):
     parts = [eval_batches(LENGTHS, shard=Shard(r, ranks), batch_size=8) for r in range(ranks)]
     everything = np.concatenate([batch for part in parts for batch in part])
     assert sorted(everything.tolist()) == list(range(101))
@@ -91,7 +91,7 @@ def test_eval_batches_partition_over_ranks(ranks):
     assert longest_first == sorted(longest_first, reverse=True)
 
 
-def test_a_sentence_over_max_tokens_is_named():
+def test_a_sentence_longer_than_max_tokens_raises_an_error():
     lengths = np.array([[3, 4], [5, 31], [2, 2]])
     with pytest.raises(ValueError, match=r"sentence 2 has 31 tokens, more than max_tokens=30"):
         plan("bucket", dict(batch_size=None, max_tokens=30), lengths=lengths)

@@ -25,7 +25,7 @@ DAMAGES = [(MANIFEST, text) for text in MANIFESTS] + [("a.txt", "tex!"), ("b.txt
 
 
 @pytest.mark.parametrize(("name", "text"), [*DAMAGES, (MANIFEST, None)])
-def test_an_entry_is_built_once_and_rebuilt_if_damaged(cache, name, text):
+def test_a_cache_entry_is_built_once_and_rebuilt_if_damaged(cache, name, text):
     build = Builder()
     entry = cached_folder("x", build)
     assert entry == cache / "x" and is_whole(entry)
@@ -48,7 +48,7 @@ def _use(results):
     results.put([path.name for path in entry.iterdir() if path.name != MANIFEST])
 
 
-def test_processes_that_ask_at_once_share_one_build():
+def test_processes_that_request_an_entry_at_once_share_one_build():
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     processes = [context.Process(target=_use, args=(results,)) for _ in range(3)]
@@ -61,7 +61,7 @@ def test_processes_that_ask_at_once_share_one_build():
     assert len(found[0]) == 1
 
 
-def test_a_whole_entry_needs_no_lock(cache):
+def test_reading_a_complete_entry_takes_no_lock(cache):
     entry = cached_folder("x", Builder())
     for lock in cache.glob("*.lock"):
         lock.unlink()
@@ -69,14 +69,14 @@ def test_a_whole_entry_needs_no_lock(cache):
     assert not list(cache.glob("*.lock"))
 
 
-def test_a_cache_that_cannot_be_written_says_which_variable_names_another(tmp_path, monkeypatch):
+def test_the_error_for_an_unwritable_cache_says_to_set_normlab_cache(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(ValueError, match=r"cannot be written to .*: set NORMLAB_CACHE"):
         cached_folder("x", Builder())
 
 
-def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
+def test_the_error_without_a_home_folder_says_which_variables_to_set(monkeypatch):
     def no_home():
         raise RuntimeError("Could not determine home directory.")
 
@@ -86,7 +86,7 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
         cache_root()
 
 
-def test_offline_refuses_downloads_of_a_library_that_is_imported_already(monkeypatch):
+def test_offline_also_applies_to_a_library_that_is_already_imported(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with offline():

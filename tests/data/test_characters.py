@@ -24,7 +24,7 @@ def text(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_character_is_a_token_and_line_breaks_come_back(text: Path):
+def test_every_character_is_a_token_and_decoding_restores_line_breaks(text: Path):
     task = task_of(text)
     tokenizer = task.data.tokenizer
     parts = [tokenizer.decode(task.split(split).text.ids) for split in ("train", "valid", "test")]
@@ -34,7 +34,7 @@ def test_every_character_is_a_token_and_line_breaks_come_back(text: Path):
     assert len(tokenizer) == DocumentTokenizer.first_ordinary + len(set(TEXT))
 
 
-def test_the_last_tenth_is_the_test_and_a_folder_or_the_file_is_given(text: Path):
+def test_the_last_tenth_is_the_test_split_and_data_dir_may_be_a_folder_or_a_file(text: Path):
     task, same = task_of(text), task_of(text / "input.txt")
     sizes = [len(task.split(split).text.ids) for split in ("train", "valid", "test")]
     assert sizes == [len(same.split(split).text.ids) for split in ("train", "valid", "test")]
@@ -44,7 +44,7 @@ def test_the_last_tenth_is_the_test_and_a_folder_or_the_file_is_given(text: Path
     assert windows.characters.sum() == pytest.approx(sizes[2] + 1)
 
 
-def test_a_missing_text_is_named_with_where_to_get_it(tmp_path: Path):
+def test_the_error_for_a_missing_text_says_where_to_download_it(tmp_path: Path):
     with pytest.raises(UserError, match=r"set data_dir to input.txt.*download it from https://raw"):
         build_task(to_dict(compose(SETTINGS)))
     with pytest.raises(UserError, match=r"input.txt does not exist; download it from https://raw"):

@@ -19,7 +19,7 @@ def write_corpus(folder, test=b"ein kleines Haus .\n"):
 
 
 @pytest.mark.parametrize(("options", "read"), [([], yaml.safe_load), (["--json"], json.loads)])
-def test_prints_the_description_as_yaml_or_json(tmp_path, capsys, options, read):
+def test_inspect_data_prints_the_description_as_yaml_or_json(tmp_path, capsys, options, read):
     write_corpus(tmp_path)
     words = ["task=translation", f"data_dir={tmp_path}", "batch_size=2"]
     assert cli.main(["inspect", "--data", *words, *options]) == 0
@@ -33,7 +33,7 @@ def test_prints_the_description_as_yaml_or_json(tmp_path, capsys, options, read)
     assert description["padding_share"] == pytest.approx(1 - real / (2 * longest))
 
 
-def test_bad_text_is_one_message_and_an_exit_status(tmp_path, capsys):
+def test_bad_text_gives_a_one_line_error_and_exit_status_1(tmp_path, capsys):
     write_corpus(tmp_path, test=b"\xff\n")
     assert cli.main(["inspect", "--data", "task=translation", f"data_dir={tmp_path}"]) == 1
     captured = capsys.readouterr()
@@ -42,7 +42,7 @@ def test_bad_text_is_one_message_and_an_exit_status(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("path", sorted((CONFIG_DIR / "task").glob("*.yaml")), ids=lambda p: p.stem)
-def test_a_task_config_begins_with_its_command(path):
+def test_a_task_config_starts_with_its_command_and_a_description(path):
     command, description = path.read_text("utf-8").splitlines()[:2]
     assert command.startswith(f"# normlab train task={path.stem}")
     assert description.startswith("# ")

@@ -19,7 +19,7 @@ def read(folder, split="train"):
     return read_parallel(folder, split, ("de", "en"))
 
 
-def test_plain_and_packed_text_are_the_same_and_only_line_feeds_end_lines(tmp_path):
+def test_plain_and_gzipped_text_read_the_same_and_only_line_feeds_end_lines(tmp_path):
     # U+2028, U+0085 and a form feed are line ends to str.splitlines, and would shift the pairing.
     text = "\ufeffGr\u00fc\u00dfe a\u2028b\u0085c\x0cd\r\ne\n".encode()
     (tmp_path / "a.de").write_bytes(text)
@@ -28,7 +28,7 @@ def test_plain_and_packed_text_are_the_same_and_only_line_feeds_end_lines(tmp_pa
     assert read_lines(tmp_path / "a.de") == ["Gr\u00fc\u00dfe a\u2028b\u0085c\x0cd", "e"]
 
 
-def test_byte_order_marks_and_carriage_returns_at_the_ends_of_lines_are_no_text(tmp_path):
+def test_byte_order_marks_and_carriage_returns_at_the_edges_of_lines_are_stripped(tmp_path):
     joined = "\ufeffa\r\r\n\ufeffb\r\nc\ufeffd\n".encode()
     (tmp_path / "a.de").write_bytes(joined)
     assert read_lines(tmp_path / "a.de") == ["a", "b", "c\ufeffd"]
@@ -47,13 +47,15 @@ def test_byte_order_marks_and_carriage_returns_at_the_ends_of_lines_are_no_text(
         (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*packed by xz: unpack it"),
     ],
 )
-def test_a_fault_in_the_text_names_file_and_line(tmp_path, source, target, message):
+def test_bad_text_raises_an_error_that_says_where_and_what_is_wrong(
+    tmp_path, source, target, message
+):
     write_split(tmp_path, "train", source, target)
     with pytest.raises(ValueError, match=message):
         read(tmp_path)
 
 
-def test_damaged_gzip_and_a_text_beyond_the_limit_are_named(tmp_path, monkeypatch):
+def test_damaged_gzip_and_text_beyond_the_size_limit_raise_an_error(tmp_path, monkeypatch):
     (tmp_path / "train.de.gz").write_bytes(b"a\n")
     with pytest.raises(ValueError, match=r"cannot read .*train\.de\.gz"):
         read_lines(tmp_path / "train.de.gz")
@@ -63,20 +65,20 @@ def test_damaged_gzip_and_a_text_beyond_the_limit_are_named(tmp_path, monkeypatc
         read_lines(tmp_path / "a.de")
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_the_error_for_a_missing_split_lists_both_possible_files(tmp_path):
     write_split(tmp_path, "train", b"a\n", b"x\n")
     with pytest.raises(ValueError, match=r"neither valid\.de nor valid\.de\.gz"):
         read(tmp_path, "valid")
 
 
-def test_a_file_beside_its_packed_one_is_refused_as_they_may_differ(tmp_path):
+def test_a_file_next_to_its_gzipped_version_is_refused(tmp_path):
     write_split(tmp_path, "train", b"a\n", b"x\n")
     (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"b\n"))
     with pytest.raises(UserError, match=r"has both train\.de and train\.de\.gz: keep one"):
         read(tmp_path)
 
 
-def test_checksums_equal_those_of_the_files(tmp_path):
+def test_checksums_match_the_sha256_of_the_files(tmp_path):
     write_split(tmp_path, "train", "\u00e4\nb\n".encode(), b"x\ny\n")
     files = [tmp_path / f"train.{lang}" for lang in ("de", "en")]
     assert read(tmp_path).checksums() == [
@@ -95,7 +97,7 @@ def write_corpus(folder):
         write_split(folder, split, f"{split} a\nb\n".encode(), b"x\ny\n")
 
 
-def test_the_splits_of_a_folder(tmp_path):
+def test_a_folder_corpus_reads_three_splits_and_refuses_missing_ones(tmp_path):
     write_corpus(tmp_path)
     splits = folder_corpus(tmp_path).splits
     assert list(splits) == ["train", "valid", "test"]
@@ -107,7 +109,7 @@ def test_the_splits_of_a_folder(tmp_path):
         folder_corpus(None)
 
 
-def test_the_key_depends_on_content_and_form(tmp_path):
+def test_the_cache_key_depends_on_content_and_form_but_not_on_the_path(tmp_path):
     one, two = tmp_path / "one" / "text", tmp_path / "two" / "text"
     for folder in (one, two):
         folder.parent.mkdir()

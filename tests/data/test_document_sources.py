@@ -23,7 +23,7 @@ def splits_of(corpus):
 # --- the documentation of Python ---
 
 
-def test_pydoc_has_text_in_every_split_and_no_code(monkeypatch):
+def test_pydoc_has_text_and_no_code_in_every_split(monkeypatch):
     modules = dict(list(builtin._sources().items())[::40])
     monkeypatch.setattr(builtin, "_sources", lambda: modules)
     found = splits_of(PydocCorpus())
@@ -35,13 +35,13 @@ def test_pydoc_has_text_in_every_split_and_no_code(monkeypatch):
     assert all(is_sentence(sentence) for sentence in sentences)
 
 
-def test_pydoc_leaves_out_a_paragraph_that_an_earlier_document_has(monkeypatch):
-    shared = "This paragraph stands in both. It has two sentences."
+def test_pydoc_drops_paragraphs_that_an_earlier_document_contains(monkeypatch):
+    shared = "This paragraph occurs in both. It has two sentences."
     texts = [("a", [f"The first is here.\n\n{shared}"]), ("b", [shared, "The last one is here."])]
     monkeypatch.setattr(builtin, "_texts", lambda: iter([*texts, ("c", [shared])]))
     found = [tuple(document) for _, document in PydocCorpus().documents()]
     assert found == [
-        ("The first is here.", "This paragraph stands in both.", "It has two sentences."),
+        ("The first is here.", "This paragraph occurs in both.", "It has two sentences."),
         ("The last one is here.",),
     ]
 
@@ -65,7 +65,7 @@ NOTE
 """
 
 
-def test_prose_by_hand():
+def test_prose_extracts_the_sentences_of_a_docstring():
     assert list(prose(DOCSTRING)) == [
         ["Return the first item of items or nothing."],
         ["It is over here, says close."],
@@ -101,7 +101,7 @@ def write_splits(folder):
         (folder / f"{split}.txt").write_text(f"{split} one.\n{split} two.\n\n\n{split} three.\n")
 
 
-def test_a_folder_with_splits(tmp_path):
+def test_a_folder_with_splits_has_documents_separated_by_blank_lines(tmp_path):
     write_splits(tmp_path)
     splits = splits_of(folder_documents(tmp_path))
     assert list(splits) == ["test", "valid", "train"]
@@ -109,7 +109,7 @@ def test_a_folder_with_splits(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["all.txt", "all.txt.gz", "anything"])
-def test_one_file_is_split_by_document(tmp_path, name):
+def test_a_single_file_is_split_by_document(tmp_path, name):
     data = "\n".join(f"Document {i}.\nIts end {i}.\n" for i in range(60)).encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     corpus = folder_documents(tmp_path / name)
@@ -120,7 +120,7 @@ def test_one_file_is_split_by_document(tmp_path, name):
     assert corpus.label == name.split(".")[0]
 
 
-def test_paragraphs_are_cut_into_sentences(tmp_path):
+def test_paragraphs_are_split_into_sentences(tmp_path):
     (tmp_path / "train.txt").write_text("It is so. It was\nnot so. Was it?\n\nNew. One.\n")
     for split in ("valid", "test"):
         (tmp_path / f"{split}.txt").write_text("One. Two.\n")
@@ -143,7 +143,7 @@ def test_the_key_of_a_folder_depends_on_content_and_settings_but_not_on_the_path
     assert folder_documents(two).key() != key
 
 
-def test_paragraphs_are_cut_by_the_rules_of_a_language_under_each_of_its_codes(tmp_path):
+def test_equivalent_language_codes_split_paragraphs_the_same_way(tmp_path):
     text = "\u6211\u559c\u6b22\u3002\u4f60\u597d\u5417\uff1f\u597d\u3002"
     (tmp_path / "a.txt").write_text(f"{text}\n\nOne. Two.\n", "utf-8")
     found = [
@@ -155,7 +155,7 @@ def test_paragraphs_are_cut_by_the_rules_of_a_language_under_each_of_its_codes(t
         folder_documents(tmp_path, language="cn")
 
 
-def test_missing_files_of_a_folder_are_named(tmp_path):
+def test_missing_files_of_a_folder_raise_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"set data_dir to a file, .* with train\.txt"):
         folder_documents(None)
     with pytest.raises(ValueError, match=r"absent does not exist; set data_dir"):
@@ -169,7 +169,7 @@ def test_missing_files_of_a_folder_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dev.txt", "notes.txt", "more/a.TXT", "train/b.txt"])
-def test_a_text_beside_the_splits_that_would_not_be_read_is_refused(tmp_path, name):
+def test_a_text_file_next_to_the_splits_that_would_not_be_read_is_refused(tmp_path, name):
     write_splits(tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("Not read.\n")
@@ -177,7 +177,7 @@ def test_a_text_beside_the_splits_that_would_not_be_read_is_refused(tmp_path, na
         splits_of(folder_documents(tmp_path))
 
 
-def test_every_visible_text_of_a_folder_is_read_and_no_hidden_one(tmp_path):
+def test_all_visible_text_files_of_a_folder_are_read_and_hidden_ones_are_skipped(tmp_path):
     folder = tmp_path / "text"
     for place in (folder / "b", folder / ".git"):
         place.mkdir(parents=True)
@@ -194,14 +194,14 @@ def test_every_visible_text_of_a_folder_is_read_and_no_hidden_one(tmp_path):
 
 
 @pytest.mark.parametrize("other", ["a.txt.gz", "a.TXT"])
-def test_two_files_of_one_name_are_refused(tmp_path, other):
+def test_two_files_that_differ_only_in_extension_or_case_are_refused(tmp_path, other):
     for name in ("a.txt", other):
         (tmp_path / name).write_bytes(gzip.compress(b"A.\n") if name[-1] == "z" else b"B.\n")
     with pytest.raises(ValueError, match=r"has both a\.\S+ and a\.\S+: keep one"):
         splits_of(folder_documents(tmp_path))
 
 
-def test_brown_by_its_own_list(normlab_data):
+def test_the_brown_corpus_has_the_documents_of_its_own_list(normlab_data):
     brown = normlab_data / "brown"
     found = [len(document) for _, document in folder_documents(brown).documents()]
     with gzip.open(brown / "brown.docs.tsv.gz", "rt") as file:
@@ -238,7 +238,7 @@ def hub(tmp_path, monkeypatch):
     return Hub(tmp_path / "tables")
 
 
-def test_rows_that_are_documents(hub):
+def test_each_row_of_a_table_is_one_document(hub):
     hub.write(["One.\nTwo.\n\nThree.", None, "Four. Five."])
     found = splits_of(hub())
     assert set(found) == {"train", "valid", "test"}
@@ -275,7 +275,7 @@ def test_wikitext_headings_begin_articles(hub):
 
 
 @pytest.mark.parametrize("missing", [["validation"], ["test"], ["validation", "test"]])
-def test_missing_splits_are_held_out_of_train(hub, missing):
+def test_missing_splits_are_held_out_from_the_training_split(hub, missing):
     rows = [f"Row {i}." for i in range(80)]
     hub.write([*rows, *rows[:5]], "train")
     for split in {"validation", "test"} - set(missing):
@@ -299,7 +299,7 @@ def test_the_key_of_tables_depends_on_content_and_settings(hub):
     assert hub().key() != key
 
 
-def test_tables_that_cannot_be_read_say_what_to_do(hub, monkeypatch):
+def test_unreadable_tables_raise_an_error_that_says_what_to_do(hub, monkeypatch):
     hub.write(["One."])
     with pytest.raises(ValueError, match=r"task\.corpus\.column=body; it has train \(\['text'\]\)"):
         splits_of(hub(column="body"))

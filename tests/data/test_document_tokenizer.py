@@ -44,7 +44,7 @@ def ids_of(tokenizer, text):
 
 @given(text=st.text() | st.text("[MASKUNPD]# "))
 @every_kind
-def test_text_never_becomes_special_ids_except_unknown(kind, text):
+def test_text_is_never_encoded_as_special_ids_except_unknown(kind, text):
     tokenizer = TOKENIZERS[kind]
     [(ids, begins)] = tokenizer.encode([text])
     allowed = {tokenizer.unk_id} if kind[0] == "wordpiece" else set()
@@ -63,7 +63,7 @@ def test_bpe_decodes_every_text_to_itself(text):
     assert tokenizer.decode(ids_of(tokenizer, text)) == text
 
 
-def test_begins_of_wordpiece_are_pieces_without_the_mark():
+def test_wordpiece_words_begin_at_pieces_without_the_continuation_mark():
     tokenizer = TOKENIZERS["wordpiece", False]
     [(ids, begins)] = tokenizer.encode(["Nobody's sitters sat, cats barked."])
     pieces = tokens(tokenizer, ids)
@@ -72,7 +72,7 @@ def test_begins_of_wordpiece_are_pieces_without_the_mark():
 
 
 @every_kind
-def test_decode_shows_masks_and_hides_padding_and_marks(kind):
+def test_decode_shows_masks_and_hides_padding_and_end_marks(kind):
     tokenizer = TOKENIZERS[kind]
     word = ids_of(tokenizer, "the")
     marks = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.bos_id]

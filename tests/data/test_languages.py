@@ -23,7 +23,7 @@ from normlab.metrics.bleu import bleu_scores, scored_as
         ("sr srp_Cyrl", ("sr", "Cyrl")),
     ],
 )
-def test_every_code_of_a_language_in_a_script_is_the_same_language(codes, language):
+def test_equivalent_codes_give_the_same_language_and_script(codes, language):
     assert {language_of(code, "key") for code in codes.split()} == {language}
 
 
@@ -37,13 +37,13 @@ def test_text_in_thai_khmer_lao_burmese_chinese_and_japanese_has_no_spaces_betwe
     ("code", "meant"),
     [("cn", "zh"), ("jp", "ja"), ("cz", "cs"), ("ua", "uk"), ("dk", "da"), ("vn", "vi")],
 )
-def test_the_code_of_a_country_is_refused_with_its_language(tmp_path, code, meant):
+def test_a_country_code_is_refused_and_the_language_code_suggested(tmp_path, code, meant):
     with pytest.raises(ValueError, match=rf"target_language={code} .*Did you mean {meant}\?"):
         FolderCorpus(data_dir=str(tmp_path), source_language="de", target_language=code, form="raw")
 
 
 @pytest.mark.parametrize("code", ["xx", "english", "", "und", "zxx", "mul", "de_QQQQ", "../../de"])
-def test_a_code_of_no_language_is_refused_by_its_key(tmp_path, code):
+def test_an_unknown_language_code_raises_an_error_that_mentions_its_key(tmp_path, code):
     with pytest.raises(ValueError, match=r"^task\.corpus\.source_language=\S* is not a language"):
         FolderCorpus(data_dir=str(tmp_path), source_language=code, target_language="de", form="raw")
 
@@ -60,12 +60,12 @@ def test_a_code_of_no_language_is_refused_by_its_key(tmp_path, code):
         ("ko kor ko_KR", "나는 학교에 갑니다 .", "나는 학교에 갑니다."),
     ],
 )
-def test_detokenized_text_is_the_same_for_every_code_of_a_language(codes, tokens, text):
+def test_equivalent_codes_detokenize_text_the_same_way(codes, tokens, text):
     found = {moses_text([tokens], language_of(code, "key"))[0] for code in codes.split()}
     assert len(found) == 1 and (text is None or found == {text})
 
 
-def test_two_sides_with_one_code_are_refused(tmp_path):
+def test_equal_source_and_target_languages_are_refused(tmp_path):
     with pytest.raises(ValueError, match="source_language and target_language are both de"):
         FolderCorpus(data_dir=str(tmp_path), source_language="de", target_language="de", form="raw")
 
@@ -92,7 +92,7 @@ TEXTS = {
         ("th", ["Thai"]),
     ],
 )
-def test_text_that_the_script_of_its_language_would_split_wrongly_is_refused(code, scripts):
+def test_text_in_a_script_that_its_language_would_split_wrongly_is_refused(code, scripts):
     for script, text in TEXTS.items():
         if script in scripts:
             check_script([text], language_of(code, "key"), "test.xx")
@@ -110,7 +110,7 @@ def test_foreign_words_in_a_text_do_not_change_its_script():
     check_script([chinese], language_of("zh", "key"), "test.zh")
 
 
-def test_files_of_two_languages_that_were_swapped_are_refused(tmp_path):
+def test_swapped_files_of_two_languages_are_refused(tmp_path):
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.en").write_text(TEXTS["Cjk"], "utf-8")
         (tmp_path / f"{split}.zh").write_text(TEXTS["Latin"], "utf-8")
@@ -137,7 +137,7 @@ def test_moses_tokens_keep_words_with_joiners_and_accents_whole(code, text):
     ]
 
 
-def test_java_in_its_own_script_is_not_german_and_is_scored_by_character():
+def test_javanese_script_is_refused_as_german_and_is_scored_by_character():
     lines = ["\ua9b2\ua98f\ua9a4\ua9a2" * 8]
     check_script(lines, Language("jv", "Java"), "train.jv")
     with pytest.raises(ValueError, match=r"train\.de is written in Javanese"):
@@ -153,7 +153,7 @@ def test_java_in_its_own_script_is_not_german_and_is_scored_by_character():
         ("Jpan Kore Thai Laoo Khmr Mymr", "char"),
     ],
 )
-def test_the_script_chooses_the_tokenizer_and_sacrebleu_has_it(scripts, tokenizer):
+def test_the_script_decides_which_sacrebleu_tokenizer_scores_a_language(scripts, tokenizer):
     assert {Language("xx", script).bleu_tokenizer for script in scripts.split()} == {tokenizer}
     score = bleu_scores(["some text"], ["some text"], tokenize=tokenizer)["bleu"]
     assert scored_as(score.signature) == {"lowercase": False, "tokenize": tokenizer}

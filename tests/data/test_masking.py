@@ -53,7 +53,9 @@ def padded(lists):
 
 @few
 @given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1), whole_words=st.booleans())
-def test_labels_are_the_original_tokens(lists, seed, share, whole_words):
+def test_labels_are_the_original_tokens_and_only_chosen_tokens_change(
+    lists, seed, share, whole_words
+):
     ids = padded(lists)
     begins = np.random.default_rng(seed).random(ids.shape) < (0.5 if whole_words else 1)
     before = ids.copy()
@@ -68,7 +70,7 @@ def test_labels_are_the_original_tokens(lists, seed, share, whole_words):
 
 @few
 @given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1))
-def test_the_chosen_places_of_a_row_come_first_in_order_and_padding_after_them(lists, seed, share):
+def test_the_chosen_positions_of_a_row_are_in_order_and_followed_by_padding(lists, seed, share):
     ids = padded(lists)
     found = masked(ids, seed=seed, share=share)
     assert found.chosen.sum() == picked(found, ids).sum() == len(found.labels)
@@ -81,7 +83,7 @@ def test_the_chosen_places_of_a_row_come_first_in_order_and_padding_after_them(l
 
 
 @pytest.mark.parametrize("share", [0.15, 0.4, 0.037])
-def test_the_share_is_met_in_every_sequence_and_on_average(share):
+def test_the_masked_share_is_met_in_every_sequence_and_on_average(share):
     ids = text(3000, 33)
     found = masked(ids, share=share)
     counts = found.chosen.sum(axis=1)
@@ -98,7 +100,7 @@ def test_the_share_is_met_in_every_sequence_and_on_average(share):
     "split", [(0.8, 0.1, 0.1), (0.5, 0.2, 0.3), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
 )
 @pytest.mark.parametrize("word", [1, 3])
-def test_the_shares_of_masked_replaced_and_kept_tokens(split, word):
+def test_masked_replaced_and_kept_tokens_have_the_requested_shares(split, word):
     ids = text(3000, 40)
     begins = np.arange(41) % word == 1 % word  # words of `word` tokens
     found = masked(ids, split=split, begins=np.broadcast_to(begins, ids.shape))
@@ -122,7 +124,7 @@ def words(ids, begins):
     return found
 
 
-def test_whole_words_keep_the_share_on_average():
+def test_whole_word_masking_keeps_the_masked_share_on_average():
     rng = np.random.default_rng(2)
     ids = text(3000, 61)
     begins = rng.random(ids.shape) < 0.4
@@ -141,7 +143,7 @@ def test_whole_words_keep_the_share_on_average():
 KEY = {"seed": 3, "epoch": 1, "count": NUMBERS_PER_TOKEN}
 
 
-def test_dice_depend_on_example_epoch_seed_and_purpose_alone():
+def test_random_numbers_depend_only_on_example_epoch_seed_and_purpose():
     examples = np.array([5, 0, 1000, 7])
     together = random_numbers("masks", examples=examples, width=9, **KEY)
     assert together.shape == (4, 9, NUMBERS_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""Preparing documents: encoding, repeated documents, description, errors and the cache."""
+"""Prepared documents: their encoding, repeats, description, errors and cache."""
 
 import hashlib
 import unicodedata
@@ -52,7 +52,7 @@ def texts_of(prepared, split):
     return [sentences[a:b] for a, b in pairwise(data.documents)]
 
 
-def test_sentences_are_decoded_in_their_documents():
+def test_prepared_sentences_decode_to_the_text_of_their_documents():
     prepared = prepare(SPLITS)
     for split, documents in SPLITS.items():
         assert texts_of(prepared, split) == documents
@@ -63,7 +63,7 @@ def test_sentences_are_decoded_in_their_documents():
         assert data.begins[data.text.offsets[:-1]].all()
 
 
-def test_description_by_hand():
+def test_the_description_counts_documents_sentences_and_unknown_tokens():
     description = prepare(SPLITS, pieces="wordpiece").description
     assert description["sizes"] == {"train": 3, "valid": 1, "test": 2}
     assert description["sentences"] == {"train": 6, "valid": 2, "test": 2}
@@ -98,7 +98,7 @@ def test_no_document_is_in_two_splits():
     assert list(prepared.splits) == list(splits)
 
 
-def test_sentences_without_a_token_are_left_out():
+def test_sentences_without_tokens_are_dropped():
     splits = {
         **SPLITS,
         "train": [["The cat sat.", "\u200b", "The end."], ["\x00", "\u200b"], ["A dog."]],
@@ -113,7 +113,7 @@ def test_sentences_without_a_token_are_left_out():
     assert (train.text.lengths > 0).all()
 
 
-def test_text_in_another_normal_form_has_as_many_characters():
+def test_the_unicode_normal_form_does_not_change_character_counts():
     sentences = ["Die M\u00fche l\u00f6st \u00dcbel.", "\ud55c\uad6d\uc5b4"]
     counts = []
     for form in ("NFC", "NFD"):
@@ -123,7 +123,7 @@ def test_text_in_another_normal_form_has_as_many_characters():
     assert counts[0] == counts[1] and counts[0][:2] == [len(x) for x in sentences]
 
 
-def test_a_split_without_any_token_is_refused(cache):
+def test_a_split_without_any_tokens_is_refused(cache):
     splits = {**SPLITS, "test": [["\u200b"], ["\x00"]]}
     with pytest.raises(ValueError, match="no sentence of test has any tokens"):
         prepare(splits, pieces="wordpiece")
@@ -140,12 +140,12 @@ def test_a_second_preparation_reads_the_cache():
 
 
 @pytest.mark.parametrize("train", [[], SPLITS["valid"]])
-def test_a_split_with_only_repeated_documents_is_named(train):
+def test_a_training_split_that_is_empty_or_only_repeats_documents_is_refused(train):
     with pytest.raises(ValueError, match=r"has no examples in train \(.*add the missing files"):
         prepare({**SPLITS, "train": train})
 
 
-def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(monkeypatch):
+def test_the_vocabulary_of_a_large_text_is_learned_from_every_kth_document(monkeypatch):
     learned = []
     train = DocumentTokenizer.train
 

@@ -1,4 +1,4 @@
-"""Preparing a corpus: encoding, long sentences, errors and the description."""
+"""Prepared sentence pairs: their encoding, length limits, description and errors."""
 
 import unicodedata
 
@@ -37,7 +37,7 @@ def prepare(corpus, **changes):
     return prepare_translation(corpus, **{**settings, **changes})
 
 
-def test_pairs_decode_to_texts():
+def test_prepared_pairs_decode_to_their_texts():
     data = prepare(Lines(SPLITS))
     for split, (source, target) in SPLITS.items():
         pairs, text = data.pairs[split], data.texts[split]
@@ -48,7 +48,7 @@ def test_pairs_decode_to_texts():
         assert decoded == target
 
 
-def test_long_training_pairs_are_left_out_and_counted():
+def test_long_training_pairs_are_dropped_and_counted():
     data = prepare(Lines(SPLITS), max_length=20)
     assert data.texts["train"].source == TRAIN[0][:2]
     assert data.description["sizes"] == {"train": 2, "valid": 1, "test": 1}
@@ -58,7 +58,7 @@ def test_long_training_pairs_are_left_out_and_counted():
     assert decoded == TRAIN[0][:2]
 
 
-def test_a_long_sentence_that_is_scored_is_an_error(cache):
+def test_a_long_test_sentence_or_only_long_training_pairs_raise_an_error(cache):
     texts = (["kurz .", "lang " * 30], ["short .", "long ."])
     with pytest.raises(ValueError, match=r"test, line 2: \d+ tokens .*task\.max_length=20"):
         prepare(Lines({**SPLITS, "test": texts}), max_length=20)
@@ -67,42 +67,42 @@ def test_a_long_sentence_that_is_scored_is_an_error(cache):
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
-def test_the_number_of_a_long_line_counts_the_blank_pairs_before_it():
+def test_the_line_number_of_a_long_sentence_counts_the_blank_lines_before_it():
     train = ([" ", "", "lang " * 20], ["a", "b", "long ."])
     with pytest.raises(ValueError, match=r"train, line 3: \d+ tokens .*1 of 1 pairs"):
         prepare(Lines({**SPLITS, "train": train}), max_length=5)
 
 
-def test_a_vocabulary_smaller_than_its_characters_is_refused_by_its_key():
+def test_a_vocabulary_smaller_than_the_number_of_characters_is_refused():
     characters = "".join(map(chr, range(0x4E00, 0x4E00 + 90)))
     with pytest.raises(ValueError, match=r"task\.vocab_size=60 is too small: .* \d+ entries"):
         prepare(Lines({**SPLITS, "train": ([characters], ["a"])}))
 
 
-def test_pairs_that_were_trained_on_are_counted():
+def test_duplicate_training_pairs_and_test_pairs_seen_in_training_are_counted():
     splits = {"train": ([*TRAIN[0], TRAIN[0][0]], [*TRAIN[1], TRAIN[1][0]]), "valid": VALID}
     data = prepare(Lines({**splits, "test": (["ein Haus .", "zwei ."], ["a  house .", "two"])}))
     assert data.description["repeated"] == {"train": 1, "valid": 1, "test": 0}
 
 
-def test_training_text_without_a_whole_pair_is_refused():
+def test_training_text_without_a_complete_pair_is_refused():
     with pytest.raises(ValueError, match="train: no line has text in both languages"):
         prepare(Lines({**SPLITS, "train": (["ein Haus .", ""], ["", "two"])}))
 
 
-def test_a_missing_split_is_named():
+def test_a_missing_split_raises_an_error_with_the_sizes_of_the_others():
     splits = {name: text for name, text in SPLITS.items() if name != "valid"}
     with pytest.raises(ValueError, match=r"has no examples in valid \(sizes: train: 3, test: 1\)"):
         prepare(Lines(splits))
 
 
-def test_a_side_without_text_is_refused_as_of_a_blind_test_set():
+def test_a_test_set_without_references_is_refused():
     blind = {**SPLITS, "test": (["ein Hund", "eine Katze"], ["", " "])}
     with pytest.raises(ValueError, match=r"test, en: all 2 lines are empty.*normlab predict"):
         prepare(Lines(blind))
 
 
-def test_vocabularies_come_from_training_text_alone():
+def test_vocabularies_are_learned_only_from_training_text():
     data = prepare(Lines({**SPLITS, "test": (["\u6f22 ."], ["a ."])}))
     assert data.description["unknown"]["test"] == {"de": 1, "en": 0}
     assert data.source_tokenizer is data.target_tokenizer
@@ -111,14 +111,14 @@ def test_vocabularies_come_from_training_text_alone():
     assert apart.source_tokenizer.unk_id not in apart.source_tokenizer.encode_batch(["\u00e4"])[0]
 
 
-def test_separators_in_a_sentence_are_kept_and_blank_training_pairs_are_left_out():
+def test_separators_inside_a_sentence_are_kept_and_blank_training_pairs_are_dropped():
     odd = (["ein\u2028Haus .", "zwei\x0c\r.", " ", "c"], ["a", "b", "d", ""])
     data = prepare(Lines({**SPLITS, "train": odd}))
     assert data.texts["train"].source == odd[0][:2]
     assert data.description["left_out"] == {"train": 2, "valid": 0, "test": 0}
 
 
-def test_pieces_are_joined_in_references():
+def test_bpe_pieces_are_joined_in_references():
     splits = {
         "train": (["ein h@@ aus .", "h@@ au@@ s"], ["a ho@@ use .", "it &apos;s ."]),
         "valid": (["ein h@@ aus ."], ["a ho@@ use ."]),
@@ -133,7 +133,7 @@ def test_pieces_are_joined_in_references():
     assert data.source_lines(["h@@ aus ."]) == ["h@@ aus ."]
 
 
-def test_plain_and_words_of_raw_text():
+def test_lines_to_translate_get_the_form_and_case_of_the_training_text():
     data = prepare(Lines(SPLITS))
     assert data.plain(["It's a house."]) == ["It's a house."]
     assert data.words(["It's a house."]) == ["It &apos;s a house ."]
@@ -144,13 +144,13 @@ def test_plain_and_words_of_raw_text():
         assert data.source_lines(["Ein Haus."]) == ["ein haus ." if lower else "Ein Haus ."]
 
 
-def test_lines_to_translate_in_a_language_without_spaces_come_split_into_words():
+def test_lines_split_into_words_in_a_language_without_spaces_stay_split():
     splits = {name: (["\u6211 \u7231 \u4f60"], ["i love you"]) for name in SPLITS}
     data = prepare(Lines(splits, form="tokenized", languages=("cmn", "en")))
     assert data.source_lines(["\u6211 \u7231"]) == ["\u6211 \u7231"]
 
 
-def test_pieces_in_two_normal_forms_are_the_same_pieces():
+def test_the_unicode_normal_form_does_not_change_bpe_pieces():
     line = "caf\u00e9 na\u00ef@@ ve"
     lines = [[line, unicodedata.normalize("NFD", line)]] * 2
     data = prepare(Lines({name: lines for name in SPLITS}, form="bpe"))

@@ -69,14 +69,14 @@ def captions(data_dir, **values):
     return Multi30k(data_dir=None if data_dir is None else str(data_dir), **{**languages, **values})
 
 
-def test_protocol_on_the_released_files(tmp_path):
+def test_the_released_iwslt_files_are_prepared_by_the_published_protocol(tmp_path):
     files = release_files()
     write_archive(tmp_path / "de-en.tgz", files)
     released = corpus(tmp_path)
     assert released.label.startswith("IWSLT'14 de-en, not the protocol's text (46 training and 10")
     splits = released.splits
-    # 49 lines of text less the metadata: title, description and 46 sentences; the 23rd and 46th
-    # of these 48 pairs are held out.
+    # Without the metadata, 48 pairs are left: title, description and 46 sentences. The 23rd and
+    # the 46th pair are held out.
     assert [len(splits[split]) for split in ("train", "valid", "test")] == [46, 2, 10]
     assert splits["train"].source[:3] == [
         "der titel",
@@ -96,7 +96,7 @@ def test_protocol_on_the_released_files(tmp_path):
         corpus(tmp_path).read()
 
 
-def test_cleaning_limits():
+def test_cleaning_drops_pairs_that_are_empty_too_long_or_of_unequal_length():
     def pair(source, target):
         return ParallelText(["a " * source], ["b " * target])
 
@@ -106,7 +106,7 @@ def test_cleaning_limits():
     assert all(len(iwslt.clean(pair(*counts))) == 0 for counts in lost)
 
 
-def test_a_damaged_archive_and_one_beyond_the_limit_are_named(tmp_path, monkeypatch):
+def test_a_damaged_archive_and_one_beyond_the_size_limit_raise_an_error(tmp_path, monkeypatch):
     archive = write_archive(tmp_path / "de-en.tgz", {"a": "text " * 500})
     monkeypatch.setattr("normlab.data.cache.MAX_BYTES", 10)
     with pytest.raises(ValueError, match="unpacks to 2500 bytes or more"):
@@ -136,13 +136,13 @@ def test_a_partial_download_is_not_kept(tmp_path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == ["copy"]
 
 
-def test_without_data_the_archive_is_downloaded(tmp_path, monkeypatch):
+def test_without_a_data_dir_the_archive_is_downloaded(tmp_path, monkeypatch):
     archive = write_archive(tmp_path / "published.tgz", release_files())
     monkeypatch.setattr(iwslt, "URL", archive.as_uri())
     assert len(corpus(None).splits["train"]) == 46
 
 
-def test_no_network_is_one_helpful_paragraph(tmp_path, monkeypatch):
+def test_the_error_without_a_network_is_one_line_that_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     no_hub = Mock(side_effect=ConnectionError("name not known\nretry"))
     monkeypatch.setattr(datasets, "load_dataset", no_hub)
@@ -164,7 +164,7 @@ def write_prepared(folder, splits, infix=".bpe", pieces=True):
         write_lines(folder, f"{split}{infix}", *sides)
 
 
-def test_prepared_text_prefers_pieces_and_has_two_directions(tmp_path):
+def test_prepared_bpe_text_is_preferred_and_can_be_read_in_both_directions(tmp_path):
     sizes = {"train": 4, "valid": 2, "test": 3}
     write_prepared(tmp_path, sizes)
     write_prepared(tmp_path, sizes, infix=".tok", pieces=False)
@@ -177,7 +177,7 @@ def test_prepared_text_prefers_pieces_and_has_two_directions(tmp_path):
     assert back.key() != pieces.key()
 
 
-def test_without_training_text_it_is_mini_ted(tmp_path):
+def test_iwslt_that_trains_on_its_validation_split_is_labelled_mini_ted(tmp_path):
     write_prepared(tmp_path, {"valid": 46, "test": 3})
     with pytest.raises(ValueError, match=r"neither train\.bpe\.de"):
         corpus(tmp_path).read()
@@ -187,19 +187,19 @@ def test_without_training_text_it_is_mini_ted(tmp_path):
     assert mini.label.startswith("mini-TED") and "not an IWSLT'14 result" in mini.label
 
 
-def test_published_mini_ted_has_the_reference_length_of_the_literature(normlab_data):
+def test_mini_ted_has_the_published_reference_length(normlab_data):
     mini = corpus(normlab_data / "iwslt14_valid_test", train_from="valid")
     words = [word for line in mini.splits["test"].target for word in join_pieces(line).split()]
     assert len(words) == 131_161
 
 
 @pytest.mark.parametrize("build", [corpus, captions])
-def test_only_german_and_english(tmp_path, build):
+def test_languages_other_than_german_and_english_are_refused(tmp_path, build):
     with pytest.raises(ValueError, match="target_language must be de and en"):
         build(tmp_path, target_language="fr")
 
 
-def test_the_hub_s_multi30k_has_a_column_of_each_language(tmp_path, monkeypatch):
+def test_multi30k_from_the_hub_is_read_from_one_column_per_language(tmp_path, monkeypatch):
     for split in ("train", "validation", "test"):
         lines = (json.dumps({"en": f"{row} en", "de": row}) + "\n" for row in (f"{split} ", "b\nc"))
         (tmp_path / f"{split}.jsonl").write_text("".join(lines))
@@ -236,14 +236,14 @@ def test_only_the_published_text_is_labelled_multi30k(tmp_path, normlab_data):
         ([".tok"], "auto", "tokenized"),
     ],
 )
-def test_of_two_prepared_texts_the_one_asked_for_is_read(tmp_path, infixes, prepared, form):
+def test_the_option_prepared_chooses_between_two_prepared_texts(tmp_path, infixes, prepared, form):
     sizes = {"train": 30, "valid": 3, "test": 3}
     for infix in infixes:
         write_prepared(tmp_path, sizes, infix, pieces=infix != ".tok")
     assert corpus(tmp_path, prepared=prepared).form == form
 
 
-def test_a_folder_without_the_text_asked_for_names_what_it_looked_for(tmp_path):
+def test_the_error_for_a_missing_prepared_text_lists_the_files_it_looked_for(tmp_path):
     write_prepared(tmp_path, {"test": 3}, "")
     with pytest.raises(ValueError, match=r"looked for test\.tok\.de, .*prepared=tokenized\): set"):
         corpus(tmp_path, prepared="tokenized").read()

@@ -1,4 +1,4 @@
-"""Segment pairs: examples, labels, and that lengths do not give the labels away."""
+"""Segment pairs: their examples and labels, and lengths that do not reveal the labels."""
 
 from itertools import pairwise
 
@@ -79,7 +79,7 @@ def prose(seed=0, documents=500, lone=0):
 @few
 @given(**choices)
 @with_and_without
-def test_examples_are_within_the_length(nsp, documents, max_length, short_share, seed):
+def test_examples_have_at_most_max_length_tokens(nsp, documents, max_length, short_share, seed):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=nsp)
     batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
     assert batch.valid.sum(axis=1).tolist() == pairs.lengths.tolist()
@@ -90,7 +90,9 @@ def test_examples_are_within_the_length(nsp, documents, max_length, short_share,
 
 @few
 @given(**choices)
-def test_a_true_pair_continues_in_its_document(documents, max_length, short_share, seed):
+def test_a_true_pair_is_consecutive_in_one_document_and_a_random_pair_is_from_two(
+    documents, max_length, short_share, seed
+):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
     sentences = {0, *np.cumsum(flat(documents)).tolist()}
     assert abs(len(pairs) - 2 * int(pairs.is_next.sum())) <= 1  # both labels are equally frequent
@@ -107,7 +109,9 @@ def test_a_true_pair_continues_in_its_document(documents, max_length, short_shar
 
 @few
 @given(**choices)
-def test_without_pairs_every_sentence_is_in_one_example(documents, max_length, short_share, seed):
+def test_without_nsp_every_token_is_in_one_example_unless_it_is_cut(
+    documents, max_length, short_share, seed
+):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=False)
     held = [x for a, _ in segments_of(documents, pairs) for x in a]
     assert len(held) == len(set(held))
@@ -135,7 +139,7 @@ def distance(x, y):
 
 @pytest.mark.parametrize("lone", [0, 75])
 @pytest.mark.parametrize("max_length", [40, 128])
-def test_lengths_hardly_give_the_label_away(lone, max_length):
+def test_segment_lengths_barely_reveal_the_label(lone, max_length):
     epochs = [made(prose(lone=lone), max_length=max_length, epoch=epoch) for epoch in range(4)]
     true = np.concatenate([pairs.is_next for pairs in epochs])
     lengths = [(x.lengths, *(segment.tokens for segment in x.segments)) for x in epochs]
@@ -158,7 +162,7 @@ BEGINS = np.array([True, False, True, True, True, False, True])
 DATA = EncodedDocuments(TEXT, np.array([0, 3, 4]), BEGINS, np.ones(4, np.int32))
 
 
-def test_a_batch_of_pairs_by_hand():
+def test_a_batch_of_pairs_matches_a_worked_example():
     batch = pairs_by_hand().batch(DATA, np.array([0, 1]))
     assert batch.ids.tolist() == [
         [CLS, 20, 21, SEP, 22, 23, UNK, 25, SEP],
@@ -180,14 +184,14 @@ def test_a_batch_of_pairs_by_hand():
 
 
 @pytest.mark.parametrize("documents", [[[3, 4, 5]], [[3], [4], [5]]])
-def test_text_without_pairs_is_refused(documents):
+def test_text_without_sentence_pairs_is_refused_unless_nsp_is_false(documents):
     with pytest.raises(ValueError, match=r"two documents, one of them with two .*nsp=false"):
         made(documents)
     assert made(documents, nsp=False).segments[0].tokens.sum() == flat(documents).sum()
 
 
 @pytest.mark.parametrize(("max_length", "nsp", "left"), [(4, True, 1), (3, False, 1)])
-def test_a_length_with_room_for_marks_alone_is_refused(max_length, nsp, left):
+def test_a_max_length_with_room_for_too_few_tokens_is_refused(max_length, nsp, left):
     message = f"max_length={max_length} is too small: special tokens leave room for only {left}"
     with pytest.raises(ValueError, match=message):
         made([[3, 4], [5, 6]], max_length=max_length, nsp=nsp)

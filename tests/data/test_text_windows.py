@@ -23,7 +23,7 @@ def rows(batch, name):
     return [x[valid].tolist() for x, valid in zip(getattr(batch, name), batch.valid, strict=True)]
 
 
-def test_windows_by_hand():
+def test_windows_match_a_worked_example():
     # The second window of the first document holds one sentence: with the third it would be 7.
     windows, batch = cut([[2, 2, 3, 3], [1]], max_length=5)
     assert rows(batch, "ids") == [[BOS, 10, 11, 12], [BOS, 14, 15], [BOS, 17, 18, 19], [BOS, 20]]
@@ -47,7 +47,7 @@ def test_a_long_sentence_continues_in_the_next_window():
         [20, 21, 22],
         [EOS],
     ]
-    # The end mark of the sentence of 3 has a window of its own.
+    # The end mark of the sentence of 3 tokens is alone in its window.
     assert windows.tokens.tolist() == [2, 3, 3, 2, 3, 0]
     assert rows(batch, "ids")[-1] == [BOS]
 

@@ -24,13 +24,13 @@ def test_decoding_restores_raw_text(raw, line):
 
 
 @pytest.mark.parametrize("form", ["raw", "tokenized"])
-def test_the_mark_of_a_space_in_text_is_not_a_space(form):
+def test_a_space_mark_in_the_text_is_not_decoded_as_a_space(form):
     lines = ["\u2581", "a \u2581 b", "\u2581a\u2581\u2581b c"]
     tokenizer = Tokenizer.train(lines, form=form, vocab_size=30)
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(lines)] == lines
 
 
-def test_markup_in_text_is_ordinary_text(raw):
+def test_markup_in_text_is_never_encoded_as_special_ids(raw):
     # Trained on enough markup that byte-pair merges form every mark.
     noisy = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="raw", vocab_size=200)
     wordwise = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="tokenized", vocab_size=200)
@@ -40,13 +40,13 @@ def test_markup_in_text_is_ordinary_text(raw):
     assert wordwise.decode(wordwise.encode_batch(["a </s> b"])[0]) == "a </s> b"
 
 
-def test_unknown_characters_are_unknown(raw):
+def test_a_character_that_was_not_trained_on_is_encoded_as_unknown(raw):
     (ids,) = raw.encode_batch(["Ein \u6f22 Haus"])
     assert ids.count(raw.unk_id) == 1
     assert raw.decode(ids) == "Ein < unk > Haus"
 
 
-def test_pieces_are_the_training_pieces():
+def test_a_bpe_vocabulary_consists_of_the_pieces_in_the_training_text():
     lines = ["die pyra@@ mide .", "die &apos;s <unk> pyra@@ mi@@ de"]
     tokenizer = Tokenizer.train(lines, form="bpe", vocab_size=5)
     # die and pyra@@ occur twice, the rest follow in order of names; `<unk>` gets no entry.

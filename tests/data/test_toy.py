@@ -33,7 +33,7 @@ def splits():
     return ToyCorpus(size=3000, valid_size=200, test_size=200).splits
 
 
-def test_the_text_depends_on_the_seed_alone():
+def test_the_text_depends_only_on_the_seed():
     first, other = (
         ToyCorpus(size=1, valid_size=1, seed=seed).splits["test"].checksums() for seed in (1, 2)
     )

@@ -16,7 +16,7 @@ def entropy(targets: torch.Tensor) -> float:
     return -sum(p * math.log(p) for p in share.tolist() if p)
 
 
-def test_the_baseline_of_a_language_model_is_the_frequencies_of_its_targets():
+def test_the_baseline_of_a_language_model_is_the_unigram_entropy_of_its_targets():
     task = lm()
     everything = task.batch("test", range(len(task.lengths("test"))))
     baselines, nats = task.baselines(), entropy(everything.tgt_out)
@@ -27,7 +27,7 @@ def test_the_baseline_of_a_language_model_is_the_frequencies_of_its_targets():
     assert baselines["bits_per_character"] == pytest.approx(bits)
 
 
-def test_the_baseline_of_a_masked_model_is_all_tokens_that_may_be_masked():
+def test_the_baseline_of_a_masked_model_uses_the_frequencies_of_all_maskable_tokens():
     task, all_masked = mlm(), mlm(mask_share=1.0)
     batch = all_masked.batch("test", range(len(task.lengths("test"))))
     baselines, nats = task.baselines(), entropy(batch.labels)
@@ -41,7 +41,7 @@ def test_the_baseline_of_a_masked_model_is_all_tokens_that_may_be_masked():
     assert baselines["loss"] == pytest.approx(baselines["mlm_loss"] + baselines["nsp_loss"])
 
 
-def test_the_baseline_of_translation_is_a_copy_of_the_source():
+def test_the_baseline_of_translation_scores_a_copy_of_the_source():
     task = translation()
     baselines = task.baselines()
     copied = task.score_lines("test", task.data.texts["test"].source)

@@ -1,4 +1,4 @@
-"""Images: sources, augmentation, norms equal to torch's, networks as published, and whole runs."""
+"""Images: sources, augmentation, norms compared with torch's, published networks, a run."""
 
 import io
 import tarfile
@@ -60,14 +60,14 @@ def decoded(folder, monkeypatch, members, *, size=None):
     return source, source.published()
 
 
-def test_a_folder_of_several_data_sets_has_the_pictures_in_a_subfolder(tmp_path, monkeypatch):
+def test_data_dir_may_be_the_folder_that_contains_cifar10(tmp_path, monkeypatch):
     (tmp_path / "cifar10").mkdir()
     source, _ = decoded(tmp_path / "cifar10", monkeypatch, [("cifar10/train/dog/0.jpg", jpeg())])
     whole = cifar10.Cifar10(data_dir=str(tmp_path), valid_size=1, train_size=None)
     assert whole.files() == source.files()
 
 
-def test_splits_share_no_picture_and_each_class_has_its_part():
+def test_splits_divide_all_images_and_are_balanced_over_classes():
     found = digits()
     assert sum(map(len, found.values())) == 1797
     for split in ("valid", "test"):
@@ -76,7 +76,7 @@ def test_splits_share_no_picture_and_each_class_has_its_part():
     assert np.array_equal(found["train"].pixels, Digits(valid_size=200).splits()["train"].pixels)
 
 
-def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeypatch):
+def test_jpeg_archives_are_read_in_order_and_labelled_as_jpeg(tmp_path, monkeypatch):
     members = [(f"cifar10/train/{name}/0.jpg", jpeg()) for name in ("dog", "ship", "airplane")]
     source, found = decoded(tmp_path, monkeypatch, members)
     assert source.label == "CIFAR-10 (JPEG)"
@@ -96,18 +96,20 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
         ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 train images instead of 2"),
     ],
 )
-def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message):
+def test_a_damaged_archive_raises_an_error_and_leaves_no_partial_files(
+    tmp_path, monkeypatch, members, size, message
+):
     with pytest.raises(ValueError, match=message):
         decoded(tmp_path, monkeypatch, members, size=size)
-    assert not list((tmp_path / "cache").glob("cifar10-*/*.npy")), "nothing half decoded stays"
+    assert not list((tmp_path / "cache").glob("cifar10-*/*.npy")), "a half-decoded file is left"
 
 
-def test_an_empty_folder_says_where_the_images_come_from(tmp_path):
+def test_the_error_for_an_empty_folder_says_where_to_download_the_images(tmp_path):
     with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz \(https://"):
         cifar10.Cifar10(data_dir=str(tmp_path), valid_size=1, train_size=None).published()
 
 
-def test_the_binary_archive(tmp_path, monkeypatch):
+def test_the_binary_archive_is_read_and_split_evenly_over_classes(tmp_path, monkeypatch):
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cifar10, "SIZES", {"train": 20, "test": 1})
     members = []
@@ -127,7 +129,7 @@ def test_the_binary_archive(tmp_path, monkeypatch):
         ((*VIT, "norm@ffn_inner_norm=bn", "model.num_layers=2"), 7),
     ],
 )
-def test_folded_norms_are_gone_and_the_classes_stay(overrides, count):
+def test_folding_batch_norms_removes_them_without_changing_the_logits(overrides, count):
     model, task = model_of(*overrides, "norm=bn")
     for norm in running_norms(model.eval()):
         mean, var = torch.randn(2, 1, norm.dim, dtype=torch.double)
@@ -141,7 +143,7 @@ def test_folded_norms_are_gone_and_the_classes_stay(overrides, count):
         torch.testing.assert_close(task.logits(model, batch), expected)
 
 
-def test_augmentation_depends_on_seed_epoch_and_image_alone_and_shifts_or_mirrors():
+def test_augmentation_shifts_or_mirrors_and_depends_only_on_seed_epoch_and_image():
     vary = Augmentation(shift=1, flip=True)
     pixels = np.arange(1, 26, dtype=np.uint8).reshape(1, 5, 5, 1).repeat(400, 0)
     numbers = np.arange(400)
@@ -160,12 +162,12 @@ def test_augmentation_depends_on_seed_epoch_and_image_alone_and_shifts_or_mirror
     ("option", "theirs"),
     [("bn", nn.BatchNorm2d(16)), ("gn_sample", nn.GroupNorm(8, 16)), ("seqn", nn.GroupNorm(1, 16))],
 )
-def test_norms_on_images_are_those_of_torch(option, theirs):
+def test_norms_on_images_match_torchs_modules(option, theirs):
     torch.manual_seed(1)
     ours, theirs = make_norm(option, 16).double(), theirs.double()
     x = torch.randn(3, 16, 4, 5, dtype=torch.float64) * 3 + 1
     x = x.contiguous(memory_format=torch.channels_last)
-    for _ in range(2):  # running statistics, too
+    for _ in range(2):  # twice, to compare the running statistics too
         mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
         y, z = normalized(ours, mine), theirs(other)
         torch.testing.assert_close(y, z)
@@ -182,11 +184,11 @@ def test_resnet20_has_the_published_layers():
     widths = [16] * 7 + [32] * 6 + [64] * 6
     assert [m.out_channels for m in convolutions] == widths
     assert [m.stride[0] for m in convolutions].count(2) == 2
-    rgb = sum(p.numel() for p in model.parameters()) + 2 * 16 * 9  # two more channels come in
+    rgb = sum(p.numel() for p in model.parameters()) + 2 * 16 * 9  # for two more input channels
     assert rgb == 269_722  # 0.27 M (He et al. 2016, table 6)
 
 
-def test_a_block_without_a_shortcut_is_its_branch_alone():
+def test_a_block_without_a_shortcut_computes_only_its_branch():
     plain, _ = model_of(*SMALL, "norm=bn", "model.shortcut=none")
     with_shortcuts, _ = model_of(*SMALL, "norm=bn")
     assert plain.state_dict().keys() == with_shortcuts.state_dict().keys()
@@ -197,7 +199,7 @@ def test_a_block_without_a_shortcut_is_its_branch_alone():
         torch.testing.assert_close(block(x), (branch + shortcut).relu())
 
 
-def test_projections_and_gains_of_zero_are_options():
+def test_shortcut_projections_and_zero_last_gains_can_be_chosen():
     projected, _ = model_of(*SMALL, "norm=bn", "model.shortcut=projection")
     assert sum(isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) for m in projected.modules())
     quiet, _ = model_of(*SMALL, "norm=bn", "model.zero_last_gain=true")
@@ -222,7 +224,7 @@ def test_projections_and_gains_of_zero_are_options():
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
     ],
 )
-def test_what_does_not_fit_is_named(overrides, message):
+def test_invalid_image_settings_raise_an_error(overrides, message):
     with pytest.raises(ValueError, match=message):
         model_of(*overrides)
 
@@ -239,7 +241,7 @@ def test_a_vision_transformer_reads_patches_row_by_row(pool):
     assert len(embedding.positions.weight) == (5 if pool == "class" else 4)
 
 
-def test_a_run_ends_with_its_scores_and_floors(tmp_path):
+def test_an_image_run_records_its_scores_and_baselines(tmp_path):
     steps = ("budget.steps=6", "validate.every=3", "schedule.warmup=2", "batch_size=50")
     tests = ("task.test_batch_sizes=[]", "task.test_eval_stats=[batch]", "norm=bn", "sink=[]")
     record = train(compose([*SMALL, *steps, *tests, f"runs_dir={tmp_path}"]))

@@ -19,7 +19,7 @@ BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
 
 
 class FewWords(SmallDocuments):
-    """Two documents of 9 + 4 and of 3 characters, counting the one after each sentence."""
+    """Two documents of 9 + 4 and of 3 characters, including one after each sentence."""
 
     name = "few"
 
@@ -56,7 +56,7 @@ def task():
     return lm()
 
 
-def test_a_batch_holds_its_windows():
+def test_a_batch_contains_its_windows_and_their_next_tokens():
     task = lm(FewWords())
     tokens = task.data.splits["test"].text.ids.tolist()
     ends = task.data.splits["test"].text.offsets[task.data.splits["test"].documents]
@@ -76,7 +76,7 @@ def test_a_batch_holds_its_windows():
     assert wide.tgt_out.tolist() == batch.tgt_out.tolist()
 
 
-def test_every_token_is_scored_once_whatever_the_batch_size(task):
+def test_every_token_is_scored_once_regardless_of_the_batch_size(task):
     model = text_model(task, "bn")
     data = task.data.splits["valid"]
     scores = [task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 3, 64)]
@@ -89,7 +89,7 @@ def test_every_token_is_scored_once_whatever_the_batch_size(task):
     assert not any(score.higher_is_better for score in scores[0].values())
 
 
-def test_bits_per_character_by_hand():
+def test_bits_per_character_match_a_worked_example():
     task = lm(FewWords(), length_buckets=[4])
     model = text_model(task, "none")
     with torch.no_grad():
@@ -105,7 +105,7 @@ def test_bits_per_character_by_hand():
 
 
 @pytest.mark.parametrize(("norm", "exact"), [("bn", True), ("in", False)])
-def test_one_token_at_a_time(task, norm, exact):
+def test_the_one_by_one_loss_equals_teacher_forcing_unless_the_norm_leaks(task, norm, exact):
     model = text_model(task, norm)
     scores = task.evaluate(model, "test", ALONE)
     found, forced = scores["one_by_one/loss"], scores["one_by_one/teacher_forced_loss"]
@@ -145,7 +145,7 @@ def forced(task, model, prompt, count):
     [("wordpiece", "bn", {"temperature": 0.0}), ("bpe", "in", {"top_k": 1})],
 )
 @torch.no_grad()
-def test_greedy_takes_the_most_likely_token_of_teacher_forcing(pieces, norm, settings):
+def test_greedy_generation_takes_the_most_likely_token_of_teacher_forcing(pieces, norm, settings):
     task = lm(pieces=pieces, vocab_size={"bpe": 330, "wordpiece": 70}[pieces])
     model = text_model(task, norm)
     prompt = "the blue\na river"
@@ -194,7 +194,7 @@ def test_special_tokens_are_never_drawn(task, top_k, fewest, most):
 
 
 @pytest.mark.parametrize(("max_tokens", "count"), [(5, 5), (100, 19)])
-def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count):
+def test_generation_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count):
     model = fixed(task, word=50.0)
     settings = sampling(max_tokens=max_tokens)
     assert task.generate(model, "the", settings, seed=0) == " the" * count

@@ -25,7 +25,7 @@ def gradient_of(loss, logits, pull):
 @pytest.mark.parametrize(("pull", "smoothing"), [(1.0, 0.0), (1 / 64, 0.1), (-2.5, 1.0)])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("chunk", [11 * 5, 3])
-def test_loss_and_gradient_equal_torchs(monkeypatch, dtype, smoothing, pull, chunk):
+def test_loss_and_gradient_match_torchs_cross_entropy(monkeypatch, dtype, smoothing, pull, chunk):
     # chunks of five rows (the last has two), or of one row
     monkeypatch.setattr(losses, "_CACHE_ELEMENTS", chunk)
     logits, targets = example(dtype)

@@ -89,7 +89,7 @@ def test_a_norm_that_may_get_a_single_masked_token_is_refused_at_the_start(chang
         check_start(config, task, text_model(task, norm), ALONE)
 
 
-def test_a_batch_holds_its_masked_examples(task):
+def test_a_batch_contains_its_masked_examples(task):
     pairs = task.drawn("valid")
     batch = task.batch("valid", range(12))
     whole = pairs.batch(task.data.splits["valid"], np.arange(12))
@@ -158,7 +158,7 @@ def test_length_buckets_add_up_to_the_whole_split(task):
         assert found.value == pytest.approx(loss.item() / long.counts[name], rel=1e-10)
 
 
-def test_without_pairs_there_is_no_pair_loss():
+def test_without_nsp_there_is_no_sentence_pair_loss():
     task = mlm(nsp=False)
     model = text_model(task)
     batch = task.batch("valid", range(5))
@@ -197,7 +197,7 @@ def test_a_thread_collates_the_same_batches_of_every_epoch_and_length(changes):
 
 @pytest.mark.parametrize("changes", [{}, CHANGED], ids=["one_length", "length_change"])
 @pytest.mark.parametrize("count", [0, 11, 140])
-def test_batches_resume_from_its_state(changes, count):
+def test_training_batches_resume_from_a_saved_state(changes, count):
     task = mlm(**changes)
     batches = task.train_batches(ALONE, 1)
     for _ in range(count):
@@ -206,12 +206,12 @@ def test_batches_resume_from_its_state(changes, count):
     other.load_state_dict(batches.state_dict())
     assert other.epochs == batches.epochs
     epoch = mlm(max_length=20).train_batches(ALONE, 1).indices
-    assert 20 < len(epoch) < 140  # the counts are within an epoch and beyond it
+    assert 20 < len(epoch) < 140  # one count is within the first epoch and one beyond it
     assert drawn(other, 20) == drawn(batches, 20)
 
 
 @pytest.mark.parametrize(("step", "accumulate"), [(1, 1), (4, 2), (40, 1)])
-def test_the_length_changes_at_its_step(accumulate, step):
+def test_the_sequence_length_changes_at_the_configured_step(accumulate, step):
     change = LengthChange(step=step, max_length=32)
     task = mlm(max_length=16, length_change=change, accumulate=accumulate, batching="random")
     batches = task.train_batches(ALONE, 1)
@@ -229,12 +229,12 @@ def test_the_length_changes_at_its_step(accumulate, step):
 
 
 @pytest.mark.parametrize(("step", "max_length"), [(3, None), (None, 16)])
-def test_half_a_length_change_is_refused(step, max_length):
+def test_a_length_change_without_a_step_or_a_length_is_refused(step, max_length):
     with pytest.raises(ValueError, match=r"task\.length_change\.step=(3|None|0)"):
         LengthChange(step=step, max_length=max_length)
 
 
-def test_lengths_of_evaluation():
+def test_evaluation_uses_its_own_length_or_else_the_final_training_length():
     own = mlm(max_length=12, eval_max_length=30)
     assert 12 < own.lengths("valid").max() <= 30
     assert own.drawn("train", Draw(0, 0)).lengths.max() <= 12
@@ -245,13 +245,13 @@ def test_lengths_of_evaluation():
 
 
 @pytest.mark.parametrize("changes", [{"max_length": 10, "eval_max_length": 32}, CHANGED])
-def test_too_few_positions_are_refused(changes):
+def test_a_model_with_too_few_positions_is_refused(changes):
     with pytest.raises(ValueError, match=r"has 32 tokens, but model\.max_positions=31: raise it"):
         text_model(mlm(**changes), max_positions=31)
     text_model(mlm(**changes), max_positions=32)
 
 
-def test_the_test_is_repeated_under_conditions_that_matter(tmp_path):
+def test_the_test_is_repeated_only_under_conditions_that_matter_for_the_norm(tmp_path):
     task = mlm(test_batch_sizes=[8], length_buckets=[])
     evaluator = Evaluator(
         task, Runtime(torch.device("cpu"), "fp64", ALONE), recalibration_batches=2
@@ -272,7 +272,7 @@ def test_the_test_is_repeated_under_conditions_that_matter(tmp_path):
     assert len({round(found["bn"][name], 6) for name in ("test", *stats, both)}) == 4
 
 
-def test_extra_padding_changes_no_loss(task):
+def test_extra_padding_does_not_change_the_losses(task):
     batch, narrow = (task.batch("valid", range(6), padding=share) for share in (0.75, 0.0))
     assert batch.padding / batch.positions == pytest.approx(0.75, abs=0.02)
     losses = [task.losses(text_model(task, max_positions=120), x) for x in (batch, narrow)]

@@ -22,7 +22,7 @@ def built(*words):
     ("name", "shape", "counts"),
     [("wine", (178, 13), [59, 71, 48]), ("cancer", (569, 30), [357, 212])],
 )
-def test_the_data_have_the_published_rows_and_classes(name, shape, counts):
+def test_the_bundled_tables_have_the_published_rows_and_classes(name, shape, counts):
     data = read_bundled(name)
     assert data.features.shape == shape and len(data.names) == shape[1]
     assert np.bincount(data.labels).tolist() == counts
@@ -32,7 +32,7 @@ def test_the_data_have_the_published_rows_and_classes(name, shape, counts):
     assert np.array_equal(np.sort(rows, axis=0), np.sort(data.features, axis=0))
 
 
-def test_features_keep_their_units_and_the_first_norm_sees_them():
+def test_features_keep_their_units_until_the_first_norm():
     task, model = built("task=wine", "norm=bn")
     batch = task.batch("train", range(32))
     assert batch.features.mean(0).max() > 500 and batch.features.mean(0).min() < 1
@@ -45,7 +45,7 @@ def test_features_keep_their_units_and_the_first_norm_sees_them():
     assert {"input_norm", "layers.0.norm", "layers.1.norm"} <= set(names)
 
 
-def test_rows_need_a_model_for_rows_and_a_batch_size():
+def test_a_table_task_requires_a_model_for_rows_and_a_batch_size():
     with pytest.raises(UserError, match="a model for rows of features, such as model=mlp"):
         built("task=wine", "model=vit")
     with pytest.raises(UserError, match="measured in rows"):

@@ -34,7 +34,7 @@ def built(task, norm="ln", place="pre", **changes):
     return model.double().eval()
 
 
-def test_a_batch_by_hand(task):
+def test_a_batch_matches_a_worked_example(task):
     pairs = EncodedPairs(
         EncodedText.from_sentences([[9], [5, 6, 7], [8, 9]]),
         EncodedText.from_sentences([[11, 12], [13], [14, 15, 16]]),
@@ -105,7 +105,7 @@ class Ranks:
         return everything
 
 
-def test_shards_score_as_the_whole_does(task, monkeypatch, tmp_path):
+def test_scores_of_several_ranks_equal_those_of_one_process(task, monkeypatch, tmp_path):
     size = 5  # 4 batches: the fifth rank has none
     model = built(task)
     whole = task.evaluate(model, "test", Shard(0, 1), outputs=tmp_path / "whole.txt")
@@ -143,13 +143,13 @@ def test_hypotheses_are_in_the_order_of_the_split(tmp_path):
     assert found == task.translate(model, task.data.texts["test"].source)
 
 
-def test_an_unknown_split_is_named(task):
+def test_an_unknown_split_raises_an_error_that_lists_the_splits(task):
     with pytest.raises(ValueError, match=r"'tset' is not a split; choose from train, valid, test"):
         task.evaluate(built(task), "tset", Shard(0, 1))
 
 
 @pytest.mark.parametrize("line", ["", "der Hund " * 60])
-def test_a_line_that_cannot_be_translated_is_named(task, line):
+def test_an_empty_or_too_long_line_raises_an_error_with_its_number(task, line):
     model = built(task, max_positions=50)
     with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: it must have 1 to 49"):
         task.translate(model, ["der Hund .", line])
@@ -181,7 +181,9 @@ WRONG = [
 @pytest.mark.parametrize(
     ("codes", "tokenizer"), [("zh cmn zho_Hans yue", "zh"), ("ja jpn", "char"), ("th tha", "char")]
 )
-def test_text_without_spaces_scores_by_its_script_in_every_form(form, codes, tokenizer):
+def test_text_without_spaces_is_scored_with_its_scripts_tokenizer_in_every_form(
+    form, codes, tokenizer
+):
     glued = (["".join(line.split()) for line in lines] for lines in (CHINESE, WRONG))
     lines, wrong = (CHINESE, WRONG) if form != "raw" else glued
     found = []
@@ -196,7 +198,7 @@ def test_text_without_spaces_scores_by_its_script_in_every_form(form, codes, tok
     assert 20 < found[0]["bleu"].value < 90 and f"tok:{tokenizer}" in found[0]["bleu"].signature
 
 
-def test_references_in_another_normal_form_cost_no_score():
+def test_the_unicode_normal_form_of_references_does_not_change_the_scores():
     lines = ["M\u00fchsam \u00fcbt er sch\u00f6ne \u00c4hren .", "Er \u00fcbt M\u00fche ."]
     scores = []
     for form in ("NFC", "NFD"):

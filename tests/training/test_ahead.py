@@ -1,4 +1,4 @@
-"""Batches that a thread collates in advance: the same batches, counted when they are taken."""
+"""A thread collates batches in advance; a batch counts when it is taken."""
 
 import threading
 from pathlib import Path
@@ -19,7 +19,7 @@ PER_EPOCH = 3
 
 
 class Counting(Batches):
-    """Three batches per epoch, each just its number; `fails_at` cannot be collated."""
+    """Three batches per epoch, each of which is its number; collating batch `fails_at` fails."""
 
     def __init__(self, fails_at=None):
         self.drawn, self.fails_at = 0, fails_at
@@ -62,7 +62,7 @@ def test_a_batch_counts_when_it_is_taken(ahead):
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5])
-def test_an_error_in_collating_is_raised_where_its_batch_is_taken(ahead):
+def test_an_error_in_collating_is_raised_when_its_batch_is_taken(ahead):
     batches = ahead_of(Counting(fails_at=4), ahead)
     assert [next(batches) for _ in range(3)] == [1, 2, 3]
     with pytest.raises(UserError, match="batch 4"):
@@ -71,7 +71,7 @@ def test_an_error_in_collating_is_raised_where_its_batch_is_taken(ahead):
     assert not threads()
 
 
-def test_the_next_batch_is_collated_before_it_is_asked_for():
+def test_the_next_batch_is_collated_before_it_is_requested():
     collated = threading.Event()
 
     class Watched(Counting):
@@ -93,7 +93,9 @@ def ending(trainer: Trainer, steps: int) -> tuple[object, dict[str, torch.Tensor
     return (at.tokens, batches.epochs, at.loss, trainer._epoch_ended), weights(trainer.model)
 
 
-def test_a_run_with_a_thread_resumes_and_ends_as_one_without(corpus: Path, tmp_path: Path):
+def test_a_run_with_a_collating_thread_resumes_and_ends_like_one_without(
+    corpus: Path, tmp_path: Path
+):
     def built(name: str, *, ahead: int) -> Trainer:
         values = ("norm=bn", "batch_size=16", "accumulate=2", "observe.log_every=1")
         trainer = build_trainer(corpus, tmp_path / name, *values)
@@ -111,7 +113,7 @@ def test_a_run_with_a_thread_resumes_and_ends_as_one_without(corpus: Path, tmp_p
         assert found == expected and largest_difference(end, last) == 0
 
 
-def test_fit_ends_the_thread_also_after_an_error(corpus: Path, tmp_path: Path, monkeypatch):
+def test_fit_stops_the_thread_even_after_an_error(corpus: Path, tmp_path: Path, monkeypatch):
     trainer = build_trainer(corpus, tmp_path, "norm=ln", "budget.steps=3", "validate.every=100")
     trainer.batches.ahead = 1
     monkeypatch.setattr(trainer, "_backward", lambda *given: 1 / 0)

@@ -26,7 +26,7 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
     return Checkpoints(tmp_path / "checkpoints")
 
 
-def test_what_is_saved_comes_back_bitwise(checkpoints: Checkpoints):
+def test_a_checkpoint_restores_the_saved_state_bitwise(checkpoints: Checkpoints):
     checkpoints.save(checkpoints.last, STATE)
     state = load_checkpoint(checkpoints.last)
     assert state["format"] == FORMAT
@@ -46,7 +46,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", [*DAMAGE, "bomb", "code", "twice"])
-def test_a_damaged_checkpoint_is_one_line_that_says_what_to_do(checkpoints: Checkpoints, how):
+def test_a_damaged_checkpoint_raises_a_one_line_error_that_says_what_to_do(
+    checkpoints: Checkpoints, how
+):
     """No code in it is executed, and nothing larger than its stated size is unpacked."""
     checkpoints.save(path := checkpoints.last, STATE)
     whole = path.read_bytes()
@@ -75,7 +77,7 @@ def repacked(whole: bytes, how: str) -> bytes:
     return made.getvalue()
 
 
-def test_the_average_is_the_mean_of_the_last_k(checkpoints: Checkpoints):
+def test_the_average_is_the_mean_of_the_last_k_checkpoints(checkpoints: Checkpoints):
     for step, value in ((10, 100.0), (20, 1.0), (30, 2.0), (40, 6.0)):
         checkpoints.keep_for_average(step, {"w": torch.full((2,), value)}, 3)
     checkpoints.keep_for_average(50, {"w": torch.ones(1)}, 0)  # no averaging, so nothing is kept
@@ -100,7 +102,7 @@ def test_averaging_is_exact_where_float32_sums_are_not():
         ({"other": torch.ones(1)}, "another model: it has other"),
     ],
 )
-def test_weights_that_do_not_fit_or_are_nan_are_named_and_none_is_loaded(changed, said):
+def test_weights_of_another_shape_or_with_nans_are_refused_and_none_is_loaded(changed, said):
     model = torch.nn.Linear(3, 2)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(ValueError, match=said):

@@ -1,4 +1,4 @@
-"""The code in a record: all versions that trained the run; dirty if any of them was dirty."""
+"""A record lists all code versions that trained the run and is dirty if any of them was."""
 
 import subprocess
 from pathlib import Path
@@ -42,7 +42,7 @@ def save_and_stop(self):
     raise KeyboardInterrupt
 
 
-def test_a_run_begun_with_uncommitted_code_and_resumed_from_a_clean_checkout_decides_nothing(
+def test_a_run_started_with_uncommitted_code_is_no_evidence_even_if_resumed_clean(
     trained,
 ):
     with pytest.raises(KeyboardInterrupt):
@@ -54,7 +54,7 @@ def test_a_run_begun_with_uncommitted_code_and_resumed_from_a_clean_checkout_dec
     assert why_not_evidence(record, ["test/bleu"]) == "made by uncommitted code"
 
 
-def test_a_run_that_starts_from_weights_of_uncommitted_code_decides_nothing(trained, tmp_path):
+def test_a_run_that_starts_from_weights_of_uncommitted_code_is_dirty(trained, tmp_path):
     trained(DIRTY)
     (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))
     record = trained(CLEAN, f"start_from={folder}", "norm=bn")
@@ -63,7 +63,7 @@ def test_a_run_that_starts_from_weights_of_uncommitted_code_decides_nothing(trai
         trained(CLEAN, f"start_from={folder}", "norm=rms", numerics=2)
 
 
-def test_a_finished_run_is_not_the_result_of_a_formula_edited_since(trained, monkeypatch):
+def test_a_finished_run_is_not_reused_after_its_norms_formula_was_edited(trained, monkeypatch):
     trained(CLEAN, "norm=bn")
     monkeypatch.setattr(
         run_module, "uncommitted_files", lambda: {module_file("normlab.norms.batch")}
@@ -82,7 +82,7 @@ def test_a_finished_run_is_not_the_result_of_a_formula_edited_since(trained, mon
         trained(CLEAN, "norm=bn")
 
 
-def test_a_run_of_two_numerics_pairs_with_neither(trained):
+def test_a_run_resumed_under_other_numerics_records_both(trained):
     with pytest.raises(KeyboardInterrupt):
         trained(CLEAN, stops=True)
     record = trained(CLEAN, "observe.other_code=accept", numerics=2)
@@ -96,12 +96,12 @@ def test_a_clean_run_that_was_stopped_stays_clean(trained):
     assert record.environment["dirty"] is False and "commits" not in record.environment
 
 
-def test_versions_of_an_own_norm_that_trained_one_run_are_all_named():
+def test_every_version_of_an_own_norm_that_trained_a_run_is_recorded():
     codes = [Code(1, {"mine": text}, "c", False) for text in ("mine.py 1", "mine.py 2")]
     assert joint_code(codes) == (1, {"mine": "mine.py 1, then mine.py 2"})
 
 
-def test_a_new_file_that_no_commit_has_makes_a_checkout_dirty(tmp_path, monkeypatch):
+def test_an_untracked_code_or_config_file_makes_a_checkout_dirty(tmp_path, monkeypatch):
     monkeypatch.setattr(code, "CHECKOUT", tmp_path)
     assert checkout_state() == (None, None)
     for name in ("normlab/a.py", "configs/norm/a.yaml", "docs/a.md"):
@@ -117,7 +117,7 @@ def test_a_new_file_that_no_commit_has_makes_a_checkout_dirty(tmp_path, monkeypa
     git("commit", "-m", "begin")
     assert checkout_state()[1] is False
     (tmp_path / "docs" / "b.md").write_text("")
-    assert checkout_state()[1] is False, "a page changes no result"
+    assert checkout_state()[1] is False, "a page does not change results"
     (tmp_path / "configs" / "norm" / "peak.yaml").write_text("")
     assert checkout_state()[1] is True
     (tmp_path / "normlab" / "ü b.py").write_text("")

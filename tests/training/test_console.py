@@ -38,7 +38,7 @@ def show(tmp_path, *, terminal: bool, width=120, end=None, note=""):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n")
 
 
-def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
+def test_a_pipe_gets_one_plain_line_per_row(tmp_path):
     lines = show(tmp_path, terminal=False, width=40, note="[early] stop").splitlines()
     assert lines[:2] == [RUN_ID, "model=tiny scale=smoke"]
     del lines[0]
@@ -59,7 +59,7 @@ def test_a_terminal_shows_phase_time_loss_and_speed_in_80_columns(tmp_path):
     assert "step 50/100  valid/loss 3.1  valid/bleu 12.34" in text
 
 
-def test_a_validation_of_a_translation_is_one_line_of_80_columns(tmp_path):
+def test_the_scores_of_a_translation_validation_fit_in_one_line_of_80_columns(tmp_path):
     out = io.StringIO()
     sink = Console(style="terminal", console=RichConsole(file=out, width=80))
     sink.open(info(tmp_path))
@@ -70,7 +70,9 @@ def test_a_validation_of_a_translation_is_one_line_of_80_columns(tmp_path):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_last_page_is_of_twelve_lines_with_scores_place_and_commands(tmp_path, terminal):
+def test_the_final_summary_has_at_most_twelve_lines_with_scores_paths_and_commands(
+    tmp_path, terminal
+):
     end = record(outcome=Outcome("diverged", 70, "loss is nan", "encoder.3"), floors={"bleu": 0.25})
     text = show(tmp_path, terminal=terminal, end=end, width=80)
     page = text[text.index("diverged at step 70") :].rstrip().splitlines()
@@ -86,7 +88,7 @@ def test_the_last_page_is_of_twelve_lines_with_scores_place_and_commands(tmp_pat
     assert any(line.startswith("record: ") for line in page)
 
 
-def test_a_loss_with_label_smoothing_says_so_and_no_validation_is_repeated(tmp_path):
+def test_the_summary_marks_label_smoothing_and_does_not_repeat_validation_scores(tmp_path):
     values = {"test/loss": 4.5, "test/perplexity": 80.0, "valid/loss": 4.25}
     end = record(
         config={"task": {"label_smoothing": 0.1}},
@@ -98,7 +100,7 @@ def test_a_loss_with_label_smoothing_says_so_and_no_validation_is_repeated(tmp_p
     assert lines["test/perplexity"].endswith("80") and "valid/loss" not in page
 
 
-def test_the_cursor_comes_back_when_a_run_ends_without_a_record(tmp_path):
+def test_the_cursor_is_shown_again_when_a_run_ends_without_a_record(tmp_path):
     out = io.StringIO()
     sink = Console(console=RichConsole(file=out, force_terminal=True))
     sink.open(info(tmp_path))
@@ -108,7 +110,7 @@ def test_the_cursor_comes_back_when_a_run_ends_without_a_record(tmp_path):
     assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")
 
 
-def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
+def test_the_time_left_is_estimated_from_the_steps_since_the_resume(tmp_path, monkeypatch):
     clock = itertools.chain([1000.0], itertools.repeat(1020.0))
     monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
@@ -124,7 +126,7 @@ def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("total", [40, None])
-def test_the_time_left_is_that_of_the_test_once_all_steps_are_taken(monkeypatch, total):
+def test_after_the_last_training_step_the_time_left_is_that_of_the_test(monkeypatch, total):
     clock = itertools.count(1000.0, 10.0)
     monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     pace = files.Pace()
@@ -141,7 +143,7 @@ def test_the_time_left_is_that_of_the_test_once_all_steps_are_taken(monkeypatch,
     assert pace.left == 2 * 10 / 0.25 * 0.75
 
 
-def test_the_time_left_follows_the_recent_steps_and_counts_pauses_by_their_mean(monkeypatch):
+def test_the_time_left_follows_recent_step_times_and_adds_the_mean_share_of_pauses(monkeypatch):
     """A machine that was busy for the first third of a run says nothing about the rest."""
     now = [0.0]
     monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -164,11 +166,11 @@ def test_the_time_left_follows_the_recent_steps_and_counts_pauses_by_their_mean(
     "seconds, text",
     [(7.4, "7 s"), (83, "1 min 25 s"), (61, "1 min"), (1979, "33 min"), (9000, "2 h 30 min")],
 )
-def test_an_estimate_has_no_digits_that_it_cannot_know(seconds, text):
+def test_an_estimated_duration_is_rounded_to_what_can_be_known(seconds, text):
     assert estimated(seconds) == text
 
 
-def test_a_budget_in_tokens_has_a_share_instead_of_a_number_of_steps():
+def test_progress_without_a_number_of_steps_is_shown_in_percent():
     assert str(Stage("training", 120, None, 2.0, 0.4)) == "training 120 (40%)"
     assert str(Stage("training", 120, 300, 2.0, 0.4)) == "training 120/300"
 
@@ -184,7 +186,7 @@ def test_a_pipe_is_never_silent_for_long(tmp_path, monkeypatch):
     assert 5 < len(lines) < 40 and all(re.match(r"testing \d+/500", line) for line in lines)
 
 
-def test_figures_and_durations():
+def test_numbers_and_durations_are_shown_with_few_digits():
     figures = (3.0, 0.00051234, 1234.6, -1.5, math.nan, math.inf, 0.0)
     assert [*map(short_number, figures)] == ["3", "0.0005123", "1,235", "-1.5", "nan", "inf", "0"]
     assert [*map(duration, (0.4, 59.4, 59.6, 7620))] == ["0 s", "59 s", "1 min 0 s", "2 h 7 min"]
@@ -193,12 +195,15 @@ def test_figures_and_durations():
 @pytest.mark.parametrize(
     ("loss", "known"), [(6.90, False), (6.86, True), (6.61, True), (6.59, False), (2.0, False)]
 )
-def test_a_run_that_knows_only_frequencies_is_said_to_be_on_a_plateau(tmp_path, loss, known):
+def test_a_run_whose_loss_is_near_the_unigram_entropy_is_reported_as_on_a_plateau(
+    tmp_path, loss, known
+):
     """The loss is within 0.15 nats of the unigram entropy, above or below it."""
     end = record(scores={"test/loss": Score(loss, False, 100)}, floors={"loss": 6.7449})
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
         assert ("but on a plateau" in said) == known
-    classes = {"test/accuracy": Score(0.65, True, 60), **end.scores}  # names classes above chance
+    # The model predicts classes better than chance.
+    classes = {"test/accuracy": Score(0.65, True, 60), **end.scores}
     assert not on_plateau(record(scores=classes, floors={"accuracy": 0.4, **end.floors}))
     lost = Outcome("diverged", 5)
     assert not on_plateau(record(scores=end.scores, floors=end.floors, outcome=lost))
@@ -208,7 +213,7 @@ def test_a_run_that_knows_only_frequencies_is_said_to_be_on_a_plateau(tmp_path, 
     ("loss", "floor", "steps", "at_baseline"),
     [(4.0, 4.5, 100, True), (4.0, 5.5, 100, False), (4.0, 4.5, 1, False), (4.0, None, 100, False)],
 )
-def test_a_run_that_never_learned_is_said_to_be_at_the_baseline(
+def test_a_run_that_is_not_clearly_better_than_its_baseline_is_reported_as_such(
     tmp_path, loss, floor, steps, at_baseline
 ):
     end = record(

@@ -47,7 +47,7 @@ def run_in(folder: Path) -> Path:
     return next((folder / "runs").rglob("record.json")).parent
 
 
-def test_a_text_rewritten_in_place_is_not_the_run_that_was_trained(copied: Path):
+def test_a_finished_run_is_not_reused_after_its_text_was_rewritten_in_place(copied: Path):
     write_corpus(copied / "text", seed=2)
     with pytest.raises(ValueError, match=OTHER) as refused:
         train(compose(overrides(copied)))
@@ -58,7 +58,7 @@ def test_a_text_rewritten_in_place_is_not_the_run_that_was_trained(copied: Path)
     assert own.data["files"]["train.de"] == file_checksum(copied / "text" / "train.de")
 
 
-def test_a_relative_data_dir_is_the_text_of_the_folder_it_is_seen_from(
+def test_a_relative_data_dir_is_resolved_from_the_current_folder(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ):
     write_corpus(copied / "b" / "text", seed=3)
@@ -70,7 +70,7 @@ def test_a_relative_data_dir_is_the_text_of_the_folder_it_is_seen_from(
         train(compose(argv))
 
 
-def test_a_text_that_was_moved_or_packed_is_the_same_text(copied: Path):
+def test_a_text_that_was_moved_or_has_crlf_line_ends_is_the_same_text(copied: Path):
     moved = (copied / "text").rename(copied / "moved")
     assert train(compose(overrides(copied, text="moved"))).outcome.status == "finished"
     with pytest.raises(ValueError, match=r"data cannot be compared.*text is not a folder"):
@@ -79,7 +79,7 @@ def test_a_text_that_was_moved_or_packed_is_the_same_text(copied: Path):
     assert train(compose(overrides(copied, text="moved"))).outcome.status == "finished"
 
 
-def test_a_model_translates_with_its_own_vocabulary_and_without_its_text(
+def test_a_trained_model_translates_without_its_training_text(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ):
     lines = ["der Mann sieht den Hund im Garten.", "ein Wort"]
@@ -101,7 +101,7 @@ def test_a_run_is_scored_only_with_its_own_vocabulary(copied: Path):
         load_run(run_in(copied))
 
 
-def test_kept_translations_are_scored_against_the_text_of_the_run(
+def test_kept_translations_are_not_scored_against_another_text(
     copied: Path, capsys: pytest.CaptureFixture[str]
 ):
     write_corpus(copied / "text", seed=2)
@@ -109,29 +109,29 @@ def test_kept_translations_are_scored_against_the_text_of_the_run(
     assert "was trained on other data" in capsys.readouterr().err
 
 
-def test_weights_start_no_run_with_another_vocabulary(copied: Path):
+def test_start_from_refuses_weights_with_another_vocabulary(copied: Path):
     write_corpus(copied / "other", seed=5, train=30)
     with pytest.raises(ValueError, match=r"start_from=.* has another vocabulary"):
         train(compose(overrides(copied, f"start_from={run_in(copied)}", text="other")))
 
 
-def test_a_study_makes_a_run_again_whose_text_has_changed(copied: Path):
+def test_a_study_repeats_a_run_whose_text_has_changed(copied: Path):
     record = read_record(run_in(copied))
     (run,) = runs_of([Planned("row", "", 1, tuple(overrides(copied)))])
     assert run.has_ended(record)
     write_corpus(copied / "text", seed=2)
     assert not run.has_ended(record)
     shutil.rmtree(copied / "text")
-    assert run.has_ended(record)  # no file here contradicts that
+    assert run.has_ended(record)  # without the text nothing contradicts the record
 
 
-def test_a_finished_run_answers_without_torch(copied: Path):
+def test_returning_a_finished_run_does_not_import_torch(copied: Path):
     argv = json.dumps(overrides(copied))
     code = f"from normlab import compose, train\ntrain(compose({argv}))"
     assert "torch" not in loaded_after(code)
 
 
-def test_the_checksum_of_a_large_file_is_read_once_until_the_file_changes(
+def test_the_checksum_of_a_large_file_is_computed_once_until_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path, hashed = tmp_path / "large", []

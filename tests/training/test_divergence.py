@@ -55,7 +55,7 @@ def poisoned(corpus: Path, tmp_path_factory):
     return folder, argv, run(argv, folder / "log", Poison(6, f"decoder.{LAYER}").install)
 
 
-def test_a_nan_names_step_reason_and_first_layer(poisoned):
+def test_a_nan_is_recorded_with_its_step_reason_and_first_layer(poisoned):
     folder, _, process = poisoned
     assert process.status == 0, process.output
     assert "diverged at step 6" in process.output
@@ -83,7 +83,7 @@ def test_a_diverged_run_is_not_run_again(poisoned):
 
 
 @pytest.mark.parametrize("every", [1, 5, 50])
-def test_how_often_a_run_logs_does_not_decide_whether_it_diverges(
+def test_the_logging_interval_does_not_change_when_a_run_diverges(
     every: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(divergence, "WINDOW", 7)
@@ -118,7 +118,7 @@ def judged(losses: list[float], *, resumed_at: int | None = None) -> list[int]:
     return high
 
 
-def test_a_window_is_judged_by_its_mean_whether_or_not_the_run_was_interrupted_in_it():
+def test_a_window_is_judged_by_its_mean_loss_even_if_the_run_was_interrupted_in_it():
     whole = divergence.WINDOW
     losses = [1.0] * whole + [2.9] * (whole - 1) + [9.0] + [2.9] * (whole // 2) + [3.5]
     for resumed_at in (None, whole + 3):
@@ -126,7 +126,7 @@ def test_a_window_is_judged_by_its_mean_whether_or_not_the_run_was_interrupted_i
     assert judged([1.0, 1.0, 8.0]) == [3]
 
 
-def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
+def test_a_nan_on_one_rank_ends_both_ranks(corpus: Path, tmp_path: Path):
     """With synced statistics, every rank must look for the layer, or one would wait forever."""
     argv = ["train", *tiny(corpus, tmp_path / "runs", "norm=bn", "batch_size=4")]
     port = free_port()
@@ -143,7 +143,7 @@ def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
     assert outcome.layer is not None
 
 
-def test_the_first_layer_is_the_first_one_computed():
+def test_the_reported_layer_is_the_first_to_compute_a_nonfinite_value():
     bad = nn.Linear(2, 2)
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(bad, nn.ReLU()), nn.Linear(2, 2))
     x = torch.ones(1, 2)
@@ -154,7 +154,7 @@ def test_the_first_layer_is_the_first_one_computed():
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_the_gradient_nearest_the_loss_is_named():
+def test_the_reported_gradient_is_the_nonfinite_one_nearest_the_loss():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     model(torch.ones(1, 2)).sum().backward()
     assert first_nonfinite_gradient(model) is None

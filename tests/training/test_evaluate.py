@@ -59,7 +59,7 @@ def built(*overrides):
     return task, build_evaluator(config, task, ALONE), build_model(config, task).to(torch.float64)
 
 
-def test_seen_scores_of_all_training_examples_equal_their_evaluation():
+def test_scores_on_all_training_examples_equal_evaluating_the_training_split():
     task, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=100000")
     everything = task.evaluate(model.eval(), "train", Shard(0, 1))
     assert (

@@ -1,4 +1,4 @@
-"""The Python interface: everything the command line can do can be imported."""
+"""The Python interface offers what the command line can do."""
 
 import json
 import re
@@ -26,7 +26,7 @@ INTERFACE = (
 )
 
 
-def test_every_public_name_is_found():
+def test_dir_lists_every_public_name():
     assert dir(normlab) == INTERFACE.split()
     assert all(callable(getattr(normlab, name)) for name in dir(normlab))
     with pytest.raises(AttributeError, match="nonsense"):
@@ -47,12 +47,12 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(config, normlab.train(config), runs)
 
 
-def test_train_returns_the_record_and_again_that_of_the_finished_run(trained: Trained):
+def test_train_returns_the_record_and_does_not_train_a_finished_run_again(trained: Trained):
     record = trained.record
     assert record.outcome.status == "finished"
     assert record.choice("norm") == "bn"
     assert str(record) == f"<{record.run_id}: finished at step 4>"
-    assert normlab.train(trained.config) == record  # again, and at once
+    assert normlab.train(trained.config) == record  # returned without training
 
 
 def test_records_are_selected_by_their_options(trained: Trained, tmp_path: Path):
@@ -61,7 +61,7 @@ def test_records_are_selected_by_their_options(trained: Trained, tmp_path: Path)
     assert repr(normlab.load_records(tmp_path)) == "0 of 0 runs"
 
 
-def test_records_become_a_frame_and_curves(trained: Trained):
+def test_records_convert_to_a_data_frame_and_to_curves(trained: Trained):
     scores, records = trained.record.scores, normlab.load_records(trained.runs)
     frame = records.to_frame("optim.lr")
     assert frame["test/bleu"].tolist() == [scores["test/bleu"].value]
@@ -70,7 +70,9 @@ def test_records_become_a_frame_and_curves(trained: Trained):
     assert curves["valid/loss"].dropna().tolist()[-1] == scores["valid/loss"].value
 
 
-def test_records_are_drawn_and_a_figure_that_they_lack_is_named(trained: Trained, tmp_path: Path):
+def test_records_can_be_plotted_and_an_unknown_or_empty_figure_raises_an_error(
+    trained: Trained, tmp_path: Path
+):
     records = normlab.load_records(trained.runs)
     assert records.plot()._repr_svg_().startswith("<?xml")
     assert records.plot().save(tmp_path / "loss.svg").is_file()
@@ -110,7 +112,7 @@ def test_inspect_answers_for_a_run_or_a_config_and_writes_nothing(trained: Train
     assert not [*trained.runs.rglob("inspect.json")]
 
 
-def test_a_wrong_subject_or_question_is_a_clear_error(trained: Trained):
+def test_an_invalid_subject_or_question_raises_a_clear_error(trained: Trained):
     with pytest.raises(ValueError, match="cannot examine a Linear without its inputs"):
         normlab.inspect(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"not a str: for a run normlab\.inspect_run"):
@@ -126,7 +128,7 @@ def test_explain_returns_what_the_command_prints(capsys):
     assert capsys.readouterr().out == f"\n{shown}\n\nNext: normlab train norm=ln\n"
 
 
-def test_an_older_config_gets_new_defaults_or_an_error_that_names_the_missing_key(tmp_path):
+def test_an_older_config_gets_new_defaults_or_an_error_about_the_missing_key(tmp_path):
     plain = to_dict(normlab.compose(["task=toy", f"runs_dir={tmp_path}"]))
     del plain["observe"]["rank_timeout"], plain["batching"]
     assert RunFolder(OmegaConf.create(plain)).config["observe"]["rank_timeout"] == 30

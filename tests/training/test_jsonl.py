@@ -29,7 +29,7 @@ def test_a_row_is_on_disk_as_soon_as_it_is_logged(tmp_path):
     assert text.startswith('{"step": 5, ') and text.endswith("}\n")
 
 
-def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
+def test_a_resumed_run_writes_the_same_bytes_as_an_uninterrupted_one(tmp_path):
     whole = write(tmp_path / "whole", range(1, 9)).read_bytes()
     path = write(tmp_path / "killed", range(1, 7))
     with path.open("a") as file:
@@ -37,7 +37,7 @@ def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
     assert write(tmp_path / "killed", range(5, 9), resumed_step=4).read_bytes() == whole
 
 
-def test_a_resumed_run_says_how_many_rows_are_lost_even_without_a_console(tmp_path, caplog):
+def test_a_resumed_run_reports_how_many_rows_are_lost_even_without_a_console(tmp_path, caplog):
     write(tmp_path, [1, 2, 4])  # a power failure took row 3 of 4
     lost = Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=4))
     assert lost is not None and "lost 1 of 4 rows before step 4" in lost
@@ -51,7 +51,7 @@ def test_rows_and_their_file_reach_the_disk_before_a_checkpoint(tmp_path, monkey
     monkeypatch.setattr("normlab.training.sinks.os.fsync", forced.append)
     sink = Jsonl()
     sink.open(info(tmp_path))
-    assert len(forced) == 1  # the folder, or the file's name may be lost in a power failure
+    assert len(forced) == 1  # the folder: a power failure could lose the file's name
     sink.log({"step": 1})
     sink.sync()
     assert len(forced) == 2
@@ -71,7 +71,7 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a device of Linux")
-def test_a_full_disk_is_an_error_of_the_run():
+def test_a_full_disk_raises_an_error():
     sink = Jsonl()
     sink._file = Path("/dev/full").open("w")  # noqa: SIM115 - the sink closes it
     with pytest.raises(OSError, match="No space left"):

@@ -57,7 +57,9 @@ def test_a_run_with_muon_resumes_bitwise(corpus: Path, tmp_path: Path):
     assert largest_difference(weights(straight.model), weights(resumed.model)) == 0
 
 
-def test_rates_and_weight_decay_by_kind_reach_both_optimizers_of_muon(corpus: Path, tmp_path: Path):
+def test_rates_and_weight_decay_by_kind_apply_to_both_optimizers_of_muon(
+    corpus: Path, tmp_path: Path
+):
     own = ("+optim.groups.other.rate=0", "+optim.groups.norm.weight_decay=0")
     trainer = build_trainer(corpus, tmp_path, *VALUES, *own)
     optimizer = trainer.optimizer
@@ -77,7 +79,7 @@ def test_rates_and_weight_decay_by_kind_reach_both_optimizers_of_muon(corpus: Pa
     assert decays == {"embedding": 0.1, "norm": 0.0, "bias": 0.1, "other": 0.1}
 
 
-def test_a_convolutional_network_has_an_output_layer_and_no_matrix_for_muon():
+def test_muon_is_refused_for_a_convolutional_network_without_hidden_matrices():
     config = to_dict(compose(["task=digits", "model=resnet8", "optim=muon"]))
     model = build_model(config, build_task(config))
     names = {id(p): name for name, p in model.named_parameters()}
@@ -87,7 +89,7 @@ def test_a_convolutional_network_has_an_output_layer_and_no_matrix_for_muon():
         build_optimizer(config, model)
 
 
-def test_weight_decay_of_gains_by_site(corpus: Path, tmp_path: Path):
+def test_the_weight_decay_of_norms_can_be_set_by_site(corpus: Path, tmp_path: Path):
     """The last matching path decides, and takes precedence over the settings for all norms."""
     own = "+optim.groups={*.final:{weight_decay:0.3},norm:{weight_decay:0,rate:0.5}}"
     model = build_trainer(corpus, tmp_path, *VALUES, own)

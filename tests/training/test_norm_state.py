@@ -41,7 +41,7 @@ class Rows:
         self.rows.append(row)
 
 
-def test_warm_up_and_statistics_count_updates(corpus, tmp_path):
+def test_warm_ups_and_statistics_count_updates_rather_than_micro_batches(corpus, tmp_path):
     trainer = build_trainer(corpus, tmp_path, "norm=pn", *STEPS)
     for _ in range(3):
         trainer.step()
@@ -51,13 +51,13 @@ def test_warm_up_and_statistics_count_updates(corpus, tmp_path):
         }
 
 
-def test_a_run_that_ends_within_a_phase_says_so():
+def test_a_run_that_ends_within_a_norms_schedule_prints_a_notice():
     said = list(notices(torch.nn.Identity(), {"PowerNorm/warmup": 6, "freeze_statistics": 2}, 4))
     assert said[0].endswith(": PowerNorm warmup until step 6, freeze_statistics from step 3")
     assert said[1].endswith("within a norm's own schedule: PowerNorm warmup until step 6")
 
 
-def test_a_record_has_the_last_steps_of_the_norms_phases(corpus, tmp_path):
+def test_a_record_contains_the_last_steps_of_the_norms_phases(corpus, tmp_path):
     values = ("norm=prepbn", "norm.blend_steps=6", "budget.steps=8", "validate.every=4")
     record = train(compose(tiny(corpus, tmp_path, *values, "norm@decoder_norm=un")))
     assert record.milestones == {
@@ -69,13 +69,13 @@ def test_a_record_has_the_last_steps_of_the_norms_phases(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("norm", ["in", "seqn", "gn_sample"])
-def test_a_norm_that_leaks_later_tokens_is_named_before_the_first_step(norm):
+def test_a_norm_that_leaks_later_tokens_gives_a_warning_before_the_first_step(norm):
     (said,) = (line for line in notices(lm(norm), {}, None) if line.startswith("warning"))
     assert type(make_norm(norm, 8)).__name__ in said and "leaks later tokens" in said
     assert not any("leaks" in line for line in notices(lm("bn"), {}, None))
 
 
-def test_a_record_names_the_norms_that_leak_later_tokens(corpus, tmp_path):
+def test_a_record_lists_the_norms_that_leak_later_tokens(corpus, tmp_path):
     marked, plain = (
         train(compose(tiny(corpus, tmp_path, f"norm={norm}", "budget.steps=1")))
         for norm in ("in", "ln")

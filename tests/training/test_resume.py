@@ -114,7 +114,9 @@ def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
+def test_a_signal_saves_a_checkpoint_before_the_run_stops(
+    number: signal.Signals, place: Place, undisturbed: Path
+):
     """The signal arrives in the middle of step 7; no checkpoint is due after it."""
     moment = Kill("normlab.training.trainer.Trainer._loss", 7, "after", number)
     stopped = place.start(prepare=moment.install)
@@ -168,7 +170,7 @@ def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:
     return [rank.wait(240) for rank in ranks]
 
 
-def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
+def test_a_rank_reports_that_the_other_has_ended_and_the_run_resumes_later(
     place: Place, tmp_path: Path
 ):
     alone = Place(place.corpus, tmp_path / "two_ranks")
@@ -208,7 +210,7 @@ def test_a_second_process_on_the_same_run_is_refused(place: Place, undisturbed: 
     assert_same(place.folder, undisturbed)
 
 
-def test_different_data_with_the_same_config_are_refused(
+def test_changed_data_with_the_same_config_are_refused(
     place: Place, undisturbed: Path, corpus: Path, tmp_path: Path
 ):
     copied = place.runs / undisturbed.parent.name / undisturbed.name
@@ -227,7 +229,7 @@ def test_different_data_with_the_same_config_are_refused(
 
 
 @pytest.mark.parametrize(("asked", "threads"), [("null", 2), ("1", 1)])
-def test_a_run_resumes_with_the_threads_it_began_with_or_says_so(place, asked, threads):
+def test_a_run_resumes_with_its_original_threads_or_reports_the_change(place, asked, threads):
     kill = Kill("normlab.training.trainer.Trainer.step", 8)
     place.start("observe.threads=2", *QUICK, prepare=kill.install)
     ended = place.start(f"observe.threads={asked}", *QUICK)

@@ -1,4 +1,4 @@
-"""Steps are read when a row is logged; if the run has diverged, they are repeated."""
+"""Losses are read when a row is logged; if the run has diverged, its steps are repeated."""
 
 import math
 from pathlib import Path
@@ -53,7 +53,7 @@ def poisoned(trainer: Trainer, at: int, steps: int) -> tuple[Diverged, dict[str,
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn", "brn", "pn", "mabn"])
-def test_a_nan_found_at_the_row_is_the_one_that_reading_every_step_finds(
+def test_reading_losses_only_at_rows_finds_the_same_nan_as_reading_every_step(
     norm: str, corpus: Path, tmp_path: Path
 ):
     values = (f"norm={norm}", "validate.every=100", "budget.steps=100")

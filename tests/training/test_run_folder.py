@@ -19,7 +19,7 @@ def run(tmp_path, *overrides: str) -> RunFolder:
     return RunFolder(compose(["task=toy", f"runs_dir={tmp_path}", "device=cpu", *overrides]))
 
 
-def test_other_code_is_refused_accepted_or_trained_again(tmp_path):
+def test_a_run_of_other_code_is_refused_accepted_or_repeated_as_configured(tmp_path):
     assert run(tmp_path).takes_code((NUMERICS, {}), ["abc"])
     with pytest.raises(
         ValueError, match=r"different code \(numerics 0, commit abc; now.*runs_dir"
@@ -38,7 +38,7 @@ def test_a_run_resumes_only_with_the_arithmetic_it_started_with(tmp_path):
     assert not run(tmp_path, "observe.other_code=rerun").takes_arithmetic(THERE, HERE)
 
 
-def test_a_record_is_returned_on_any_machine_but_not_for_another_number_of_ranks(
+def test_a_record_is_reused_on_any_machine_but_not_with_a_different_number_of_ranks(
     tmp_path,
 ):
     here = run(tmp_path)
@@ -56,7 +56,7 @@ def test_a_record_is_returned_on_any_machine_but_not_for_another_number_of_ranks
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_disk_without_locks_is_named_with_what_to_do(number, tmp_path, monkeypatch):
+def test_a_disk_without_file_locks_raises_an_error(number, tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
@@ -66,7 +66,7 @@ def test_a_disk_without_locks_is_named_with_what_to_do(number, tmp_path, monkeyp
         pass
 
 
-def test_a_link_to_nowhere_in_place_of_a_folder_is_named(tmp_path):
+def test_a_dangling_link_in_place_of_a_folder_raises_an_error(tmp_path):
     (tmp_path / "runs").symlink_to("/nowhere/at/all")
     with pytest.raises(UserError, match=r"runs is a link to /nowhere/at/all, which does not exist"):
         check_writable(tmp_path / "runs" / "a" / "seed1")

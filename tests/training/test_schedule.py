@@ -8,14 +8,14 @@ import torch
 from normlab.training.schedule import Constant, Cosine, InverseSqrt, Rising
 
 
-def test_inverse_sqrt_is_the_formula_of_the_transformer_paper():
+def test_inverse_sqrt_matches_the_formula_of_the_transformer_paper():
     dim, warmup = 512, 4000
     schedule = InverseSqrt(lr=(dim * warmup) ** -0.5, warmup=warmup)
     for step in (1, 100, 3999, 4000, 4001, 123456):
         assert schedule(step) == pytest.approx(dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
-def test_an_initial_rate_changes_only_the_rise_and_the_rate_has_a_minimum():
+def test_an_initial_rate_changes_only_the_warm_up_and_a_minimum_bounds_the_rate():
     plain = InverseSqrt(lr=1e-3, warmup=10)
     schedule = InverseSqrt(lr=1e-3, warmup=10, initial=1e-4, minimum=2e-4)
     assert schedule(5) == pytest.approx((1e-4 + 1e-3) / 2)
@@ -43,7 +43,7 @@ def test_cosine_follows_torch_after_the_warmup():
     assert schedule(total + 100) == pytest.approx(final * lr)
 
 
-def test_rising_doubles_and_constant_stays():
+def test_the_rising_schedule_doubles_the_rate_and_the_constant_one_keeps_it():
     rates = [Rising(lr=1e-3, doubling=4)(step) for step in (1, 3, 5, 9)]
     assert rates == pytest.approx([1e-3, math.sqrt(2) / 1e3, 2e-3, 4e-3])
     rates = [Constant(lr=0.3, warmup=3)(step) for step in (1, 2, 3, 4, 1000)]

@@ -33,7 +33,7 @@ class RequiredBroken(Broken):
     required = True
 
 
-def test_each_sink_gets_everything_and_its_opening_line_reaches_all(tmp_path):
+def test_every_sink_gets_all_calls_and_the_opening_lines_of_all_sinks(tmp_path):
     a, b = Memory(), Memory()
     group = SinkGroup({"a": a, "b": b})
     end = record()
@@ -56,13 +56,13 @@ def test_a_failing_sink_is_dropped_with_one_note(tmp_path):
     assert bad.calls == []
 
 
-def test_the_last_sink_that_fails_still_says_so(caplog):
+def test_the_failure_of_the_last_sink_is_logged_as_a_warning(caplog):
     with caplog.at_level(logging.WARNING, logger="normlab"):
         SinkGroup({"bad": Broken()}).log({"step": 1})
     assert "sink bad stopped" in caplog.text
 
 
-def test_a_required_sink_fails_the_run_after_the_others_had_their_turn():
+def test_a_failing_required_sink_stops_the_run_after_the_others_have_logged():
     good = Memory()
     with pytest.raises(RuntimeError, match="no service"):
         SinkGroup({"file": RequiredBroken(), "good": good}).log({"step": 1})

@@ -16,7 +16,7 @@ from tests.tiny_runs import tiny
 SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")
 
 
-def settle(corpus: Path, runs: Path, *overrides: str):
+def composed(corpus: Path, runs: Path, *overrides: str):
     return compose(tiny(corpus, runs, *SHORT, *overrides))
 
 
@@ -24,7 +24,7 @@ def settle(corpus: Path, runs: Path, *overrides: str):
 def first(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a short run with layer norm."""
     runs = tmp_path_factory.mktemp("first")
-    train(settle(corpus, runs, "norm=ln"))
+    train(composed(corpus, runs, "norm=ln"))
     return next(runs.rglob("record.json")).parent
 
 
@@ -32,7 +32,7 @@ def test_batch_norm_starts_with_all_parameters_of_layer_norm(
     first: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     frozen = [f"+optim.groups.{kind}.rate=0" for kind in ("norm", "bias", "embedding", "other")]
-    config = settle(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
+    config = composed(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
     record = train(config)
     said = capsys.readouterr().err
     assert "tensors copied" in said and "initialized" in said
@@ -46,34 +46,34 @@ def test_batch_norm_starts_with_all_parameters_of_layer_norm(
 def test_the_fingerprint_depends_on_the_weights_and_not_on_their_folder(
     first: Path, corpus: Path, tmp_path: Path
 ):
-    without = to_dict(settle(corpus, tmp_path))
+    without = to_dict(composed(corpus, tmp_path))
     moved = tmp_path / "moved"
     shutil.copytree(first, moved)
-    named = [to_dict(settle(corpus, tmp_path, f"start_from={place}")) for place in (first, moved)]
+    named = [to_dict(composed(corpus, tmp_path, f"start_from={place}")) for place in (first, moved)]
     assert fingerprint(named[0]) == fingerprint(named[1]) != fingerprint(without)
 
 
 def test_start_from_may_be_relative_to_runs_dir(first: Path, corpus: Path, tmp_path: Path):
     for seed in (1, 2):
         shutil.copytree(first, tmp_path / "base" / "some-ln" / f"seed{seed}")
-    config = settle(corpus, tmp_path, "start_from=base/some-ln/seed2")
+    config = composed(corpus, tmp_path, "start_from=base/some-ln/seed2")
     assert config.start_from["run_dir"] == str(tmp_path / "base/some-ln/seed2")
     with pytest.raises(ValueError, match=r"start_from=base has 2 runs; name one, such as .*seed1$"):
-        settle(corpus, tmp_path, "start_from=base")
+        composed(corpus, tmp_path, "start_from=base")
     with pytest.raises(ValueError, match=r"Did you mean base or base/some-ln\?"):
-        settle(corpus, tmp_path, "start_from=bass")
+        composed(corpus, tmp_path, "start_from=bass")
 
 
-def test_a_start_that_is_impossible_is_named(first: Path, corpus: Path, tmp_path: Path):
+def test_an_unusable_start_from_raises_an_error(first: Path, corpus: Path, tmp_path: Path):
     with pytest.raises(ValueError, match=r"start_from=.*nowhere: not a trained run"):
-        settle(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
+        composed(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
     moved = tmp_path / "moved"
     shutil.copytree(first, moved)
-    config = settle(corpus, tmp_path / "runs", f"start_from={moved}")
+    config = composed(corpus, tmp_path / "runs", f"start_from={moved}")
     config.start_from.sha256 = "0" * 64
     with pytest.raises(ValueError, match=r"last\.pt has changed"):
         train(config)
     (moved / "checkpoints" / "last.pt").write_bytes(b"no archive")
-    config = settle(corpus, tmp_path / "runs", f"start_from={moved}")
+    config = composed(corpus, tmp_path / "runs", f"start_from={moved}")
     with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint"):
         train(config)

@@ -1,4 +1,4 @@
-"""Batches that a norm cannot be trained on are refused at the start, with key and fix."""
+"""Batches that a norm cannot be trained on are refused at the start with a key to change."""
 
 from pathlib import Path
 
@@ -13,15 +13,18 @@ REFUSED = {
         (BY_POSITION, "norm.num_positions=9"),
         r"norm\.num_positions=9 is less than the (\d+) positions .* set norm\.num_positions=\1",
     ),
-    "at one place": (
+    "at one site": (
         ("norm@decoder_norm=bn_sample", "decoder_norm.num_positions=9"),
         r"decoder_norm\.num_positions=9 is less",
     ),
-    "by a rule for some places": (
+    "by a rule for some sites": (
         ("sites={decoder.*:{norm:bn_sample,num_positions:9}}",),
         r"sites\.decoder\.\*\.num_positions=9 is less",
     ),
-    "a model too short": (("model.max_positions=5",), r"model\.max_positions=5: raise it"),
+    "a model with too few positions": (
+        ("model.max_positions=5",),
+        r"model\.max_positions=5: raise it",
+    ),
     "one sequence per batch": (
         (BY_POSITION, "batch_size=1"),
         r"batch_size=1 .* is too small: .*every output would be the bias",
@@ -45,7 +48,7 @@ def test_batches_that_a_norm_cannot_be_trained_on_are_refused(
     assert not list(tmp_path.rglob("config.yaml"))
 
 
-def test_a_corpus_of_one_sequence_is_named_rather_than_the_batch_size(tmp_path: Path):
+def test_the_error_for_a_corpus_of_one_sequence_asks_for_more_text(tmp_path: Path):
     text = write_corpus(tmp_path / "text", train=1)
     config = normlab.compose(tiny(text, tmp_path, BY_POSITION, "task.vocab_size=80"))
     with pytest.raises(ValueError, match=r"the training data have one sequence, and .*more text"):

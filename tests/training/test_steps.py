@@ -1,4 +1,4 @@
-"""One step: its gradient and update, and what must not change them."""
+"""The gradient and the update of one step, and what must not change them."""
 
 import json
 import math
@@ -37,7 +37,9 @@ def first_gradient(corpus: Path, folder: Path, *overrides: str) -> torch.Tensor:
     return torch.cat([grad.flatten() for grad in grads if grad is not None])
 
 
-def test_two_half_batches_are_one_batch_but_for_batch_norm(corpus: Path, tmp_path: Path):
+def test_two_half_batches_give_the_gradient_of_one_batch_except_with_batch_norm(
+    corpus: Path, tmp_path: Path
+):
     for norm in ("ln", "bn"):
         whole = first_gradient(corpus, tmp_path, f"norm={norm}", "batch_size=8")
         halves = first_gradient(corpus, tmp_path, f"norm={norm}", "batch_size=4", "accumulate=2")
@@ -50,7 +52,7 @@ def state_after_a_step(config: Mapping[str, Any], folder: Path) -> dict[str, Any
     return weights(trainer.model)
 
 
-def test_two_ranks_are_one_process(corpus: Path, tmp_path: Path):
+def test_two_ranks_give_the_same_weights_as_one_process(corpus: Path, tmp_path: Path):
     """This includes Admin's calibration, which sums over ranks."""
 
     def config(batch_size: int) -> dict[str, Any]:
@@ -64,7 +66,9 @@ def test_two_ranks_are_one_process(corpus: Path, tmp_path: Path):
     assert largest_difference(first, alone) < 1e-12
 
 
-def test_a_smaller_rate_moves_a_kind_less_and_zero_freezes_it(corpus: Path, tmp_path: Path):
+def test_rates_by_kind_scale_the_learning_rate_and_a_rate_of_zero_freezes(
+    corpus: Path, tmp_path: Path
+):
     rates = ("+optim.groups.norm.rate=0", "+optim.groups.embedding.rate=0.5", "optim=sgd")
     trainer = build_trainer(corpus, tmp_path, *rates)
     before = weights(trainer.model)
@@ -104,7 +108,7 @@ class Watch(Probe):
         self.norm = view.grad_norm.item()
 
 
-def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_path: Path):
+def test_clipping_bounds_the_update_but_not_the_logged_norm(corpus: Path, tmp_path: Path):
     values = ("optim=sgd", "optim.momentum=0.0", "optim.lr=0.5", "schedule=constant")
     values += ("schedule.warmup=0", "clip_grad=0.01")
     trainer = build_trainer(corpus, tmp_path, *EXACT, *values)
@@ -149,7 +153,7 @@ def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
     return state, trainer.probes.summary()
 
 
-def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
+def test_probes_do_not_change_training_on_two_ranks(corpus: Path, tmp_path: Path):
     watched = on_ranks(2, watched_on_a_rank, corpus, tmp_path, full_set())
     alone = on_ranks(2, watched_on_a_rank, corpus, tmp_path, ["probe=[]"])
     for (state, figures), (plain, none) in zip(watched, alone, strict=True):
@@ -178,7 +182,7 @@ def test_the_first_ranks_clock_decides_when_the_minutes_are_over(corpus: Path, t
     assert on_ranks(2, ended_on_a_rank, corpus, tmp_path) == [("finished", 4)] * 2
 
 
-def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):
+def test_validation_does_not_change_training(corpus: Path, tmp_path: Path):
     """Weights, statistics, batch order and dropout are unchanged, also with recalibration."""
     values = ("norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=2")
     values = (*values, "budget.steps=3")
@@ -203,7 +207,7 @@ def logged(folder: Path, score: str):
     return [row for row in map(json.loads, text.splitlines()) if score in row]
 
 
-def test_rows_of_training_have_step_rate_and_padding(undisturbed: Path):
+def test_training_rows_contain_step_learning_rate_and_padding(undisturbed: Path):
     trained = logged(undisturbed, "train/loss")
     assert [row["step"] for row in trained] == [2, 4, 6, 8, 10, 12]
     for row in trained:
@@ -212,7 +216,7 @@ def test_rows_of_training_have_step_rate_and_padding(undisturbed: Path):
         assert 0 < row["train/padding_share"] < 1
 
 
-def test_the_record_has_the_budget_of_the_last_row_and_a_hypothesis_per_sentence(undisturbed):
+def test_the_record_has_the_budget_of_the_last_row_and_one_hypothesis_per_sentence(undisturbed):
     record = normlab.load_run(undisturbed).record
     assert record.budget.steps == 12
     assert record.budget.tokens == logged(undisturbed, "train/loss")[-1]["tokens"]

@@ -40,13 +40,15 @@ def steps_to(targets, values, *, lost=False, **how):
         ([1.5], [], False, [math.inf]),
     ],
 )
-def test_a_target_counts_from_when_it_holds_until_the_end(targets, values, higher, steps):
+def test_a_target_is_reached_when_the_score_first_meets_it_for_the_rest_of_the_run(
+    targets, values, higher, steps
+):
     assert steps_to({"loss": targets}, values, higher=higher) == steps
     assert steps_to({"loss": targets}, values, higher=higher, lost=True) == [math.inf] * len(steps)
 
 
 @pytest.mark.parametrize(("higher", "step"), [(True, 30), (False, 20)])
-def test_the_first_of_the_best_is_best_and_nan_is_the_worst(higher, step):
+def test_of_equal_best_validations_the_first_is_best_and_nan_is_worst(higher, step):
     values = (math.nan, 1.0, 5.0, 5.0, math.nan, 1.0)
     found = seen(values, higher=higher)
     assert found.best("loss").step == step
@@ -54,7 +56,7 @@ def test_the_first_of_the_best_is_best_and_nan_is_the_worst(higher, step):
     assert Validations().since_best("loss") == 0
 
 
-def test_an_unknown_score_is_named():
+def test_an_unknown_score_raises_an_error_that_lists_the_scores():
     with pytest.raises(ValueError, match="blue is not a score of this task; choose from loss"):
         seen([1.0]).best("blue")
 
@@ -96,7 +98,7 @@ def test_a_run_converges_within_one_percent_of_a_settled_loss(losses, steps):
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU"])
-def test_a_signal_asks_a_run_to_stop_unless_somebody_else_has_taken_it(name):
+def test_a_signal_asks_a_run_to_stop_unless_it_was_already_ignored(name):
     number = signal.Signals[name]
     with Interrupts() as interrupts:
         signal.raise_signal(number)
@@ -124,7 +126,9 @@ FAR = {"steps": 0, "epochs": 0.0, "tokens": 0, "seconds": 0.0}
         ({"minutes": 2.0}, {"seconds": 119.9}, {"seconds": 120.0}),
     ],
 )
-def test_each_limit_is_reached_exactly_and_named(limit: dict, before: dict, at: dict):
+def test_the_budget_returns_the_limit_that_is_reached_exactly_when_it_is(
+    limit: dict, before: dict, at: dict
+):
     budget = Budget(**limit)
     assert budget.spent(**{**FAR, **before}) is None
     assert budget.spent(**{**FAR, **at}) == next(iter(limit))

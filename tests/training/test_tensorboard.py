@@ -24,12 +24,12 @@ def curve(found, name):
     return [(event.step, event.value) for event in found.Scalars(name)]
 
 
-def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
+def test_a_killed_and_resumed_run_has_each_step_once(tmp_path, read):
     killed = sink.TensorBoard()
     killed.open(info(tmp_path))
     for step in range(1, 6):
         killed.log({"step": step, "train/loss": float(step)}, scores(float(step), 2.0))
-    found = read(tmp_path)  # never closed: what was logged is there
+    found = read(tmp_path)  # the run was not closed, but its rows are there
     assert [step for step, _ in curve(found, "train/loss")] == [1, 2, 3, 4, 5]
 
     resumed = sink.TensorBoard()
@@ -46,7 +46,7 @@ def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
     assert '"batch_size": 32' in config
 
 
-def test_the_hparams_tab_has_the_axes_of_a_sweep_first_and_final_scores_only(tmp_path, read):
+def test_the_hparams_tab_lists_the_axes_of_a_sweep_first_and_only_final_scores(tmp_path, read):
     from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
     from tensorboard.context import RequestContext
@@ -72,7 +72,7 @@ def test_the_hparams_tab_has_the_axes_of_a_sweep_first_and_final_scores_only(tmp
     assert [metric.name.tag for metric in found.metric_infos] == ["test/bleu"]
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path, capsys):
+def test_the_error_without_tensorboard_says_what_to_install(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sink, "find_spec", lambda name: None)
     given = ("task=toy", "scale=smoke", "sink=[tensorboard]", "device=cpu")
     assert main(["train", *given, f"runs_dir={tmp_path}"]) == 1

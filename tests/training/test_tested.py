@@ -1,4 +1,4 @@
-"""Which weights are tested, and that each score belongs to the weights in its name."""
+"""Which weights are tested, and whether each score belongs to the weights in its name."""
 
 from pathlib import Path
 
@@ -122,7 +122,7 @@ VALIDATE = {"average": 0, "test": "last", "best": True, "select_by": "chrf"}
         ({"select_by": "bleu"}, "last", ["loss", "bleu"]),
     ],
 )
-def test_what_is_tested_and_kept_follows_from_the_config(changes, name, kept):
+def test_the_config_decides_which_weights_are_tested_and_kept(changes, name, kept):
     validate = {**VALIDATE, **changes}
     assert judged_by(validate) == name
     assert best_by(validate, "bleu") == kept

@@ -1,4 +1,4 @@
-"""What is sent to W&B (a test server, or offline files), and that it never disturbs a run."""
+"""What is sent to W&B (a test server or offline files), which never disturbs a run."""
 
 import socket
 import time
@@ -63,7 +63,7 @@ def test_a_resumed_run_has_each_step_once(resumed, capfd):
     assert "monotonically" not in capfd.readouterr().err
 
 
-def test_the_summary_has_the_last_and_the_extreme_scores_and_the_outcome(resumed):
+def test_the_summary_contains_the_last_and_extreme_scores_and_the_outcome(resumed):
     run = resumed
     assert run.summary["valid/bleu"] == {"min": 20, "max": 60, "last": 60}
     assert run.summary["valid/loss"] == {"min": 50 / 60, "max": 2.5, "last": 50 / 60}
@@ -71,7 +71,7 @@ def test_the_summary_has_the_last_and_the_extreme_scores_and_the_outcome(resumed
     assert run.summary["stability/spikes/count"] == 2.0
 
 
-def test_a_run_is_found_by_group_job_type_tags_and_config(resumed):
+def test_a_run_can_be_filtered_by_group_job_type_tags_and_config(resumed):
     run = resumed
     assert run.fields["groupName"] == "bn-pre-b32" and run.fields["jobType"] == "norms"
     assert run.fields["displayName"] == f"toy-bn-pre-b32-{FINGERPRINT}-seed1"
@@ -81,7 +81,7 @@ def test_a_run_is_found_by_group_job_type_tags_and_config(resumed):
     assert run.config["nodes"]["norm"]["eps"] == 1e-5
 
 
-def test_online_after_offline_the_server_gets_all(tmp_path, wandb_server: Server):
+def test_a_run_that_resumes_online_uploads_its_offline_rows_too(tmp_path, wandb_server: Server):
     train(tmp_path, "offline", [10, 20, 30])
     line = train(tmp_path, "online", [30, 40], resumed=20, ends=True)
     assert line is not None and wandb_server.url in line
@@ -89,7 +89,7 @@ def test_online_after_offline_the_server_gets_all(tmp_path, wandb_server: Server
     assert curve(run.history) == [10, 20, 30, 40] and not files(tmp_path)
 
 
-def test_a_run_resumed_offline_is_one_file_and_one_begun_anew_another(tmp_path, capfd):
+def test_a_run_resumed_offline_keeps_its_file_and_a_new_run_gets_another(tmp_path, capfd):
     """Nothing is printed, numpy's random state is unchanged, only the run's folder is written."""
     state = numpy.random.get_state()[1].tolist()
     line = train(tmp_path, "auto", [10, 20, 30])
@@ -106,7 +106,7 @@ def test_a_run_resumed_offline_is_one_file_and_one_begun_anew_another(tmp_path, 
     assert state == numpy.random.get_state()[1].tolist()
 
 
-def test_a_server_that_does_not_answer_costs_seconds_and_the_run_stays_offline(
+def test_an_unresponsive_server_delays_a_run_by_seconds_and_the_run_stays_offline(
     tmp_path, monkeypatch, capfd
 ):
     monkeypatch.setenv("WANDB_API_KEY", KEY)
@@ -131,13 +131,15 @@ def test_a_server_that_does_not_answer_costs_seconds_and_the_run_stays_offline(
         ("offline", "online", "WANDB_API_KEY", "offline"),
     ],
 )
-def test_modes(mode, wish, source, settled, monkeypatch):
+def test_the_mode_follows_the_config_then_wandb_mode_then_the_login(
+    mode, wish, source, settled, monkeypatch
+):
     if wish:
         monkeypatch.setenv("WANDB_MODE", wish)
     assert resolve_mode(mode, Login(CLOUD, source)) == settled
 
 
-def test_a_login_is_found_where_wandb_keeps_it(tmp_path, monkeypatch):
+def test_a_login_is_found_where_wandb_stores_it(tmp_path, monkeypatch):
     home = tmp_path / "home"
     (home / ".config" / "wandb").mkdir(parents=True)
     default = find_login().host
@@ -153,7 +155,7 @@ def test_a_login_is_found_where_wandb_keeps_it(tmp_path, monkeypatch):
     assert find_login().source == "WANDB_API_KEY"
 
 
-def test_a_run_of_a_batch_sweep_on_a_corpus_is_told_by_its_name_its_tags_and_its_config(tmp_path):
+def test_name_tags_and_config_of_a_run_contain_its_corpus_and_batch_size(tmp_path):
     choices = {**CHOICES, "task": "mlm", "task/corpus": "brown"}
     sizes = {"seed": 3, "batch_size": None, "max_tokens": 4096, "accumulate": 2}
     run = info(tmp_path, config={**sizes, "choices": choices})
@@ -168,7 +170,7 @@ OTHERS = {"stability/residual/last": 3.0, "valid/nll": 2.0, "test/length_ratio":
 
 
 @pytest.mark.parametrize(("layers", "sent"), [(False, {"stability/residual/growth"}), (True, None)])
-def test_one_number_per_probe_is_sent_unless_layers_are_asked_for(
+def test_one_number_per_probe_is_sent_unless_layers_are_requested(
     layers, sent, tmp_path, monkeypatch
 ):
     client = MagicMock()
@@ -186,7 +188,7 @@ def test_one_number_per_probe_is_sent_unless_layers_are_asked_for(
     }
 
 
-def test_an_axis_that_the_label_does_not_name_is_added_to_the_group_and_seeds_share_it():
+def test_sweep_axes_missing_from_the_label_are_added_to_the_group_shared_by_seeds():
     runs = [
         (
             {**CONFIG, "batch_size": size},
@@ -201,13 +203,13 @@ def test_an_axis_that_the_label_does_not_name_is_added_to_the_group_and_seeds_sh
     assert len({*names}) == 4 and names[-1].startswith("bn-pre-b32")
 
 
-def test_offline_by_wandb_mode_is_as_requested_without_a_login_too(tmp_path, monkeypatch):
+def test_offline_by_wandb_mode_is_reported_as_requested_even_without_a_login(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     line = train(tmp_path, "auto", [10])
     assert line is not None and line.startswith("W&B: kept offline (as requested)")
 
 
-def test_names_and_tags_that_normlab_makes_keep_within_the_limits_of_wandb(tmp_path, monkeypatch):
+def test_generated_names_and_tags_stay_within_the_length_limits_of_wandb(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr("wandb.init", lambda **given: calls.append(given) or MagicMock())
     sites = "+".join(f"encoder.{layer}.self.out_batchnorm" for layer in range(9))
