@@ -1,1 +1,1 @@
-"""Probes: read-only observers of a training run."""
+"""Probes, which are read-only observers of a training run."""

@@ -1,4 +1,4 @@
-"""Probes of activations: norm inputs, sub-layer outputs, the residual stream, drift, attention.
+"""Probes of norm inputs, sub-layer outputs, the residual stream, drift and attention.
 
 Only real tokens count. If a recurrent layer calls a norm one position at a time, the inputs at all
 positions are measured together.
@@ -17,7 +17,7 @@ from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import ModuleCall, sites
 
-SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # minimum mean weight, maximum queries, minimum keys
+SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # least mean weight, most queries, fewest keys
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 
 
@@ -56,13 +56,14 @@ def describe(
 class Activations(Probe):
     """Measures the input of each norm.
 
-    `mean` and `var` are those of the values and `largest` is the largest magnitude. `outliers` is
-    the share of features whose root mean square over tokens is more than `threshold` times the root
-    mean square of all values. This is our own definition of outlier features (Dettmers et al. 2022)
-    and does not depend on the activations' scale. At width D the ratio is at most sqrt(D).
+    `mean` and `var` are the mean and variance of the values, and `largest` is the largest
+    magnitude. `outliers` is the share of features whose root mean square over tokens is more than
+    `threshold` times the root mean square of all values. This is our own definition of outlier
+    features (Dettmers et al. 2022) and does not depend on the activations' scale. At width D the
+    ratio is at most sqrt(D).
 
-    `kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3: 0 for a normal
-    distribution, above 1000 for models with massive activations (Park et al. 2025, arXiv
+    `kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3, which is 0 for a
+    normal distribution and above 1000 for models with massive activations (Park et al. 2025, arXiv
     2506.19697). `over_median` is the largest magnitude over the median magnitude. Sun et al. 2024
     call activations above 100 massive if they are also about 1000 times the median; small models
     rarely reach 100.
@@ -79,7 +80,7 @@ class Activations(Probe):
         return describe(*call.input, threshold=self._threshold)
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
-        indices = ("feature", "position")  # a mean over sites or steps makes no sense
+        indices = ("feature", "position")  # averaging them over sites or steps makes no sense
         sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in by_site.items()}
         return super().metrics_of(sized)
 
@@ -99,10 +100,10 @@ def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> di
 
 
 class Branches(Probe):
-    """Measures each sub-layer's output, before what follows: norm, scale, dropout or residual.
+    """Measures each sub-layer's output before any norm, scale, dropout or residual that follows.
 
-    `rms` is the root mean square, and `crest` the largest magnitude divided by `rms` (the crest
-    factor), 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
+    `rms` is the root mean square, and `crest` is the largest magnitude divided by `rms` (the crest
+    factor), which is 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
     `crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
     """
 
@@ -120,7 +121,7 @@ class Branches(Probe):
 
 
 def first_stream(call: ModuleCall) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-    """Return the first stream after a residual connection, and which tokens are real."""
+    """Return the first stream after a residual connection, and the mask of real tokens."""
     x, real = call.output
     return x.chunk(cast("int", call.module.streams), dim=-1)[0], real
 
@@ -128,10 +129,10 @@ def first_stream(call: ModuleCall) -> tuple[Float[Tensor, "B P D"], Bool[Tensor,
 class ResidualStream(Probe):
     """Measures the size of the residual stream by depth, after each residual connection.
 
-    `rms/<site>` is the root mean square. `growth` is the last `rms` in a stack over the first (a
-    site's name starts with its stack), averaged over stacks: 1 for a stream of constant size. At
-    initialization it grows like the square root of depth with Pre-LN and is constant with Post-LN
-    (Xiong et al. 2020).
+    `rms/<site>` is the root mean square. `growth` is the last `rms` of a stack divided by the first
+    (a site's name starts with its stack), averaged over stacks; it is 1 for a stream of constant
+    size. At initialization, the stream grows like the square root of depth with Pre-LN and is
+    constant with Post-LN (Xiong et al. 2020).
     """
 
     kinds = ("residual",)
@@ -160,7 +161,7 @@ def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tens
 
 
 def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, Tensor]:
-    """Return `mean` and `deviation`: how much the moments changed between two measurements."""
+    """Return how much the moments changed between two measurements, as `mean` and `deviation`."""
     scale = now[1].square().sum()
     mean, deviation = (now - before.to(now)).square().sum(1) / scale
     return {"mean": mean, "deviation": deviation}
@@ -171,14 +172,14 @@ class Drift(Probe):
 
     This is internal covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs
     caused by training the layers before it. In recurrent layers, the inputs of the norms are
-    measured. Both metrics are ours and do not depend on the scale of the activations; sums are over
+    measured. Both metrics are ours and do not depend on the scale of the activations. Sums are over
     features:
 
         mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
         deviation  sum of (s' - s)^2 / sum of s^2
 
-    The two measurements also see different batches: with n independent tokens `mean` is about 2 / n
-    even without drift, so measure several updates apart.
+    The two measurements also see different batches. With n independent tokens, `mean` is about 2 /
+    n even without drift, so leave several updates between measurements.
     """
 
     kinds = ("sublayer", "recurrent norm")
@@ -244,7 +245,7 @@ def _sinks(
     if weights.shape[-1] < SINK_KEYS:
         return {}
     enough = (keys * rows).amax(-1) >= SINK_KEYS
-    last = SINK_QUERIES if causal else None  # a slice is enough, as padding comes last
+    last = SINK_QUERIES if causal else None  # a slice is enough, because padding comes last
     first, rows = weights[..., :last, 0], rows[..., :last]
     mean = (first * rows).sum(-1) / rows.sum(-1).clamp(min=1)
     share = ((mean > SINK) & enough).sum() / enough.sum()
@@ -265,9 +266,9 @@ class AttentionWeights(Probe):
                    T = min(64, n) of n queries, is above 0.3 (Gu et al. 2025, with T = 64)
 
     Rows with a single visible key are left out of entropy, saturated and slope. Uniform causal
-    attention puts (1 + 1/2 + ... + 1/T) / T on the first key: 0.07 at T = 64, but 0.31 at T = 9, so
-    `sink` needs 16 keys. Attention without a causal mask averages over all queries instead, which
-    is another metric: `sink_unmasked`.
+    attention puts (1 + 1/2 + ... + 1/T) / T on the first key, which is 0.07 at T = 64, but 0.31 at
+    T = 9, so `sink` needs 16 keys. Attention without a causal mask averages over all queries
+    instead, and its metric is called `sink_unmasked`.
     """
 
     kinds = ("attention",)

@@ -1,16 +1,16 @@
 """The base class of probes, read-only observers of training, and the group that runs several.
 
-A probe names the kinds of modules that it measures (`kinds`) and computes metrics from one call to
-one of them (`measure_call`), or from the step as a whole (`measure_step`); the base class adds
+A probe lists the kinds of modules that it measures (`kinds`), and computes metrics from one call of
+such a module (`measure_call`) or from the step as a whole (`measure_step`). The base class adds
 hooks, names, averages and checkpoints. A probe may read the model, its gradients and the step's
 loss. It never changes parameters, buffers, gradients or random state, and never runs the model (a
 second forward pass in training mode would update batch norm's running statistics), so training with
-and without probes is bitwise equal. With gradient accumulation, hooks see every micro-batch but the
-probe reports only the last; each process reports its own batches.
+and without probes is bitwise equal. With gradient accumulation, hooks see every micro-batch, but
+the probe reports only the last one. Each process reports its own batches.
 
-A metric at one site is named `<metric>/<site>`; `<metric>` alone is for the whole model. Values
-stay on the device until a row is logged and are transferred together, so that no step between rows
-waits for a GPU.
+A metric at one site is called `<metric>/<site>`, and `<metric>` is its value for the whole model.
+Values stay on the device until a row is logged and are then transferred together, so that no step
+between rows waits for a GPU.
 """
 
 import math
@@ -29,7 +29,7 @@ from normlab.norms.tokens import Tokens
 from normlab.probes.sites import ABSENT, ModuleCall, Site, recurrent_norms, sites
 from normlab.records.record import PROBE_PREFIX
 
-RECENT = 50  # last steps kept for the record of a run that diverges
+RECENT = 50  # number of last steps kept for the record of a run that diverges
 _PACK_EVERY = 32  # number of measured steps whose values are packed into one tensor on the device
 Key = TypeVar("Key")
 Metric = Tensor | float | int | Callable[[], float]
@@ -38,11 +38,11 @@ Values = Mapping[str, Tensor]  # one-element tensors by metric name
 
 @dataclass(frozen=True)
 class StepView:
-    """What probes see of one update; updates are numbered from 1.
+    """The data of one update that probes see. Updates are numbered from 1.
 
     `loss` is the mean loss per target token over all micro-batches and ranks, and `grad_norm` the
     norm of the whole gradient before clipping; both are finite, detached and never overwritten.
-    `padding_share` (0 to 1) is the share of padding among source and target positions.
+    `padding_share` (0 to 1) is the share of padding among the source and target positions.
     """
 
     step: int
@@ -55,7 +55,7 @@ class StepView:
     collected: dict[str, Metric] = field(default_factory=dict, repr=False, compare=False)
 
     def log(self, name: str, value: Metric) -> None:
-        """Log a metric; a function is called only when the row is written."""
+        """Log a metric. If it is a function, it is called only when the row is written."""
         self.collected[f"{self.prefix}/{name}"] = value
 
 
@@ -63,14 +63,14 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     """An observer that measures a run at certain sites and averages metrics over time.
 
     Attributes:
-        kinds: the kinds of sites whose calls `measure_call` gets (see `sites.sites`).
-        after_backward: whether `measure_call` waits for the backward pass, which sets
+        kinds: the kinds of sites whose calls are passed to `measure_call` (see `sites.sites`).
+        after_backward: whether `measure_call` runs after the backward pass, which sets
             `ModuleCall.grad`.
         largest: metrics whose maximum over a run and over sites is reported instead of the mean.
         remembered: attributes saved in checkpoints: numbers, text, tensors, and lists, tuples and
             dicts of them.
         absent: why the probe does not apply to a model without such sites.
-        sites: the measured sites by name; a probe with an `attach` of its own may have none.
+        sites: the measured sites by name; empty if the probe overrides `attach` and needs none.
         why_not: why the probe does not apply to the model it is attached to; empty if it does.
     """
 
@@ -99,28 +99,28 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return {}
 
     def measure_step(self, view: StepView) -> Values:
-        """Return a step's metrics before the optimizer's update: by default those of its calls."""
+        """Return a step's metrics before the optimizer's update, by default its calls' metrics."""
         return self.metrics_of(self.collect())
 
     def metrics_of(self, by_site: Mapping[str, Values]) -> Values:
-        """Return a step's metrics at each site and for the whole model, from those at each site."""
+        """Return a step's metrics for each site and the whole model, given those of each site."""
         return all_by_site(by_site, largest=self.largest)
 
     def accumulate(self, numbers: Mapping[str, float]) -> None:
-        """Add a step's metrics, as numbers, to the run's averages; skip non-finite values."""
+        """Add a step's metrics, as numbers, to the run's averages, skipping non-finite values."""
         for name, value in numbers.items():
             if math.isfinite(value):
                 total, count, peak = self._totals.get(name, (0.0, 0, -math.inf))
                 self._totals[name] = total + value, count + 1, max(peak, value)
 
     def applies(self, module: nn.Module) -> bool:
-        """Return whether to measure a module of the right kind."""
+        """Return whether to measure a module that has one of the `kinds`."""
         return True
 
     # Methods that the base class implements
 
     def attach(self, model: nn.Module) -> None:
-        """Register read-only hooks on the sites to measure."""
+        """Register read-only hooks at the sites to measure."""
         stepwise = recurrent_norms(model)
         candidates = sites(model, self.kinds).items()
         self.sites = {name: site for name, site in candidates if self.applies(site.module)}
@@ -141,7 +141,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return hook
 
     def _wait(self, call: ModuleCall, *, joined: bool) -> None:
-        """Keep a call until the update, when its batch and backward pass are complete."""
+        """Keep a call until the update, because its batch and backward pass are complete then."""
         x, *rest = call.args
         calls = self._waiting.setdefault(call.site, [])
         if not joined or rest[0].start == 0:  # a new batch starts
@@ -156,16 +156,16 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             output.register_hook(keep)
 
     def before_forward(self, step: int) -> None:
-        """Start measuring, before the forward passes of a step."""
+        """Start measuring; called before the forward passes of a step."""
         self.watching = True
 
     def before_update(self, view: StepView) -> None:
-        """Measure a step before the optimizer's update, with full, unclipped gradients."""
+        """Measure a step before the optimizer's update, with its whole, unclipped gradients."""
         self.watching = False
         self.log_and_queue(view, self.measure_step(view))
 
     def collect(self) -> dict[str, Values]:
-        """Return and clear the metrics by site of the calls since `before_forward`."""
+        """Return and clear the metrics, by site, of the calls since `before_forward`."""
         waited = {site: self.measure_call(_joined(calls)) for site, calls in self._waiting.items()}
         by_site = {site: of for site, of in (self._measured | waited).items() if of}
         self._waiting, self._measured = {}, {}
@@ -182,20 +182,20 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self.queue(values)
 
     def queue(self, values: Values) -> None:
-        """Queue the metrics of a step; `accumulate` gets them as numbers at the next row."""
+        """Queue the metrics of a step, which `accumulate` gets as numbers at the next row."""
         self._pending.append(values)
         if len(self._pending) >= _PACK_EVERY:
             self._pack()
 
     def _pack(self) -> None:
-        """Pack pending metrics into one tensor: each small tensor uses the memory of 64 numbers."""
+        """Pack pending metrics into one tensor: a small tensor uses the memory of 64 numbers."""
         pending, self._pending = [row for row in self._pending if row], []
         if pending:
             values = _packed([value for row in pending for value in row.values()])
             self._packed.append(([list(row) for row in pending], values))
 
     def flush(self) -> None:
-        """Pass all queued metrics to `accumulate`; waits for the device if there are any."""
+        """Pass all queued metrics to `accumulate`, waiting for the device if there are any."""
         self._pack()
         packed, self._packed = self._packed, []
         for rows, values in packed:
@@ -204,7 +204,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
                 self.accumulate({name: next(numbers) for name in names})
 
     def summary(self) -> dict[str, float]:
-        """Return the metrics of the run by name, except those without a finite value."""
+        """Return the metrics of the run by name, except metrics without a finite value."""
         self.flush()
         return {
             name: peak if name.split("/")[0] in self.largest else total / count
@@ -217,7 +217,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return deepcopy({name: getattr(self, name) for name in ("_totals", *self.remembered)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state from `state_dict`, and drop queued metrics."""
+        """Restore a state returned by `state_dict`, and drop queued metrics."""
         self._pending, self._packed, self._measured, self._waiting = [], [], {}, {}
         for name in ("_totals", *self.remembered):
             setattr(self, name, deepcopy(state[name]))
@@ -248,7 +248,7 @@ def all_by_site(by_site: Mapping[str, Values], *, largest: Collection[str] = ())
 
 
 class ProbeGroup:
-    """A group of probes, by their names in the config (`observe.probe.<name>`)."""
+    """A group of probes, by name in the config (`observe.probe.<name>`)."""
 
     def __init__(self, probes: Mapping[str, Probe]) -> None:
         """Create the group from the probes by name, in the order in which they are called."""
@@ -263,23 +263,23 @@ class ProbeGroup:
 
     @property
     def notice(self) -> str:
-        """One line naming the probes that do not apply to the model, and why; empty if all do."""
+        """A line that lists the probes that do not apply to the model, and why; empty if all do."""
         listed = [f"{name} ({x.why_not})" for name, x in self.probes.items() if x.why_not]
         return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:
-        """Tell the probes that are due at this step that it starts."""
+        """Start a step for the probes that measure it."""
         for _, probe in self._due(step):
             probe.before_forward(step)
 
     def before_update(self, view: StepView) -> None:
-        """Pass the step to the probes that are due, before the optimizer's update."""
+        """Pass the step to the probes that measure it, before the optimizer's update."""
         row = {"train/loss": view.loss, "train/grad_norm": view.grad_norm, "train/lr": view.lr}
         self._recent.append({"step": view.step, **row})
         self._show(view, lambda probe: probe.before_update)
 
     def after_update(self, view: StepView) -> None:
-        """Pass the step to the probes that are due, after the optimizer's update."""
+        """Pass the step to the probes that measure it, after the optimizer's update."""
         self._show(view, lambda probe: probe.after_update)
 
     def _due(self, step: int) -> list[tuple[str, Probe]]:
@@ -291,13 +291,13 @@ class ProbeGroup:
         for name, probe in self._due(view.step):
             hook(probe)(replace(view, prefix=f"{PROBE_PREFIX}/{name}", collected=collected))
         self._latest |= collected
-        # Functions are left out: they are called later, and would describe a later step.
+        # Functions are left out, because they are called later and would describe a later step.
         self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
 
     def metrics(self) -> dict[str, float]:
         """Return and clear the last value of each metric logged since the previous call.
 
-        Everything that the probes have on the device is converted to numbers.
+        All values that the probes keep on the device are converted to numbers.
         """
         self.flush()
         latest, self._latest = self._latest, {}
@@ -312,7 +312,7 @@ class ProbeGroup:
             self._recent[i][k] = number
 
     def recent(self) -> dict[str, list[float | None]]:
-        """Return the last `RECENT` steps as columns; None where a metric was not measured."""
+        """Return the last `RECENT` steps as columns, with None where a metric was not measured."""
         self.flush()
         rows = [as_floats(row) for row in self._recent]
         names = dict.fromkeys(name for row in rows for name in row)
@@ -336,7 +336,7 @@ class ProbeGroup:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the probes named in `state`; a probe that is new to the run starts empty."""
+        """Restore the probes that `state` has. A probe that is new to the run starts empty."""
         for name, probe in self.probes.items():
             if name in state["probes"]:
                 probe.load_state_dict(state["probes"][name])
@@ -346,7 +346,7 @@ class ProbeGroup:
 
 
 def as_floats(metrics: Mapping[Key, Metric]) -> dict[Key, float]:
-    """Return metrics as numbers; tensors leave the device in one transfer."""
+    """Return metrics as numbers, moving all tensors from the device in one transfer."""
     values = {name: value() if callable(value) else value for name, value in metrics.items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     numbers = dict(zip(tensors, to_floats(list(tensors.values())), strict=True))

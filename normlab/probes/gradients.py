@@ -1,14 +1,14 @@
 """Gradients by layer and by kind of parameter, and how much an update changes the weights.
 
-`gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are Euclidean norms of the gradient
-of the loss per target token, over the parameters of one layer or one kind. Their squares sum to the
-squared norm of the whole gradient, over layers and over kinds alike. Layers follow Xiong et al.
-2020, figure 3; the kinds are ours. `spread` is the largest norm of a numbered layer divided by the
-smallest.
+`gradients` measures before clipping. `norm/<layer>` and `kind/<kind>` are Euclidean norms of the
+gradient of the loss per target token, over the parameters of one layer or one kind. Summed over all
+layers, or over all kinds, their squares are the squared norm of the whole gradient. Layers follow
+Xiong et al. 2020, figure 3; the kinds are ours. `spread` is the largest norm of a numbered layer
+divided by the smallest.
 
-`updates`: `ratio` is ||w_after - w_before|| / ||w_before|| over all parameters, `ratio/<kind>` over
-the parameters of one kind; steps at which a kind's weights are all zero are left out of its mean.
-The rule of thumb is about 1e-3.
+`updates` has `ratio`, which is ||w_after - w_before|| / ||w_before|| over all parameters, and
+`ratio/<kind>` over the parameters of one kind. Steps at which a kind's weights are all zero are
+left out of its mean. A rule of thumb for the ratio is about 1e-3.
 """
 
 import re
@@ -23,7 +23,7 @@ from normlab.probes.base import Probe, StepView, Values
 from normlab.probes.sites import layer, sublayer_kinds
 
 STEEP = 100.0
-"""Growth or decay of the gradient over a stack above which it is worth a look."""
+"""Growth or decay of the gradient over a stack that is reported as steep."""
 _LAYER = re.compile(r"norm/[^/]+\.\d+")
 
 
@@ -64,7 +64,7 @@ def growth_by_stack(layers: Mapping[str, float]) -> dict[str, float]:
 
 
 def steepest(growth: Mapping[str, float]) -> float:
-    """Return the factor of the largest growth or decay; 0 without stacks."""
+    """Return the factor of the largest growth or decay, or 0 without stacks."""
     return max((max(factor, ratio(1.0, factor)) for factor in growth.values()), default=0.0)
 
 

@@ -1,8 +1,9 @@
-"""How far the tokens of a batch are from independent draws, at equal token counts in all tasks.
+"""Measures how far a batch's tokens are from independent draws, at equal token counts in all tasks.
 
 Each measurement takes `samples` samples (sentences or images) from a batch norm's input and draws
-`tokens` real tokens from each, `n = samples * tokens`. So text and images, and narrow and wide
-models, are measured alike. Each feature is scaled by its own standard deviation.
+`tokens` real tokens from each, `n = samples * tokens` in total. Text and images, and narrow and
+wide models, are therefore measured in the same way. Each feature is scaled by its own standard
+deviation.
 
     icc      intraclass correlation: the share of a feature's variance that the tokens of a sample
              have in common, by one-way ANOVA, (MSB - MSW) / (MSB + (tokens - 1) MSW)
@@ -12,14 +13,14 @@ models, are measured alike. Each feature is scaled by its own standard deviation
     gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
              flows through the batch's mean (see `statistics_gradient`); omitted if compiled
 
-For independent draws icc is 0 and the other three are 1; `distance` and `gradient` are means over
-features. `shuffled/icc` is the control: the same tokens randomly assigned to the samples.
+For independent draws icc is 0 and the other three are 1. `distance` and `gradient` are means over
+features. `shuffled/icc` is a control, with the same tokens randomly assigned to the samples.
 
-Do positions differ in distribution? `position/icc` is the share of a feature's variance that the
-tokens at one position of different samples have in common, from all real tokens of the batch, and
-`position/shuffled/icc` its control: the same tokens at random positions. In expectation neither
-depends on the number of samples. What the tokens of one sample share lowers the first by about
-`icc` over the number of samples.
+Does the distribution vary with position? `position/icc` is the share of a feature's variance that
+the tokens at one position of different samples have in common, computed from all real tokens of the
+batch. `position/shuffled/icc` is its control, with the same tokens at random positions. In
+expectation, neither depends on the number of samples. The correlation of tokens in one sample
+lowers `position/icc` by about `icc` divided by the number of samples.
 
 Per-position norms and norms that a recurrent layer calls step by step are left out, because they
 pool one token per sample.
@@ -44,7 +45,7 @@ class Independence(Probe):
     def __init__(self, *, every: int, samples: int, tokens: int) -> None:
         super().__init__(every=every)
         self._samples, self._tokens = samples, tokens
-        self._generator = torch.Generator()  # separate, to leave the run's random state untouched
+        self._generator = torch.Generator()  # leaves the run's random state untouched
         self._running: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def applies(self, module: nn.Module) -> bool:
@@ -100,7 +101,7 @@ class Independence(Probe):
 def drawn(
     real: Bool[Tensor, "B P"], samples: int, tokens: int, generator: torch.Generator
 ) -> Int[Tensor, "samples tokens"] | None:
-    """Draw real tokens, as flat indices, from the first samples with enough; None if too few."""
+    """Draw flat indices of real tokens from the first samples with enough; None if too few have."""
     rows = (real.sum(1) >= tokens).nonzero()[:samples, 0]
     if len(rows) < samples:
         return None
@@ -110,7 +111,7 @@ def drawn(
 
 
 def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor, ""]:
-    """Return the part of the variance that a sample's tokens share, averaged over features."""
+    """Return the share of variance that a sample's tokens have in common, mean over features."""
     samples, tokens, _ = x.shape
     middle = x.mean(1)
     between = tokens * middle.var(0)
@@ -123,10 +124,10 @@ def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor
 def correlation_at_positions(
     x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]
 ) -> Float[Tensor, ""]:
-    """Return the part of the variance that real tokens at the same position share, over features.
+    """Return the share of the variance that real tokens at one position have in common.
 
-    It is the intraclass correlation by one-way ANOVA with positions as classes of unequal size
-    (Donner 1986); a feature without variance counts as 0.
+    This is the intraclass correlation by one-way ANOVA, with positions as classes of unequal size
+    (Donner 1986), averaged over features. A feature without variance counts as 0.
     """
     counts = real.sum(0).to(x.dtype)[:, None]
     n, classes = counts.sum(), (counts > 0).sum()

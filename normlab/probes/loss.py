@@ -1,21 +1,21 @@
-"""Probes of the loss and of the norm of the whole gradient, step by step.
+"""Probes of the loss and of the norm of the whole gradient at each step.
 
 `spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
-there are at least `min_history`. A loss above `m + threshold * s` is a spike; consecutive ones
-count as one. The size of a spike is the largest value of loss - m in it, in nats per target token.
-The loss has recovered when it is at most the m of the step where the spike started; recovery is the
-number of steps until then, or until the run ends. A loss in a spike enters the window as `m +
-threshold * s`, so that a spike does not hide the next one, and a loss that stays high stops
-counting as a spike. Training monitors for language models also flag a rise of several standard
-deviations over a moving window; capping and merging are ours.
+there are at least `min_history`. A loss above `m + threshold * s` is a spike, and consecutive ones
+count as one spike. The size of a spike is the largest value of loss - m in it, in nats per target
+token. The loss has recovered when it is at most the m of the step where the spike started. The
+recovery is the number of steps until then, or until the run ends. A loss in a spike enters the
+window as `m + threshold * s`, so that a spike does not hide the next one, and a loss that stays
+high stops counting as a spike. Training monitors for language models also flag a rise of several
+standard deviations over a moving window. Capping and merging are ours.
 
-`grad_norm`: mean and maximum of the gradient's norm before clipping.
+`grad_norm` is the mean and the maximum of the gradient's norm before clipping.
 
 A loss or a gradient that is not finite ends the run before any probe sees it.
 
-`length_change`: how much a change of the sequence length raises the loss, and how many steps
-recovery takes (claim 14). Let c be the step of the change (`task.length_change.step`), L the mean
-loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` steps up to t:
+`length_change` measures how much a change of the sequence length raises the loss, and how many
+steps recovery takes (claim 14). Let c be the step of the change (`task.length_change.step`), L the
+mean loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` steps up to t:
 
     loss_jump   l_s(c + smooth - 1) - L, in nats
     recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite if none
@@ -23,8 +23,9 @@ loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` s
                 the training-inference discrepancy of the means (see `tid`), averaged over norms and
                 over `window` steps before or `smooth` steps after: how wrong running statistics get
 
-Longer sequences change the loss with any norm, as tokens have more context, so compare with a norm
-without running statistics. A run with fewer than `smooth` steps after the change has no metrics.
+Longer sequences change the loss with any norm, because tokens have more context, so compare with a
+norm without running statistics. A run with fewer than `smooth` steps after the change has no
+metrics.
 """
 
 import math
@@ -42,7 +43,8 @@ from normlab.probes.statistics import StatisticsProbe, discrepancy
 class LossSpikes(Probe):
     """Counts spikes of the training loss, and finds the largest size and the longest recovery.
 
-    `threshold` is in standard deviations; lengths are in steps. Without a spike all metrics are 0.
+    `threshold` is in standard deviations, and lengths are in steps. Without a spike, all metrics
+    are 0.
     """
 
     remembered = ("_window", "_count", "_size", "_in_spike", "_level", "_away", "_recovery")
@@ -102,7 +104,7 @@ class GradNorm(Probe):
 class LossAtLengthChange(StatisticsProbe):
     """Compares the steps before and after a change of the sequence length.
 
-    It measures every step, starting `window` steps before `step`; none if `step` is None.
+    It measures every step from `window` steps before `step` on, or no step if `step` is None.
     """
 
     remembered = ("_loss", "_tid")

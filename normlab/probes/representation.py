@@ -1,7 +1,7 @@
 """Probes of the residual stream's rank and of the saturation of bounded norms.
 
-`rank` measures the residual stream (the first, if there are several) after each connection.
-With l the eigenvalues of the covariance of the states of N real tokens, and s = sqrt(l):
+`rank` measures the residual stream (the first one if there are several) after each connection. With
+l the eigenvalues of the covariance of the states of N real tokens, and s = sqrt(l):
 
     participation  (sum l)^2 / sum l^2
     effective      exp(-sum p log p), p = s / sum s (Roy and Vetterli 2007; some authors use l)
@@ -10,9 +10,8 @@ Both are 1 if the states vary along one line and D if they vary equally along D 
 biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs N >= `tokens` x D.
 
 `saturation` measures norms that end in a function f with the bound 1, such as DyT, Derf, ISRU and
-BHyT: `share` is the share of values with |f| above `threshold`, before any gain or bias. For DyT
-that is |f(alpha x)|, and the default threshold, tanh(2), is |alpha x| > 2, where the slope of tanh
-is at most 0.071.
+BHyT. `share` is the share of values with |f| above `threshold`, before any gain or bias. In DyT the
+default threshold, tanh(2), means |alpha x| > 2, where the slope of tanh is at most 0.071.
 """
 
 from typing import cast

@@ -1,9 +1,8 @@
 """The sites in a model that probes measure: their names, and the data of a module call.
 
 The name of a site is the `path` of a norm, residual connection, sub-layer or attention, as in the
-config, such as `encoder.0.self`. Parameters are grouped by layer (`encoder.0`) and by kind
-(`attention`). Modules without a path go by their name in the model; other parameters have the kind
-`other`.
+config, such as `encoder.0.self`. A module without a path has its name in the model. Parameters are
+grouped by layer (`encoder.0`) and by kind (`attention`, or `other` if none applies).
 """
 
 from collections.abc import Collection
@@ -43,8 +42,8 @@ class Site(NamedTuple):
 class ModuleCall:
     """One call of a module, or a recurrent norm's calls for one batch joined along positions.
 
-    `args` holds the module's arguments and `y` its output. `grad` is dL/dy, for probes that wait
-    for the backward pass.
+    `args` holds the module's arguments, and `y` its output. `grad` is dL/dy, which only probes with
+    `after_backward` get.
     """
 
     site: str
@@ -55,12 +54,12 @@ class ModuleCall:
 
     @property
     def input(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """The module's input values, and which of their tokens are real."""
+        """The module's input values, and the mask of their real tokens."""
         return real_values(self.args[0], self.args)
 
     @property
     def output(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """The module's output values, and which of their tokens are real."""
+        """The module's output values, and the mask of their real tokens."""
         return real_values(self.y, self.args)
 
 
@@ -68,7 +67,7 @@ def sites(model: nn.Module, kinds: Collection[str]) -> dict[str, Site]:
     """Return the sites of the given kinds by their names, in the order of the model.
 
     Kinds are "norm", "residual", "attention" (the product of queries and keys), "sublayer" (an
-    attention, feed-forward layer, convolution or recurrent layer; the returned kind is its name)
+    attention, feed-forward layer, convolution or recurrent layer, which is returned as the kind)
     and "recurrent norm" (a norm inside a recurrent layer).
     """
     by_name: dict[str, Site] = {}
@@ -118,14 +117,14 @@ def real_values(
 
 
 def layer(parameter: str) -> str:
-    """Return the layer of a parameter: `encoder.0`, `decoder.final`, `encoder.embedding`."""
+    """Return the layer of a parameter, such as `encoder.0` or `encoder.embedding`."""
     *module, _ = [part.removesuffix("_norm") for part in parameter.split(".") if part != "layers"]
     numbers = [index for index, part in enumerate(module) if part.isdecimal()]
     return ".".join(module[: numbers[0] + 1 if numbers else 2])
 
 
 def sublayer_kinds(model: nn.Module) -> dict[str, str]:
-    """Return the kind of each parameter by name: norm, embedding, its sub-layer's kind, or other.
+    """Return the kind of each parameter, by name: norm, embedding, the sub-layer's kind, or other.
 
     Sub-layer kinds are attention, feed_forward, convolution and recurrent.
     """

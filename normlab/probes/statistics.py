@@ -1,47 +1,48 @@
-"""Batch statistics compared with running statistics, and the gradient through batch statistics.
+"""Probes that compare batch and running statistics, or measure gradients through the former.
 
 `tid` is the training-inference discrepancy of Wang, Wu and Huang 2022 (as implemented in code that
 cites the paper), averaged over the measured steps:
 
     mean = ||mu_B - mu|| / ||sigma||        var = ||sigma_B - sigma|| / ||sigma||
 
-with Euclidean norms over a norm's features, and mu and sigma the running statistics before they are
-updated with the batch.
+with Euclidean norms over a norm's features, where mu and sigma are the running statistics before
+they are updated with the batch.
 
-`fluctuation` is how much statistics vary from batch to batch: the distances that Shen et al. 2020
-(PowerNorm) plot over training, to the running statistics before the batch, with d features:
+`fluctuation` is how much statistics vary from batch to batch. With d features, its metrics are the
+distances from the running statistics before the batch that Shen et al. 2020 (PowerNorm) plot:
 
     mean = (1/d) ||mu_B - mu||        var = (1/d) ||sigma_B^2 - sigma^2||
 
-and, in windows of `window` measured batches, the variance between batches over the variance within:
+and, in windows of `window` measured batches, the variance between batches over the one within:
 
     ratio  = sum_c Var_B(mu_B) / sum_c mean_B(sigma_B^2)
     excess = ratio * n
 
-with n the number of values pooled into an entry. If the tokens of a batch were independent draws,
-the mean of n of them would have variance sigma^2 / n and `excess` would be 1; above 1, tokens of a
-batch resemble each other and its statistics equal those of n / excess tokens. The ratio is left out
-until a window is full, and for norms with several rows of statistics, because batches differ in
-their positions.
+where n is the number of values pooled into an entry. If the tokens of a batch were independent
+draws, the mean of n of them would have variance sigma^2 / n and `excess` would be 1. Above 1,
+tokens of a batch resemble each other, and its statistics are as noisy as those of n / excess
+independent tokens. The ratio is left out until a window is full, and for norms with several rows of
+statistics, because batches differ in their positions.
 
-`padding`: `share` is the share of padding among all positions of a step's batch, and `max` the
-largest share of the run. `tokens` is the number of tokens pooled into one batch statistic, averaged
-over the norms that pool over the batch (and over positions with separate statistics); padding
-counts if the norm includes it.
+`padding` has three metrics. `share` is the share of padding among all positions of a step's batch,
+and `max` is the largest share of the run. `tokens` is the number of tokens pooled into one batch
+statistic, averaged over the norms that pool over the batch (and over positions with separate
+statistics). Padding counts if the norm includes it.
 
-`statistics_gradient`: a norm's output is y = w (x - mu) / sigma + b, where mu and sigma^2 are the
-batch's and sigma^2 includes eps. So
+`statistics_gradient` is the gradient through the batch's mean and variance. A norm's output is
+`y = w (x - mu) / sigma + b`, where mu and sigma^2 are the batch's and sigma^2 includes eps.
+Therefore
 
     dL/dmu = -w / sigma * sum dL/dy          = -w / sigma dL/db
     dL/dsigma^2 = -w / (2 sigma^2) sum dL/dy z = -w / (2 sigma^2) dL/dw
 
 (Ioffe and Szegedy 2015, section 3): the gradients of the norm's weight and bias already contain the
 sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 track the
-same gradients, g_mu and g_sigma^2, over training. Three kinds of norms are left out: those
-without a learned weight and bias; those per position or called step by step, whose gradients sum
-over positions; and those not normalizing by the batch's statistics alone (ghost batches, PowerNorm,
-batch renormalization). With gradient accumulation sigma comes from the last micro-batch, but the
-gradients cover all of them; likewise for several processes with `sync: false`.
+same gradients, g_mu and g_sigma^2, over training. Three kinds of norms are left out: norms without
+a learned weight and bias; norms per position or called step by step, whose gradients sum over
+positions; and norms that do not normalize only by the batch's statistics (ghost batches, PowerNorm,
+batch renormalization). With gradient accumulation, sigma comes from the last micro-batch, but the
+gradients cover all micro-batches. The same holds for several processes with `sync: false`.
 
 With `sync` the batch spans all processes. In a recurrent layer the last position is measured.
 """
@@ -63,9 +64,9 @@ Entries = Float[Tensor, " n"]
 class Statistics(NamedTuple):
     """One norm's batch statistics at a step, and its running statistics before the batch.
 
-    Entries of a single value are not `pooled` and are left out of every metric by masking, since
-    selecting the others would wait for the device. `count` is the average number of values pooled
-    into an entry, `rows` the number of rows in the norm's statistics.
+    Entries of a single value are not `pooled` and are masked out of every metric, because selecting
+    the other entries would wait for the device. `count` is the average number of values pooled into
+    an entry, and `rows` is the number of rows in the norm's statistics.
     """
 
     pooled: Bool[Tensor, " n"]
@@ -100,7 +101,7 @@ class StatisticsProbe(Probe):
 
     @torch.no_grad()
     def read(self) -> list[Statistics]:
-        """Return the step's statistics for each norm that has seen a batch."""
+        """Return the step's statistics of each norm that has seen a batch."""
         statistics = []
         for name, norm in self._norms.items():
             if norm.last_batch is None:
@@ -116,7 +117,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the discrepancy; variances below `eps` count as `eps`."""
+    """Measures the discrepancy, with variances below `eps` counted as `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)
@@ -215,7 +216,7 @@ class StatisticsGradient(Probe):
 
 @torch.no_grad()
 def statistics_gradient(norm: RunningNorm) -> tuple[Tensor, Tensor] | None:
-    """Return dL/dmu and dL/dsigma^2 of a norm's last batch; None if they cannot be computed."""
+    """Return dL/dmu and dL/dsigma^2 of a norm's last batch, or None if they cannot be computed."""
     divisor = norm.batch_divisor()
     if divisor is None or norm.weight.grad is None or norm.bias.grad is None:
         return None

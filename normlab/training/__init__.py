@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def train(config: "DictConfig") -> "RunRecord":
-    """Train a run and return its record; if it has already finished, return the record at once.
+    """Train a run and return its record. If the run has already finished, only return the record.
 
-    With `observe.debug`, no files of the run are kept. Raises UserError for invalid values,
-    damaged files, or a run made by another code version.
+    With `observe.debug`, no files of the run are kept. Raises UserError if a value is invalid, a
+    file is damaged, or the run was made by another version of the code.
     """
     from normlab.config.launch import check_single, launch
     from normlab.training.run_folder import RunFolder
@@ -33,7 +33,7 @@ def train(config: "DictConfig") -> "RunRecord":
             return record
         check_writable(run.folder)
         if process.rank == 0 and sys.stderr is not None and sys.stderr.isatty():
-            print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
+            print("preparing", file=sys.stderr, flush=True)  # loading torch takes seconds
         from normlab.training.execution import execute
         from normlab.training.runtime import torch_settings_kept
 

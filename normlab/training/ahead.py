@@ -1,4 +1,4 @@
-"""Batches that are collated while the device computes the steps before them."""
+"""Collates batches in advance, while the device computes earlier steps."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from normlab.data.batching import Batches
 
 
 class BatchesAhead(Iterator[Any]):
-    """The batches of `batches`; a thread collates the next `ahead` of them (0: no thread).
+    """An iterator over `batches` whose thread collates the next `ahead` of them (0: no thread).
 
-    A batch counts in the epochs and in the saved state when it is taken from here. An error in
-    collating a batch is raised where that batch would be returned. For a GPU, batches are in pinned
-    memory, so that copying them does not block.
+    A batch counts in `epochs` and in the saved state once this iterator has returned it. An error
+    in collating a batch is raised when that batch would be returned. For a GPU, batches are in
+    pinned memory, so that copying them does not block.
     """
 
     def __init__(self, batches: Batches, *, ahead: int, device: torch.device) -> None:
@@ -26,7 +26,7 @@ class BatchesAhead(Iterator[Any]):
 
     @property
     def epochs(self) -> float:
-        """Epochs taken so far, including the fraction of the current epoch."""
+        """The number of epochs taken so far, including the fraction of the current epoch."""
         return self._epochs
 
     def __next__(self) -> Any:
@@ -43,24 +43,24 @@ class BatchesAhead(Iterator[Any]):
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of the last batch taken."""
+        """Return the position after the last batch taken."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a position from `state_dict`; UserError if the epoch has too few batches."""
+        """Restore a position from `state_dict`, or raise UserError if the epoch is too short."""
         self._forget()
         self._batches.load_state_dict(state)
         self._epochs, self._state = self._batches.epochs, self._batches.state_dict()
 
     def close(self) -> None:
-        """End the thread; the next call of `next` restarts it after the last batch taken."""
+        """End the thread. The next call of `next` restarts it after the last batch taken."""
         self._forget()
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
 
     def _forget(self) -> None:
-        """Drop the batches that nobody has taken, and wait until the thread is idle."""
+        """Drop the batches that have not been taken, and wait until the thread is idle."""
         for future in self._coming:
             if not future.cancel():
                 future.exception()  # waits until it is done

@@ -1,4 +1,4 @@
-"""Builds the parts of a run from its config: norm, task, model, optimizer, trainer."""
+"""Builds the parts of a run from its config: norms, task, model, optimizer and trainer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,12 +28,13 @@ from normlab.training.sinks import Sink
 from normlab.training.trainer import RunParts
 
 _GRAPHS = 64
-"""Graphs of the code of blocks: for encoder and decoder, source and target with or without padding,
-training and eval, each phase of the norms. Beyond torch's limit of 8, blocks are not compiled."""
+"""The limit of compiled graphs per block, instead of torch's 8, beyond which blocks run uncompiled.
+Graphs differ by encoder and decoder, padding, training and eval, and by each phase of the norms.
+"""
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise UserError if a node of a plain config cannot be built; builds nothing."""
+    """Raise UserError if a node of a plain config cannot be built, without building any."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (own_keys(config, "model"), ModelArchitecture, ()),
@@ -55,7 +56,7 @@ def check_nodes(config: Mapping[str, Any]) -> None:
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
-    """Build the task of a plain config; its data is read on first use."""
+    """Build the task of a plain config, whose data is read on first use."""
     return instantiate(config["task"], "task", Task)
 
 
@@ -79,7 +80,7 @@ def build_parts(
     runtime: Runtime,
     checkpoints: Checkpoints,
 ) -> RunParts:
-    """Build everything else that a plain config needs to train a model; nothing is logged."""
+    """Build all other parts that a plain config needs to train a model."""
     nodes = config["observe"]["probe"].items()
     probes = {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes}
     return RunParts(
@@ -102,7 +103,7 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
     targets = task.targets if targets is None else targets
     needed = [("validate.select_by", config["validate"]["select_by"])]
     needed += [("observe.targets", name) for name in targets]
-    needed = [(key, name) for key, name in needed if name != LOSS]  # every task has a loss
+    needed = [(key, name) for key, name in needed if name != LOSS]  # every task has it
     available = task.score_names() if needed else ()
     for key, name in needed:
         if available and name not in available:
@@ -114,7 +115,8 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config, initialized with its seed.
 
     Raises:
-        UserError: the model does not fit the task, or has no place for one of the config's norms.
+        UserError: the model does not fit the task, or the config sets a norm at a path that the
+            model does not have.
     """
     sizes = instantiate(own_keys(config, "model"), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
@@ -138,7 +140,7 @@ def _norms(config: Mapping[str, Any]) -> Norms:
 
 
 def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
-    """Raise UserError if the config sets a norm for a place that the model does not have."""
+    """Raise UserError if the config sets a norm at a path that the model does not have."""
     unused = norms.unused()
     for pattern in config.get("sites") or {}:
         if pattern in unused:
@@ -173,14 +175,15 @@ def calibrate_model(
 def make_fast(model: nn.Module) -> None:
     """Compile the blocks of a model, for all input sizes (`observe.fast`).
 
-    Results differ only by rounding and dropout's random draws. UserError if there are no blocks.
+    Results differ only by rounding and by dropout's random draws. Raises UserError if the model has
+    no blocks.
     """
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
         raise UserError(
             f"observe.fast=true: {type(model).__name__} has no blocks to compile; omit observe.fast"
         )
-    from torch._dynamo import config  # takes a second
+    from torch._dynamo import config  # importing it takes a second
 
     config.recompile_limit = _GRAPHS
     for block in blocks:

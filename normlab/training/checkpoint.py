@@ -1,11 +1,11 @@
-"""Checkpoints of a run: the last state, the best weights, and the weights to average.
+"""The checkpoints of a run: the last state, the best weights, and the weights to average.
 
     checkpoints/last.pt           everything needed to resume a run bit for bit
     checkpoints/best-<score>.pt   the weights with the best validation score, and their step
-    checkpoints/step-00000500.pt  the weights at one of the last k validations, to be averaged
+    checkpoints/step-00000500.pt  the weights at one of the last k validations, for averaging
 
-Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
-checkpoint holds tensors and plain values, never code.
+Each file is written under a temporary name and then renamed. It is loaded with `weights_only=True`,
+because a checkpoint holds tensors and plain values, but no code.
 """
 
 import zipfile
@@ -26,12 +26,12 @@ from normlab.training.data import differing
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
-_COUNTERS = "_extra_state"  # torch's name for what a module saves besides tensors
+_COUNTERS = "_extra_state"  # torch's key for a module's extra state
 _AGAIN = "remove the file, then train the run again from step 1"
 
 
 class Checkpoints:
-    """The checkpoint folder of one run; only rank 0 writes."""
+    """The checkpoint folder of a run. Only rank 0 writes to it."""
 
     def __init__(self, folder: Path, *, writes: bool = True):
         self.folder = folder
@@ -48,14 +48,14 @@ class Checkpoints:
         return self.folder / f"best-{score.replace('/', '_')}.pt"
 
     def save(self, path: Path, content: Mapping[str, Any]) -> None:
-        """Write a checkpoint, completely or not at all; an OSError names the file."""
+        """Write a checkpoint completely or not at all. An OSError contains the path."""
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(path, "wb") as file:
                 try:
                     torch.save({"format": FORMAT, **content}, file)
                 except RuntimeError as error:
-                    # On a full disk, closing the archive fails, too, which hides the OSError.
+                    # On a full disk, closing the archive also fails, which hides the OSError.
                     if isinstance(error.__context__, OSError):
                         raise error.__context__ from None
                     raise
@@ -68,15 +68,15 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
     def weights_up_to(self, step: int) -> list[Path]:
-        """Return the paths of the weights kept for averaging, from validations up to `step`."""
+        """Return the paths of the weights kept for averaging at validations up to `step`."""
         latest = self.folder / f"step-{step:08d}.pt"
         return [path for path in sorted(self.folder.glob("step-*.pt")) if path <= latest]
 
     def average(self, step: int, count: int) -> dict[str, Tensor]:
-        """Return the mean of the last `count` kept weights up to `step`, statistics included.
+        """Return the mean of the last `count` kept weights up to `step`, including statistics.
 
-        Averaged running statistics do not fit averaged weights: recalibrate them before use. Raises
-        UserError if no weights were kept.
+        Averaged running statistics do not match averaged weights, so recalibrate them before use.
+        Raises UserError if no weights were kept.
         """
         paths = self.weights_up_to(step)[-count:]
         if not paths:
@@ -85,11 +85,11 @@ class Checkpoints:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU; UserError, with what to do, if it is missing or damaged."""
+    """Read a checkpoint onto the CPU, or raise UserError if it is missing or damaged."""
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
-            if (part := archive.testzip()) is not None:  # torch does not verify the checksums
+            if (part := archive.testzip()) is not None:  # torch does not verify checksums
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def _line(error: Exception) -> str:
 
 
 def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights in a checkpoint; UserError if it has none."""
+    """Return the weights in a checkpoint, or raise UserError if it has none."""
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise UserError(f"{path}: damaged checkpoint (no weights at model); remove the file")
@@ -135,7 +135,7 @@ def codes_of(content: Mapping[str, Any]) -> list[Code]:
 def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
     """Load weights read from `path` into a model for evaluation.
 
-    Raises UserError for a weight that is missing, has another shape or type, or is not finite.
+    Raises UserError if a weight is missing, has a different shape or type, or is not finite.
     """
     state = model.state_dict()
     if names := sorted(state.keys() ^ weights.keys()):
@@ -164,7 +164,7 @@ def _fits(value: Tensor | None, current: Tensor) -> bool:
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of several states, computed in float64; integers are from the last state."""
+    """Return the mean of several states, computed in float64, with integers from the last state."""
     sums: dict[str, Tensor] = {}
     last: Weights = {}
     count = 0
@@ -186,12 +186,13 @@ def start_from(
     """Copy another run's weights into a model where names and shapes match (`start_from`).
 
     A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
-    layers are copied; running statistics and a norm's own schedule start from their initial state.
+    layers are copied, while running statistics and the norms' schedules start from their initial
+    state.
 
-    `stamp` is what the run writes into its own checkpoints. Returns a line that says how much was
-    copied and whether it was trained on other data, and the versions of the code that trained the
-    weights. Raises UserError if the file is missing, damaged or has changed since the run was
-    configured, if its vocabulary differs, or if no tensor matches.
+    `stamp` is the plain data that the run writes into its checkpoints. Returns a line that says how
+    much was copied and whether it was trained on different data, and the versions of the code that
+    trained the weights. Raises UserError if the file is missing, damaged or has changed since the
+    run was configured, if its vocabulary differs, or if no tensor matches.
     """
     path = Path(node["run_dir"]) / START_FILE
     content = load_checkpoint(path)
@@ -252,7 +253,7 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
 
 
 def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
-    """Restore this process's random state; UserError if the number of processes differs."""
+    """Restore this process's random state; raise UserError if the number of processes differs."""
     count, world = len(random), process_group.world()
     if count != world.size:
         raise UserError(

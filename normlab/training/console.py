@@ -1,9 +1,9 @@
 """A run's output on standard error: a progress bar on a terminal, plain lines in a pipe.
 
-The bar shows the phase and its progress, the time left (see `Pace`), the loss and the speed; each
-validation and note prints a line above it. In a pipe, each row is one short line, and a status
-line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both styles
-end with a summary of at most twelve lines.
+The bar shows the phase and its progress, the time left (see `Pace`), the loss and the speed. Each
+validation and each note is printed as a line above it. In a pipe, each row is one short line, and a
+status line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both
+styles end with a summary of at most twelve lines.
 """
 
 import math
@@ -28,8 +28,8 @@ from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
 from normlab.training.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
-_SIZE = ("model", "recipe", "scale")  # options to show, because they are not in the run's name
-_SILENT = 5.0  # when piped: seconds without output before a status line; more in a long run
+_SIZE = ("model", "recipe", "scale")  # options to show, which are not in the run's name
+_SILENT = 5.0  # seconds without output before a status line in a pipe; longer in a long run
 _HEADLINES = 5
 _FIRST = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
@@ -80,7 +80,7 @@ class Console(Sink):
         values = {name: score.value for name, score in scores.items()}
         if SPEED in row:
             self._speed = f"{short_number(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
-        if self._rich and not values:  # the bar shows the rest
+        if self._rich and not values:  # the bar shows the other values
             return
         main = {name: x for name, x in values.items() if name.split("/")[-1] in MAIN_SCORES}
         shown = dict(islice(_by_rank(main or values), _HEADLINES))  # a line of 80 columns
@@ -103,7 +103,7 @@ class Console(Sink):
         lines = _page(record, self._run.run_dir)
         if self._rich:
             lines[:1] = lines[0].wrap(self._console, self._console.width)
-        self._console.print(*lines, sep="\n", soft_wrap=True)  # one write: a pipe may be shared
+        self._console.print(*lines, sep="\n", soft_wrap=True)  # one write, as a pipe may be shared
 
     @property
     def _left(self) -> str:
@@ -139,7 +139,7 @@ def _joined(*parts: str) -> str:
 
 
 def _page(record: RunRecord, folder: Path) -> list[Text]:
-    """Return the summary: outcome, main scores, the record's path, what to type next."""
+    """Return the summary: outcome, main scores, the record's path, and commands to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
     but = f", but {why}," if (why := learning_problem(record)) else ""
@@ -155,7 +155,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     tested = {name: value for name, value in values.items() if name.startswith("test/")}
     for name, value in islice(
         _by_rank(tested or values), _HEADLINES
-    ):  # validations are printed above
+    ):  # validations were already printed
         floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
         known = [] if floor is None else [f"untrained baseline {short_number(floor)}"]
         if name.endswith("/loss") and record.label_smoothing:
@@ -176,7 +176,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
 
 
 def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield names and finite values, starting with the tasks' main scores."""
+    """Yield the names and finite values, beginning with tasks' main scores."""
     known = [name for name in _FIRST if name in values]
     for name in dict.fromkeys([*known, *sorted(values)]):
         if math.isfinite(values[name]):

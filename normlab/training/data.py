@@ -1,12 +1,12 @@
-"""Whether the data that a config names are still those that a run was trained on.
+"""Checks whether the data of a config are still the data that a run was trained on.
 
 A run is identified by the checksums of its data, wherever they are stored. A record has the
 checksums of the prepared data (`data.checksums`) and of the files that they were read from
-(`data.files`). If the files are equal, so are the data, which is known at once and without torch;
-only if files differ are the data prepared and compared.
+(`data.files`). If the files are equal, so are the data, which can be checked at once and without
+torch. Only if files differ are the data prepared and compared.
 
-The vocabulary belongs to the run: it is kept in the run's folder, so a model is never used with a
-different vocabulary, and needs no data to translate or continue a text.
+The vocabulary is kept in the run's folder. A model is therefore never used with a different
+vocabulary, and needs no data to translate or continue a text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,19 +23,19 @@ from normlab.errors import UserError
 from normlab.records.files import atomic_write, read_file
 from normlab.records.record import RunRecord
 
-VOCABULARY = "vocabulary"  # the folder in a run's folder
+VOCABULARY = "vocabulary"  # the subfolder of a run's folder
 OTHER_VOCABULARY = (
     "was trained with a different vocabulary than is learned from the same text now: install the "
     "version of tokenizers that its record names, or train it again in another runs_dir"
 )
-_MOST_NAMED = 100  # if there are more files, one checksum is recorded for all
+_MOST_NAMED = 100  # if there are more files, a single checksum is recorded for all of them
 
 
 def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the SHA-256 of each file that the data of a config are read from, by name.
 
-    None if a source does not name its files, so that the data must be read to compare them. Raises
-    UserError for files that are missing.
+    Return None if a source cannot list its files, so that the data must be read to compare them.
+    Raises UserError if a file is missing.
     """
     source = next(_sources(config), None)
     if source is None or (files := source.files()) is None:
@@ -70,7 +70,7 @@ def differing(before: object, now: object) -> list[str]:
 
 
 def changes(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
-    """Return what has changed in the data since a record was made: files, or parts of the data.
+    """Return the files or the parts of the data that have changed since a record was made.
 
     Raises UserError if the data are missing or cannot be read.
     """
@@ -85,14 +85,14 @@ def changes(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
 
 
 def are_at_hand_and_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
-    """Return whether data have changed since a record was made; False if they are missing."""
+    """Return whether the data have changed since a record was made; False if they are missing."""
     with suppress(UserError, OSError):
         return bool(changes(record, config))
     return False
 
 
 def changed_text(changed: Sequence[str], data_dir: object) -> str:
-    """Return which data have changed, and where they were looked for, as part of an error."""
+    """Return the part of an error that says which data have changed and where they were read."""
     shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
     place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
     return f"was trained on other data: {shown} differ{'s' * (len(changed) == 1)}{place}"
@@ -110,7 +110,7 @@ def keep_vocabulary(folder: Path, vocabulary: Mapping[str, str]) -> None:
 
 
 def read_vocabulary(folder: Path) -> dict[str, str]:
-    """Return the files of a run's vocabulary by name; UserError if one cannot be read."""
+    """Return the files of a run's vocabulary by name, or raise UserError if one cannot be read."""
     try:
         paths = sorted((folder / VOCABULARY).glob("*.json"))
         return {path.name: read_file(path).decode() for path in paths}

@@ -1,13 +1,13 @@
-"""Whether a run has diverged, and where the first value that is not finite appeared.
+"""Decides whether a run has diverged, and finds where the first non-finite value appeared.
 
 A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of
-`WINDOW` steps exceeds a multiple of the first step's loss. A step that is not finite is not taken,
-so one more forward pass, on the same batch with the same random numbers, finds the first layer
-whose output was not finite.
+`WINDOW` steps exceeds a multiple of the first step's loss. The weights are not updated in a step
+that is not finite, so that one more forward pass, on the same batch with the same random numbers,
+can find the first layer whose output was not finite.
 
-Steps are judged when a row is logged, so that steps between rows do not wait for the device. If one
-of them diverged, the trainer goes back to the state after the last row and repeats the steps,
-reading each at once. So a run's record does not depend on how often it logs.
+Steps are checked when a row is logged, so that steps between rows do not wait for the device. If
+one of them diverged, the trainer goes back to the state after the last row and repeats the steps,
+checking each one at once. A run's record therefore does not depend on how often it logs.
 """
 
 import math
@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 WINDOW = 50
-"""Steps over which losses are averaged before they are compared with the first loss."""
+"""The number of steps whose mean loss is compared with the first loss."""
 
 
 class Diverged(Exception):
-    """Raised when a run diverges: the step, the reason, and the first bad layer if there is one."""
+    """Raised when a run diverges, with the step, the reason, and the first bad layer if known."""
 
     def __init__(self, step: int, reason: str, layer: str | None):
         super().__init__(f"step {step}: {reason}" + (f" at {layer}" if layer else ""))
@@ -31,7 +31,7 @@ class Diverged(Exception):
 
 
 class Verdict(NamedTuple):
-    """The first step that diverged, why, and whether it was taken (only if it was finite)."""
+    """The first step that diverged, the reason, and whether it was taken (only if finite)."""
 
     step: int
     reason: str
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The values of a step as numbers: reading them waits for the device."""
+    """The values of a step as numbers. Reading them waits for the device."""
 
     step: int
     loss: float
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
     @property
     def nonfinite(self) -> str | None:
-        """What in the step is not finite, in words; None if it may be taken."""
+        """The value of the step that is not finite, as text, or None if the step may be taken."""
         if not math.isfinite(total := self.loss + self.penalty):
             return f"loss is {total}"
         if not math.isfinite(self.grad_norm):
@@ -72,12 +72,12 @@ class Divergence:
 
     @property
     def first_loss(self) -> float | None:
-        """The loss of the first step, before its update; None if it was not finite."""
+        """The loss of the first step, before its update, or None if it was not finite."""
         first = float(self._first)
         return first if math.isfinite(first) else None
 
     def add(self, step: int, totals: Tensor, grad_norm: Tensor) -> None:
-        """Add a step to the window; `totals` holds its loss and penalty, float64 [2]."""
+        """Add a step to the window, with its loss and penalty in `totals`, float64 [2]."""
         self._first = torch.where(self._first.isnan(), totals[0], self._first)
         self._sum = self._sum + totals[0]
         self._steps += 1
@@ -98,7 +98,7 @@ class Divergence:
             self._sum, self._steps = torch.zeros_like(self._sum), 0
 
     def high(self) -> Verdict | None:
-        """Return the first window ended since the last call whose mean loss is too high."""
+        """Return the first window with too high a mean loss that ended since the last call."""
         windows, self._windows = self._windows, []
         if not windows:
             return None
@@ -110,11 +110,11 @@ class Divergence:
         return None
 
     def state_dict(self) -> dict[str, float]:
-        """Return the window so far and the first loss; all steps must have been read."""
+        """Return the window so far and the first loss. All steps must have been read before."""
         return {"first": float(self._first), "sum": float(self._sum), "steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore a state returned by `state_dict`."""
         self._first = torch.full_like(self._first, state["first"])
         self._sum = torch.full_like(self._sum, state["sum"])
         self._steps = int(state["steps"])
@@ -142,7 +142,7 @@ def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> st
 
 
 def first_nonfinite_gradient(model: nn.Module) -> str | None:
-    """Return the parameter nearest to the loss (the last one) whose gradient is not finite."""
+    """Return the last parameter (the nearest to the loss) whose gradient is not finite."""
     bad = [
         name
         for name, parameter in model.named_parameters()

@@ -1,12 +1,13 @@
-"""Scores a model during and after training, decides which weights are tested, and names scores.
+"""Scores a model during and after training, and chooses the weights to test.
 
     last           weights of the last step (validate.test=last)
     average        mean of the weights of the last k validations (validate.average=k)
     best           weights of the best validation by validate.select_by (validate.test=best)
     best_<score>   weights of the best validation by a score
 
-A run is judged by one of the first three; their scores are named `test/bleu`. With `validate.best`
-the best weights are tested too, and their scores are named `test/best_loss/bleu`.
+A run is judged by one of the first three, whose scores have paths such as `test/bleu`. With
+`validate.best`, the best weights are also tested, and their scores have paths such as
+`test/best_loss/bleu`.
 """
 
 import math
@@ -34,7 +35,7 @@ from normlab.tasks.conditions import Condition, conditions, under
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.training.runtime import Runtime
 
-# A separate seed: recalibration must not use the order of training batches.
+# A separate seed, because recalibration must not use the order of the training batches.
 _RECALIBRATION_SEED = 0x5EED
 LAST, AVERAGE, BEST = "last", "average", "best"
 LOSS = "loss"
@@ -44,11 +45,11 @@ class Evaluator:
     """Evaluates the models of one task.
 
     Args:
-        recalibration_batches: how many training batches recalibration uses.
-        disturbances: further conditions under which the test is repeated.
-        test_seen: how many training examples to score as well, rounded up to whole batches.
-        one_batch: score one batch of a split only, and recalibrate with one.
-        limit: how many examples of a split to score at most; None: all.
+        recalibration_batches: number of training batches for recalibration.
+        disturbances: additional conditions under which the test is repeated.
+        test_seen: number of training examples to score as well, rounded up to whole batches.
+        one_batch: whether to score and recalibrate with a single batch.
+        limit: maximum number of examples of a split to score; None for all.
 
     Attributes:
         conditions: the conditions under which the test is repeated.
@@ -73,7 +74,7 @@ class Evaluator:
         self.conditions = (*conditions(task), *disturbances)
         for each in disturbances:
             if each.brightness is not None:
-                task.dimmed(each.brightness)  # raises if the task has no images
+                task.dimmed(each.brightness)  # raises UserError if the task has no images
 
     def scores(
         self,
@@ -87,10 +88,10 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Return the scores of a split by path, such as `valid/bleu`, or `valid/batch_size_1/bleu`.
 
-        With a `limit`, at most that many examples are scored, spread over the split; by default the
-        evaluator's own limit, but a split whose `outputs` are written is scored whole.
+        At most `limit` examples, spread over the split, are scored. The default is the evaluator's
+        limit, but a split whose `outputs` are written is scored as a whole.
 
-        A norm's running statistics are recalibrated first if its `eval_stats` says so, or if
+        A norm's running statistics are recalibrated first if its `eval_stats` asks for it or if
         `recalibrate` is true. The model's mode (training or evaluation) is restored afterwards.
         """
         say(Stage(VALIDATING if split == "valid" else TESTING))
@@ -112,9 +113,9 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Return the losses on training examples in evaluation mode, such as `test/seen/loss`.
 
-        The examples are spread evenly over all lengths and are the same in every run, without
-        dropout or augmentation. Losses other than `loss` get a suffix, such as `mlm_loss`. Returns
-        nothing if `test_seen` is 0.
+        The examples are spread evenly over all lengths and are the same in every run. They are
+        scored without dropout or augmentation. Losses other than `loss` get a suffix, such as
+        `mlm_loss`. The result is empty if `test_seen` is 0.
         """
         if not self.test_seen:
             return {}
@@ -131,7 +132,7 @@ class Evaluator:
                 losses = self.task.losses(model, batch)
                 sums.update({name: float(value) for name, value in losses.items()})
                 counts.update(batch.counts)
-        shares = gather_objects((sums, counts))  # a rank without a batch has no loss names
+        shares = gather_objects((sums, counts))  # ranks without a batch know no loss names
         all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
             f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(
@@ -144,7 +145,7 @@ class Evaluator:
     def _scoring(
         self, model: nn.Module, condition: Condition, *, recalibrate: bool
     ) -> Iterator[None]:
-        """Put a model into evaluation mode under a condition; restore its mode afterwards."""
+        """Put a model into evaluation mode under a condition, and restore its mode on exit."""
         was_training = model.training
         model.eval()
         batches = islice(
@@ -164,10 +165,10 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Load weights and score every test split.
 
-        With `outputs`, the generated text of each split that the limit does not cut is written to
-        that folder, and `test` is scored again under each of the `conditions` that can change the
-        model's outputs; then the examples of `test_seen` are scored. Without it, only whole splits
-        are scored (see `whole`).
+        With `outputs`, the generated text of each split that `limit` does not shorten is written to
+        that folder, `test` is scored again under each of the `conditions` that can change the
+        model's outputs, and finally the examples of `test_seen` are scored. Without `outputs`, only
+        whole splits are scored (see `whole`).
         """
         model.load_state_dict(weights.state)
         score = partial(self.scores, model, recalibrate=weights.recalibrate)
@@ -197,7 +198,7 @@ def judged_by(validate: Mapping[str, Any]) -> str:
 def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
     """Return the names of the scores for which a run keeps its best weights.
 
-    `headline` is the task's main score; None if that is the loss.
+    `headline` is the task's main score, or None if that is the loss.
     """
     selected = [validate["select_by"]] if judged_by(validate) == BEST or validate["best"] else []
     also = [LOSS, *([headline] if headline else [])] if validate["best"] else []
@@ -206,7 +207,7 @@ def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights with name and step; `recalibrate` says whether to recalibrate their statistics."""
+    """Weights with a name and a step, and whether to recalibrate their running statistics."""
 
     name: str
     step: int
@@ -219,7 +220,7 @@ def load_weights(
 ) -> Weights:
     """Return the weights called `name` of a run that ended at `step`.
 
-    Raises UserError for a missing or damaged file, or for an unknown name.
+    Raises UserError if a file is missing or damaged, or if the name is unknown.
     """
     if name == AVERAGE:
         count = validate["average"] or 1
@@ -249,11 +250,11 @@ def score_weights(
     step: int,
     outputs: Path,
 ) -> tuple[dict[str, Score], dict[str, int]]:
-    """Test the weights that a run of `step` steps is judged by, and the best weights.
+    """Test the weights by which a run of `step` steps is judged, and the best weights.
 
-    Returns the scores, and the step of each set of weights by name. The text generated by the
-    judged weights is written to the folder `outputs`. Weights from the same step are scored only
-    once.
+    Returns the scores, and the step of each set of weights by name. The text generated with the
+    weights that the run is judged by is written to the folder `outputs`. Weights from the same step
+    are scored only once.
     """
     first = load_weights(judged_by(validate), validate, checkpoints, step=step)
     scores = evaluator.test(model, first, outputs=outputs)
@@ -273,6 +274,6 @@ def score_weights(
 
 
 def renamed(scores: Mapping[str, Score], weights: str) -> dict[str, Score]:
-    """Rename scores such as `test/bleu` to include their weights: `test/best_loss/bleu`."""
+    """Add the name of the weights to the paths of scores, such as `test/best_loss/bleu`."""
     parts = ((path.split("/", 1), score) for path, score in scores.items())
     return {f"{split}/{weights}/{name}": score for (split, name), score in parts}

@@ -1,7 +1,7 @@
-"""Trains one run, new or resumed, and writes its record; checks the run before it starts.
+"""Trains a new or resumed run and writes its record, after checking that it can be trained.
 
-Norms that cannot be trained on the run's batches are refused here. Otherwise the problem would show
-only at the first long sentence, in the last batch of an epoch, or never.
+The checks reject norms that cannot be trained on the run's batches. Without them, the problem would
+show only at the first long sentence, in the last batch of an epoch, or never.
 """
 
 import json
@@ -93,9 +93,9 @@ def execute(run: RunFolder) -> RunRecord:
 
 
 def _sinks(run: RunFolder) -> SinkGroup:
-    """Return the sinks of the run's metrics; only the main rank has any.
+    """Return the sinks of the run's metrics, which only the main rank has.
 
-    `observe.debug` leaves out W&B and TensorBoard, because nothing of the run is kept.
+    With `observe.debug`, W&B and TensorBoard are left out, because nothing of the run is kept.
     """
     if not process_group.is_main():
         return SinkGroup({})
@@ -106,7 +106,7 @@ def _sinks(run: RunFolder) -> SinkGroup:
 
 
 class _Execution:
-    """A run in training, with its task, runtime, sinks and checkpoints."""
+    """A run that is being trained, with its task, runtime, sinks and checkpoints."""
 
     def __init__(self, run: RunFolder, task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
@@ -151,7 +151,7 @@ class _Execution:
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
-        self.milestones = norms.milestones(config["budget"]["steps"])  # may raise, so before data
+        self.milestones = norms.milestones(config["budget"]["steps"])  # before data: may raise
         self.data = json.loads(json.dumps(task.describe()))
         if files := data.file_checksums(config):
             self.data["files"] = files
@@ -183,7 +183,7 @@ class _Execution:
         return trainer
 
     def _state_to_resume(self, stamp: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the last checkpoint's state; None if the run starts from step 1."""
+        """Return the last checkpoint's state, or None if the run starts from step 1."""
         path = self.checkpoints.last
         if not path.exists():
             return None
@@ -204,7 +204,7 @@ class _Execution:
     def _use_threads(self, begun: int | None) -> None:
         """Use as many threads as the run started with, because the order of sums depends on them.
 
-        If the config names another number, a line says that results may differ in the last bits.
+        If the config sets a different number, a note says that results may differ in the last bits.
         """
         setting = self.config["observe"]["threads"]
         if setting is None and begun is not None and begun <= MOST_THREADS:
@@ -264,7 +264,7 @@ class _Execution:
     def _scores(
         self, trainer: Trainer, outcome: Outcome
     ) -> tuple[dict[str, Score], dict[str, int]]:
-        """Return the scores, and the weights that were tested: none if the run has not finished."""
+        """Return the scores and the steps of the tested weights; empty for an unfinished run."""
         lost = outcome.status == "diverged"
         chosen = self.config["observe"]["targets"]
         targets = self.task.targets if chosen is None else chosen
@@ -303,7 +303,7 @@ _CURE = "or use a norm that does not pool over the batch (norm=ln)"
 
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise UserError, with key and fix, if the norms cannot be trained on the run's batches."""
+    """Raise UserError, with key and remedy, if norms cannot be trained on the run's batches."""
     _check_positions(config, task, model)
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
@@ -358,12 +358,13 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
 
 
 def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
-    """Yield lines about the norms' own schedules, and warnings.
+    """Yield lines about the norms' schedules, and warnings.
 
-    `milestones` maps each schedule's name to its last step; `total` is the run's number of steps.
+    `milestones` maps the name of each phase to its last step, and `total` is the run's number of
+    steps.
     """
     texts = {
-        name: f"{name} from step {step + 1:,}"  # the milestone is the last step before the freeze
+        name: f"{name} from step {step + 1:,}"  # the milestone is the step before the freeze
         if name == "freeze_statistics"
         else f"{name.replace('/', ' ')} until step {step:,}"
         for name, step in milestones.items()
@@ -382,7 +383,7 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
 
 def seeing_future(model: nn.Module) -> list[str]:
     """Return the classes of the norms that let a decoder see later tokens."""
-    if not hasattr(model, "start_decoding"):  # it does not predict the next token
+    if not hasattr(model, "start_decoding"):  # the model does not predict next tokens
         return []
     parts = getattr(model, "decoder", model).modules()
     return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})

@@ -1,4 +1,4 @@
-"""Loads finished runs with their model and task, exports them, and re-scores their translations."""
+"""Loads finished runs with their model and task, exports them, and rescores their translations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ from normlab.training.stopping import Validations
 
 WEIGHTS_FILE = "model.pt"
 _COMPARED = 8  # validation examples on which a folded model must agree with the run's model
-_AGREES = 1e-3  # relative to the largest logit: float32 rounding over dozens of layers
+_AGREES = 1e-3  # relative to the largest logit, for float32 rounding over dozens of layers
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A finished run: its record, and its model (in eval mode) and task ready to use.
+    """A finished run, with its record, its task, and its model in eval mode.
 
     `weights` is the name of the loaded weights. `recalibrate` says whether their running statistics
-    must be recalibrated before use (averaged weights). `folded` names the norms that were folded.
+    must be recalibrated before use (averaged weights). `folded` has the names of the folded norms.
     """
 
     record: RunRecord
@@ -60,9 +60,9 @@ class LoadedRun:
     def evaluate(
         self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
     ) -> dict[str, Score]:
-        """Score a split, with the extra conditions that `observe` asks for.
+        """Score a split, also under the extra conditions that `observe` asks for.
 
-        With a `limit`, at most that many of its examples are scored.
+        With a `limit`, at most that many examples of the split are scored.
         """
         self.runtime.set_torch()
         score = partial(
@@ -78,7 +78,7 @@ class LoadedRun:
         return scores | self._reached()
 
     def _reached(self) -> dict[str, Score]:
-        """Return the steps and tokens to each of the targets that `observe.targets` asks for."""
+        """Return the steps and tokens to reach each target of `observe.targets`."""
         if not (targets := self.config["observe"]["targets"]):
             return {}
         state, validations = load_checkpoint(self.checkpoints.last), Validations()
@@ -98,15 +98,15 @@ def load_run(
 ) -> LoadedRun:
     """Load a run with the weights that its test used, or with other weights by name.
 
-    `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
-    `changes` are dotted `key=value` settings that replace settings in the run's config, such as
+    `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`. `changes` are
+    dotted `key=value` settings that replace settings in the run's config, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
-    into the adjacent linear layers or convolutions (see `normlab.models.folding`). Without `data`,
-    the run's data may be missing: the model can then translate or continue text, but cannot be
-    scored.
+    into the adjacent linear layers or convolutions (see `normlab.models.folding`). If `data` is
+    false, the run's data may be missing; the model can then translate or continue text, but cannot
+    be scored.
 
-    Raises UserError for a missing or damaged file, an invalid key, a published run (which keeps no
-    weights), and if no norm can be folded.
+    Raises UserError if a file is missing or damaged, a key is invalid, the run is published (and
+    has no weights), or no norm can be folded.
     """
     folder = Path(run_dir)
     record = _record_with_weights(folder)
@@ -143,7 +143,7 @@ def load_run(
 
 
 def _record_with_weights(folder: Path) -> RunRecord:
-    """Return the record of a run; UserError if it is a published one."""
+    """Return the record of a run, or raise UserError if the run is published."""
     record = read_record(folder)
     if address_of(folder) is not None:
         raise UserError(
@@ -156,7 +156,7 @@ def _record_with_weights(folder: Path) -> RunRecord:
 def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
     """Return a run's config with changes, without its extra tests unless the changes ask for them.
 
-    Extra tests are those with noise, on training examples, and for targets.
+    Extra tests are tests with noise, tests on training examples, and targets.
     """
     none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
     settings = dict(record.config)
@@ -170,7 +170,7 @@ def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
 def _settle_data(
     task: Task, folder: Path, record: RunRecord, config: Mapping[str, Any], *, data: bool
 ) -> None:
-    """Check a run's data and vocabulary; if `data` is false, let its task work without data.
+    """Check a run's data and vocabulary. If `data` is false, let its task work without data.
 
     Raises UserError if data or vocabulary have changed since the run was trained.
     """
@@ -201,7 +201,7 @@ def check_data(folder: Path, record: RunRecord, task: Task, config: Mapping[str,
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported run; `apart` is the largest change of an output divided by the largest output."""
+    """An exported run. `apart` is the largest change of an output divided by the largest output."""
 
     record: RunRecord
     file: Path
@@ -212,8 +212,8 @@ class Exported:
 def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
-    The file holds a state dict under `model`, the config, and the names of the folded norms, whose
-    weights are no longer in it. Everything runs on the CPU. Raises UserError if no norm can be
+    The file holds a state dict under `model` (without the weights of folded norms), the config, and
+    the names of the folded norms. Everything runs on the CPU. Raises UserError if no norm can be
     folded, or if the folded model's outputs do not agree with the run's.
     """
     run = load_run(run_dir, ["device=cpu"])
@@ -242,7 +242,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
 
 @torch.no_grad()
 def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the logits at a batch's real targets, or its mean losses if the task has none."""
+    """Return the logits at a batch's real targets, or its mean losses if the task has no logits."""
     if (stepwise := task.stepwise(model, batch)) is not None:
         return stepwise[0]
     losses = task.losses(model, batch)
@@ -250,7 +250,7 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def score_kept(folder: Path, changes: Sequence[str]) -> dict[str, Score]:
-    """Rescore the translations kept with a run, with changed settings: the scores of its record."""
+    """Rescore the translations kept with a run, with changed settings."""
     record = read_record(folder)
     config = to_dict(from_dict(record.config, changes))
     task = build_task(config)
@@ -262,7 +262,7 @@ def score_kept(folder: Path, changes: Sequence[str]) -> dict[str, Score]:
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
     """Rescore the translations kept with a run's record.
 
-    `folder` may be the address of a packed run. Raises UserError if no translations are kept, if
+    `folder` may be the address of a packed run. Raises UserError if no translations were kept, if
     the task generates no text, or if there are more or fewer translations than references.
     """
     score_lines = getattr(task, "score_lines", None)
@@ -282,7 +282,7 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
-    """Fold norms for inference and return their names; UserError if none can be folded."""
+    """Fold norms for inference and return their names, or raise UserError if none can be folded."""
     norms = running_norms(model)
     if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Checks of this machine: its device, the precision that `auto` means on it, the login at W&B."""
+"""Checks of this machine: its device, the precision that `auto` selects, and the W&B login."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _SECONDS = 3.0  # the longest wait for W&B to answer
 
 
 class Diagnosis(NamedTuple):
-    """One finding: ok or warn; `advice` says what to do, or is empty."""
+    """A finding that is ok or a warning. `advice` says what to do, or is empty."""
 
     name: str
     status: str
@@ -22,7 +22,7 @@ class Diagnosis(NamedTuple):
 
 
 def run_checks() -> Iterator[Diagnosis]:
-    """Check the device, the precision behind `precision=auto`, and the W&B login."""
+    """Check the device, the precision that `precision=auto` selects, and the W&B login."""
     environment = Runtime.start(device="auto", precision="auto", threads=None).environment()
     device = str(environment["device"])
     if torch.version.cuda is not None and not torch.cuda.is_available():

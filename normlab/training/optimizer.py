@@ -15,17 +15,17 @@ from normlab.norms.base import Norm
 
 Kind = Literal["norm", "bias", "embedding", "output", "other"]
 Group = Annotated[str, msgspec.Meta(pattern=rf"\.|^({'|'.join(get_args(Kind))})\Z")]
-"""A kind of parameter, or a pattern for norms' paths, as in `sites`: `*.final`, `decoder.0.*`."""
+"""A kind of parameter, or a pattern for paths of norms, as in `sites`, such as `decoder.0.*`."""
 Setting = Literal["rate", "weight_decay"]
 
 
 class Muon(torch.optim.Optimizer):
     """Muon for the matrices of hidden layers, AdamW for all other parameters.
 
-    The two are `torch.optim.Muon` and `torch.optim.AdamW`, with one learning rate and one weight
-    decay; `adjust_lr_fn=match_rms_adamw` (Liu et al. 2025, arXiv 2502.16982) scales Muon's update
-    to the size of AdamW's, so that a rate for AdamW serves both. `params` are groups; those with
-    `hidden=True` are Muon's.
+    The two are `torch.optim.Muon` and `torch.optim.AdamW`, with the same learning rate and weight
+    decay. `adjust_lr_fn=match_rms_adamw` (Liu et al. 2025, arXiv 2502.16982) scales Muon's update
+    to the size of AdamW's, so that a learning rate for AdamW works for both. `params` are groups;
+    Muon updates the groups with `hidden=True`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
         self._share_groups()
 
     def _share_groups(self) -> None:
-        """Let changes of a group, such as its learning rate, reach the optimizer that uses it."""
+        """Share groups with both optimizers, so that a new learning rate reaches them."""
         self.param_groups = [*self.matrices.param_groups, *self.others.param_groups]
 
     def step(self, closure: None = None) -> None:
@@ -84,11 +84,11 @@ class Muon(torch.optim.Optimizer):
 def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of a plain config over a model's parameters.
 
-    `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate;
+    `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate.
     BERT, for example, uses no weight decay for norms and biases. Settings for a norm's path, such
-    as `*.final`, override those for its kind; the last match counts. Parameters with equal settings
-    share a group, and parameters without settings are in the first group. Without the key, there is
-    a single group. With Muon, hidden matrices have groups of their own.
+    as `*.final`, override the settings for its kind, and the last match counts. Parameters with
+    equal settings share a group, and parameters without settings are in the first group. Without
+    `optim.groups`, there is a single group. With Muon, hidden matrices are in separate groups.
     """
     node, settings = own_keys(config, "optim"), group_settings(config["optim"])
     muon = issubclass(class_of(node, "optim", torch.optim.Optimizer), Muon)
@@ -133,7 +133,7 @@ def _settings_of_norms(
 
 
 def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
-    """Return the settings of `optim.groups` by kind or path; UserError if they are invalid."""
+    """Return the settings of `optim.groups` by kind or path, or raise UserError if invalid."""
     try:
         return msgspec.convert(optim.get("groups") or {}, dict[Group, dict[Setting, float]])
     except msgspec.ValidationError as error:
@@ -171,8 +171,8 @@ def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 def own_keys(config: Mapping[str, Any], key: str) -> Any:
     """Return a node without `depth` and `groups`, which no class accepts.
 
-    `model.depth` has already set the numbers of layers; `build_optimizer` reads `optim.groups`.
+    `model.depth` has already set the numbers of layers, and `build_optimizer` reads `optim.groups`.
     """
     if not isinstance(node := config[key], dict):
-        return node  # `check` raises for it
+        return node  # `check` raises an error for it
     return {name: value for name, value in node.items() if name not in ("depth", "groups")}

@@ -1,4 +1,4 @@
-"""How far a run is, and the sums from which its next row of metrics is made."""
+"""The progress of a run, and the sums for its next row of metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,10 @@ from normlab.training.divergence import Reading
 
 @dataclass
 class Progress:
-    """The progress of a run, saved in checkpoints; `interval` holds sums since the last row.
+    """The progress of a run, which is saved in checkpoints.
 
-    `loss` and `grad_norm` belong to the last step that was read from the device.
+    `interval` holds sums since the last row. `loss` and `grad_norm` are from the last step that was
+    read from the device.
     """
 
     step: int = 0
@@ -34,12 +35,12 @@ class Progress:
         self._add(seconds=seconds)
 
     def read(self, reading: Reading) -> None:
-        """Add the values of a step; the step may have been counted before its values are read."""
+        """Add the values of a step, which may have been counted before its values are read."""
         self.loss, self.grad_norm = reading.loss, reading.grad_norm
         self._add(loss=reading.loss, penalty=reading.penalty)
 
     def end_interval(self, *, lr: float) -> dict[str, float | int]:
-        """Return the row of metrics since the last one; all counted steps must have been read."""
+        """Return the row of metrics since the last row. All counted steps must have been read."""
         since, self.interval = self.interval, {}
         assert self.grad_norm is not None, "a row is logged after its steps have been read"
         row = {

@@ -2,10 +2,10 @@
 
 `NUMERICS` is the version of normlab's formulas: runs with different numerics are never paired.
 Raise it if, and only if, a loss in `tests/golden` (short runs in float64) changes by more than a
-relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead, and so are
-files of normlab's own norms, placements, ... with uncommitted changes.
+relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead, and so are the
+files of normlab's norms, placements and other options that have uncommitted changes.
 
-Nothing here imports torch, so the record of a finished run is returned at once.
+This module does not import torch, so the record of a finished run is returned at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ NUMERICS = 1
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of a run's own and edited norms, and of other such options.
 
-    The key is `mine` for a norm, otherwise `placement/mine`; the value is the name and the hash of
-    each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options, only files that
-    the class needs and that have uncommitted changes are listed.
+    The key is `mine` for a norm, and `placement/mine` for a placement. The value is the name and
+    the hash of each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options,
+    only files that the class needs and that have uncommitted changes are listed.
     """
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
     chosen = {*(config.get("choices") or {}).items()}
@@ -63,7 +63,7 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> str:
-    """Return the files of an option's classes that are not normlab's, or are edited."""
+    """Return names and hashes of the files of an option's classes that are the user's or edited."""
     classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
     files: dict[Path, None] = {}
     for one in classes:
@@ -79,13 +79,13 @@ def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> 
 
 
 def _of_code(made_by: MadeBy) -> str:
-    """Return the numerics, and the files of own and edited norms, in words for a message."""
+    """Return the numerics, and the files of own and edited norms, as text for a message."""
     numerics, files = made_by
     return ", ".join([f"numerics {numerics}", *(f"{name}: {files[name]}" for name in files)])
 
 
 def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
-    """Return the settings of an `observe` node that ask a finished run for scores it lacks."""
+    """Return the settings of an `observe` node that ask for scores a finished run does not have."""
     if not record.finished:
         return []
     scored = _conditions(record)
@@ -137,9 +137,9 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder; UserError if another process has locked it.
+        """Lock the folder, or raise UserError if another process has locked it.
 
-        If the run is refused before it starts, no folder is left behind.
+        If an error stops the run before it starts, no folder is left behind.
         """
         new_folders = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,7 @@ class RunFolder:
                     path.rmdir()
 
     def finished(self, *, processes: int) -> RunRecord | None:
-        """Return the record of a run that has ended; None if there is work left."""
+        """Return the record of a run that has ended, or None if there is work left."""
         if not (self.folder / RECORD_FILE).is_file():
             return None
         record = read_record(self.folder)
@@ -196,7 +196,7 @@ class RunFolder:
         return record
 
     def takes_code(self, made_by: MadeBy, commits: Sequence[str]) -> bool:
-        """Return whether to use results from different code; UserError if the user must decide."""
+        """Return whether to use results of different code; UserError if the user must decide."""
         if made_by == self.made_by or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
@@ -219,7 +219,7 @@ class RunFolder:
             )
 
     def takes_arithmetic(self, begun: Sequence[str], current: Sequence[str]) -> bool:
-        """Return whether the run may resume here; UserError if the user must decide."""
+        """Return whether the run may resume on this machine; UserError if the user must decide."""
         if tuple(begun) == tuple(current):
             return True
         if self.other_code == "rerun":
@@ -231,7 +231,7 @@ class RunFolder:
         )
 
     def refuse_changed(self, changed: Sequence[str]) -> None:
-        """Raise UserError if `changed` names data that differ from when the run was started."""
+        """Raise UserError if any data have `changed` since the run was started."""
         if changed:
             raise UserError(
                 f"{self.folder} {data.changed_text(changed, self.config['data_dir'])}: restore "

@@ -1,4 +1,4 @@
-"""The machine that a run uses: device, precision, threads, memory, environment."""
+"""The machine that a run uses: device, precision, threads, memory and environment."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ from normlab.records.code import checkout_state
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # glibc's M_TRIM_THRESHOLD and so on
-_FLOAT32_ERROR = 1e-5  # relative error of the test product: 1.5e-6 in float32, 0.06 in bf16
+_FLOAT32_ERROR = 1e-5  # limit of the test product's relative error: 1.5e-6 in float32, 0.06 in bf16
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
@@ -43,10 +43,10 @@ class Runtime:
 
     @classmethod
     def start(cls, *, device: str, precision: Precision, threads: int | None) -> "Runtime":
-        """Resolve `auto` settings for this process, one of a process group or alone.
+        """Resolve `auto` settings for this process, which may be one of a process group.
 
-        Threads default to `OMP_NUM_THREADS`, otherwise to this machine's physical cores divided by
-        its processes. Raises UserError for a GPU that torch does not find.
+        The default number of threads is `OMP_NUM_THREADS` or, if that is not set, this machine's
+        physical cores divided by its processes. Raises UserError if torch does not find the GPU.
         """
         process = launch() if world().size > 1 else Launch()
         precision = cast("Precision", settled_precision(precision, device=device))
@@ -66,7 +66,7 @@ class Runtime:
         return runtime
 
     def set_torch(self) -> None:
-        """Set torch's threads, and its library for float32 products, for the whole process."""
+        """Set torch's threads and its library for float32 products, for the whole process."""
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         if self.device.type == "cpu":
@@ -82,14 +82,14 @@ class Runtime:
         return torch.float64 if self.precision == "fp64" else torch.float32
 
     def peak_memory_bytes(self) -> int:
-        """Return the run's peak memory: GPU memory if it uses one, otherwise resident memory."""
+        """Return the run's peak memory: GPU memory on a GPU, otherwise resident memory."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
     def environment(self) -> dict[str, Any]:
-        """Return the commit, the versions and the machine, for the record."""
+        """Return the commit, the package versions and the machine, for the record."""
         commit, dirty = checkout_state()
         on_gpu = self.device.type == "cuda"
         processor = cpu_capabilities().get("cpu_name") or platform.processor() or platform.machine()
@@ -109,7 +109,7 @@ class Runtime:
 
 @contextmanager
 def torch_settings_kept() -> Iterator[None]:
-    """Restore torch's threads and float32 precision, which are the caller's, after the block."""
+    """Restore the caller's number of torch threads and float32 precision on exit."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     try:
         yield
@@ -121,8 +121,8 @@ def torch_settings_kept() -> Iterator[None]:
 def keep_freed_memory() -> None:
     """Ask glibc to keep freed memory for the next step instead of returning it to the system.
 
-    Training allocates and frees the same large tensors at every step; by default the system
-    maps and clears their pages every time, which can take longer than the computation.
+    Training allocates and frees the same large tensors at every step. By default the system maps
+    and clears their pages every time, which can take longer than the computation.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -136,9 +136,9 @@ def keep_freed_memory() -> None:
 def choose_float32_library() -> None:
     """Let oneDNN multiply float32 matrices if that keeps their precision.
 
-    torch's default on a CPU is MKL, which is half as fast on some processors. The setting
-    that allows oneDNN also lets it round to bf16, which it does on some processors; a test product
-    shows whether it does.
+    torch's default on a CPU is MKL, which is half as fast on some processors. The setting that
+    allows oneDNN also allows it to round to bf16, and a test product shows whether it does so on
+    this processor.
     """
     torch.set_float32_matmul_precision("medium")
     matrix = torch.arange(256.0 * 256).sin().view(256, 256)
@@ -148,12 +148,12 @@ def choose_float32_library() -> None:
 
 
 def cpu_capabilities() -> dict[str, Any]:
-    """Return torch's description of the processor; empty in versions of torch without it."""
+    """Return torch's description of the processor, or an empty dict if torch has none."""
     return dict(getattr(torch.cpu, "get_capabilities", dict)())
 
 
 def _threads_of_openmp(local_ranks: int) -> int | None:
-    """Return `OMP_NUM_THREADS`, but not the 1 that torchrun sets itself for several processes."""
+    """Return `OMP_NUM_THREADS`, unless it is the 1 that torchrun sets for several processes."""
     text = os.environ.get("OMP_NUM_THREADS", "")
     if not text.isdecimal() or (text == "1" and local_ranks > 1):
         return None

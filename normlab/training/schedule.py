@@ -1,4 +1,4 @@
-"""Learning-rate schedules: map the number of an update (the first is 1) to a learning rate."""
+"""Learning-rate schedules, which map the number of an update (from 1) to a learning rate."""
 
 import math
 from typing import Protocol, runtime_checkable
@@ -32,8 +32,8 @@ class Constant:
 class InverseSqrt(Constant):
     """Rise linearly for `warmup` updates, then fall with the inverse square root of the step.
 
-    fairseq's `inverse_sqrt`; Vaswani et al. 2017, section 5.3, with the peak given as `lr`. The
-    rise begins at `initial` before the first update, and the rate is never below `minimum`.
+    This is fairseq's `inverse_sqrt`, and section 5.3 of Vaswani et al. 2017 with `lr` as the peak.
+    The rise begins at `initial` before the first update, and the rate is never below `minimum`.
     """
 
     def __init__(self, *, lr: float, warmup: int, initial: float = 0.0, minimum: float = 0.0):
@@ -51,7 +51,7 @@ class InverseSqrt(Constant):
 class Cosine(Constant):
     """Rise linearly for `warmup` updates, then fall along half a cosine to `final` x lr at `total`.
 
-    Loshchilov and Hutter 2017, without restarts; the rate stays constant after `total`.
+    Source: Loshchilov and Hutter 2017, without restarts. The rate stays constant after `total`.
     """
 
     def __init__(self, *, lr: float, warmup: int, total: int, final: float):
@@ -66,9 +66,9 @@ class Cosine(Constant):
 class LinearDecay(Constant):
     """Rise linearly for `warmup` updates, then follow a line from lr at step 1 to 0 after `total`.
 
-    BERT's `optimization.py` (Devlin et al. 2019): the line begins at the first update, so the rate
-    after the warm-up is slightly below lr. BERT counts updates from 0, so its first rate is 0; here
-    the warm-up is one update ahead, as in the other schedules.
+    This is BERT's `optimization.py` (Devlin et al. 2019). The line begins at the first update, so
+    the rate after the warm-up is slightly below lr. BERT counts updates from 0, so its first rate
+    is 0. Here the warm-up is one update ahead, as in the other schedules.
     """
 
     def __init__(self, *, lr: float, warmup: int, total: int):
@@ -82,7 +82,8 @@ class LinearDecay(Constant):
 class Rising:
     """Start at `lr` and double it every `doubling` updates, smoothly and without limit.
 
-    A learning-rate range test (Smith 2017, section 3.3): the loss shows which rates still train.
+    This is for a learning-rate range test (Smith 2017, section 3.3), in which the loss shows the
+    rates at which the model still trains.
     """
 
     def __init__(self, *, lr: float, doubling: int):

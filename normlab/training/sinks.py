@@ -1,13 +1,13 @@
 """Sinks for a run's metrics: the base class, a group of several sinks, and the run's own files.
 
-Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`; names are
-paths (`train/loss`, `valid/bleu`). Scores are passed with the row as `Score`s, so that a sink
+Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`, and names
+are paths (`train/loss`, `valid/bleu`). Scores are passed with the row as `Score`s, so that a sink
 that keeps the best value knows which direction is better.
 
 `metrics.jsonl` has one row per line, as a JSON object. A row reaches the operating system before
-training continues, so a killed process loses none. A resumed run drops rows after its checkpoint,
-and a half-written last line; therefore the trainer logs a step's row before it saves that step's
-checkpoint. Numbers that are not finite are written as `"nan"`, `"inf"`, `"-inf"`.
+training continues, so no row is lost if the process is killed. A resumed run drops rows after its
+checkpoint and an unfinished last line; therefore the trainer logs a step's row before it saves that
+step's checkpoint. Numbers that are not finite are written as `"nan"`, `"inf"`, `"-inf"`.
 """
 
 import json
@@ -33,11 +33,11 @@ NO_SCORES: Mapping[str, Score] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a sink knows about the run when it opens.
+    """Facts about a run, which a sink gets when it is opened.
 
     `resumed_step` is the step of the checkpoint that the run resumes from (0 for a new run), and
-    `resumed_rows` the number of rows logged by then. `unit` is the name of the run's tokens, such
-    as `pictures`.
+    `resumed_rows` is the number of rows logged by then. `unit` is the unit of the run's budget,
+    such as `tokens` or `pictures`.
     """
 
     run_dir: Path
@@ -57,7 +57,7 @@ class RunInfo:
 
 
 class Sink:
-    """A receiver of one run's rows; subclasses override the methods that they need."""
+    """A receiver of a run's rows. Subclasses override the methods that they need."""
 
     required: ClassVar[bool] = False
 
@@ -80,14 +80,14 @@ class Sink:
         """Receive one line for the user (resumed, stopped early, diverged, a sink lost)."""
 
     def close(self, record: RunRecord | None) -> None:
-        """Finish; `record` is None if the run ends without one (interrupted, an exception)."""
+        """Finish. `record` is None if the run ends without one, after a stop or an exception."""
 
 
 class SinkGroup(Sink):
-    """Several sinks as one, named as in the config (`observe.sink.<name>`).
+    """Several sinks as one, with their names in the config (`observe.sink.<name>`).
 
-    A sink that fails is dropped with a note to the others, and the run continues. A `required` sink
-    holds the run's own metrics: its error (for example, a full disk) is raised.
+    If a sink fails, it is dropped with a note to the other sinks, and the run continues. The error
+    of a `required` sink, which holds the run's own metrics, is raised (for example, a full disk).
     """
 
     def __init__(self, sinks: Mapping[str, Sink]) -> None:
@@ -127,7 +127,7 @@ class SinkGroup(Sink):
                     continue
                 del self._sinks[name]
                 lost.append(f"sink {name} stopped, training continues: {first_line(error)}")
-        if fatal is not None:  # after the other sinks, so that closing restores the terminal
+        if fatal is not None:  # after the other sinks, so that closing them restores the terminal
             raise fatal
         for text in lost:
             if not self._sinks:  # the standard log still reaches the terminal
@@ -148,7 +148,7 @@ def merged(row: Row, scores: Mapping[str, Score]) -> dict[str, float | int]:
 
 
 class Jsonl(Sink):
-    """Appends rows to `metrics.jsonl`; a new run starts with an empty file."""
+    """Appends rows to `metrics.jsonl`, which is empty at the start of a new run."""
 
     required = True
 
@@ -179,14 +179,14 @@ class Jsonl(Sink):
 
     def close(self, record: RunRecord | None) -> None:
         if self._file is not None:
-            # closing retries writes that failed on a full disk
+            # closing retries writes that have failed on a full disk
             with self._naming_the_file() as file:
                 self._file = None
                 file.close()
 
     @contextmanager
     def _naming_the_file(self) -> Iterator[IO[str]]:
-        """Add the file's name to an `OSError` in the block, because a failed write has none."""
+        """Add the file's path to an `OSError` in the context, because a failed write has none."""
         file = self._file
         assert file is not None, "a sink that is not open"
         try:
@@ -196,7 +196,7 @@ class Jsonl(Sink):
 
 
 def truncate_to(path: Path, step: int) -> int:
-    """Drop rows after `step` and an unfinished last line; return the number of rows kept."""
+    """Drop rows after `step` and an unfinished last line, and return the number of rows kept."""
     if not path.exists():
         return 0
     text = read_file(path)
@@ -207,22 +207,22 @@ def truncate_to(path: Path, step: int) -> int:
     return len(remaining)
 
 
-_MARKS = 50  # a run's time has at least this many marks
+_MARKS = 50  # minimum number of time marks of a run
 
 
 class Pace:
     """Estimates the time left: of training until its last step, then of the current phase.
 
     Training steps are extrapolated from the recent half of the training time, because the first
-    steps are slow and a machine may get busy or idle; validations during training from their mean.
-    The last validation and the test count only while they run.
+    steps are slow and the machine's load may change. Validations during training are extrapolated
+    from their mean. The last validation and the test count only while they run.
     """
 
     def __init__(self) -> None:
         self._marks = deque[tuple[float, float]]()  # (share of training done, its seconds)
         self._first: float | None = None  # the share at the start
         self._step_seconds = self._pause_seconds = 0.0
-        self._step_time = 0.0  # of the last step
+        self._step_time = 0.0  # seconds of the last step
         self._training = Stage(TRAINING)
         self._now = self._begun = (Stage(TRAINING), 0.0)  # the stage, and its time
 
@@ -254,12 +254,12 @@ class Pace:
 
     @property
     def trained(self) -> bool:
-        """Return whether the last training step has been taken."""
+        """Whether the last training step has been taken."""
         return self._training.share is not None and self._training.share >= 1
 
     @property
     def left(self) -> float | None:
-        """Return the estimated seconds left; None if unknown."""
+        """Return the estimated seconds left, or None if unknown."""
         if not self.trained:
             share, first = self._training.share, self._first
             if share is None or first is None or share <= self._marks[0][0]:
@@ -275,7 +275,7 @@ class Pace:
 
 
 def _remaining(first: float, begun: float, share: float | None, now: float) -> float | None:
-    """Return the seconds until all is done, estimated from the shares at `begun` and `now`."""
+    """Return the estimated seconds until all is done, given the shares at `begun` and `now`."""
     if share is None or share <= first:
         return None
     return (now - begun) / (share - first) * (1 - share)
@@ -302,7 +302,7 @@ class Live(Sink):
         self._phase, self._written = stage.phase, now
         content = {**stage._asdict(), "loss": self._loss}
         content |= {"left": self._pace.left, "trained": self._pace.trained}
-        # Not forced to disk, because it is deleted when the run ends.
+        # It is not synced to disk, because it is deleted when the run ends.
         self._partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
         self._partial.replace(self._path)
 

@@ -1,4 +1,4 @@
-"""Training speed: timed steps of a run, and the machine's peak."""
+"""Measures training speed, by timing steps of a run, and the machine's peak."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ from normlab.training.trainer import Trainer
 _NEVER = 1 << 62
 _ROWS = 2048  # rows of the matrix products that measure the machine's peak
 _PEAK_SECONDS = 0.05  # per matrix shape
-_ATTEMPT = 32  # products queued between clock readings on a GPU, which runs asynchronously
+_ATTEMPT = 32  # products queued between clock readings on a GPU, which computes asynchronously
 _WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # defaults of `measure`
 
 
@@ -35,7 +35,8 @@ class StepClock:
     """A stopwatch for work on one device.
 
     On a CPU with one thread, `busy` is processor time, which excludes other programs. Otherwise it
-    is wall time, because waiting threads spin and a GPU's work is not counted for the process.
+    is wall time, because waiting threads use processor time and a GPU's work does not count as
+    such.
     """
 
     def __init__(self, device: torch.device):
@@ -48,7 +49,7 @@ class StepClock:
         self._wall, self._busy = time.perf_counter(), time.process_time()
 
     def read(self) -> Span:
-        """Wait until the device is idle; return the time since `restart`."""
+        """Wait until the device is idle, and return the time since `restart`."""
         self._wait()
         wall = time.perf_counter() - self._wall
         alone = self._device.type == "cpu" and torch.get_num_threads() == 1
@@ -68,11 +69,11 @@ class Steps(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of the run's speed, as in its record: tokens or pictures."""
+        """The unit of the run's speed as in its record, such as tokens or pictures."""
         return str(self.trainer.task.describe().get("unit", "tokens"))
 
     def take(self, steps: int, clock: StepClock) -> tuple[Span, int]:
-        """Take steps; return their time and the target tokens (or pictures) over all processes."""
+        """Take steps, and return their time and target tokens (or images) in all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
         for _ in range(steps):
@@ -89,7 +90,7 @@ def runtime_of(config: Mapping[str, Any]) -> Runtime:
 def start(
     name: str, config: Mapping[str, Any], runtime: Runtime, *, task: Task | None = None
 ) -> Steps:
-    """Build a run and take its first step; `task` replaces the config's task."""
+    """Build a run and take its first step. `task` replaces the config's task."""
     task = build_task(config) if task is None else task
     torch.manual_seed(config["seed"])
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
@@ -112,8 +113,8 @@ def start(
 def flop_per_token(trainer: Trainer) -> float:
     """Return the floating-point operations per target token (or image) in training.
 
-    torch counts the operations in a forward pass over a few validation examples; forward and
-    backward passes together take three times as many.
+    torch counts the operations in a forward pass over a few validation examples. The forward and
+    the backward pass together take three times as many.
     """
     task, model, runtime = trainer.task, trainer.model, trainer.runtime
     batch = task.batch("valid", range(min(8, len(task.lengths("valid"))))).to(runtime.device)
@@ -146,7 +147,7 @@ def peak(model: nn.Module, runtime: Runtime) -> float:
 
 
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return training speed in tokens (or images) per second, share of the peak, and setup."""
+    """Return the speed in tokens (or images) per second, the share of the peak, and the setup."""
     runtime = runtime_of(config)
     steps, clock = start("run", config, runtime), StepClock(runtime.device)
     steps.take(_WARM_UP, clock)

@@ -1,4 +1,4 @@
-"""When a run ends (budget, signal or patience), and the history of its validations."""
+"""Decides when a run ends (budget, signal or patience), and keeps its validations."""
 
 import math
 import signal
@@ -12,13 +12,13 @@ import msgspec
 from normlab.errors import UserError
 from normlab.records.record import Score
 
-CONVERGED = 0.01  # a run has converged once its loss is at most this share above its last loss
-TAIL = 0.2  # in this last share of the run, the loss must have improved by less than CONVERGED
+CONVERGED = 0.01  # a run has converged once its loss is at most this share above the last loss
+TAIL = 0.2  # in this last share of a converged run, the loss improves by less than CONVERGED
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a run; None means no limit, and at least one limit is set.
+    """The limits of a run, of which at least one is set; None means no limit.
 
     `tokens` counts target tokens. With a limit in minutes, the number of steps depends on the
     machine.
@@ -30,33 +30,34 @@ class Budget:
     minutes: float | None = None
 
     def shares(self, *, steps: int, epochs: float, tokens: int, seconds: float) -> dict[str, float]:
-        """Return which share of each limit has been used, by the limit's name."""
+        """Return the share of each limit that has been used, by the limit's name."""
         used = {"steps": steps, "epochs": epochs, "tokens": tokens, "minutes": seconds / 60}
         limits = {name: limit for name, limit in vars(self).items() if limit is not None}
         return {name: used[name] / limit for name, limit in limits.items()}
 
     def spent(self, **used: Any) -> str | None:
-        """Return the name of the limit that has been reached, or None; arguments as in `shares`."""
+        """Return the name of the limit that is reached, or None. Arguments are as in `shares`."""
         return next((name for name, share in self.shares(**used).items() if share >= 1), None)
 
 
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGXCPU")
 STOP_SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
 """Signals that ask a run to save and stop: Ctrl-C, `kill`, a closed terminal, a scheduler's warning
-before its time limit (SIGUSR1 in Slurm), a limit on processor time."""
+before its time limit (SIGUSR1 in Slurm), and a limit on processor time.
+"""
 
 
 def heeded_signals() -> list[signal.Signals]:
-    """Return the signals to handle: Ctrl-C, SIGTERM, and others that nobody else handles.
+    """Return the signals to handle: Ctrl-C, SIGTERM, and others that have no handler yet.
 
-    Under `nohup` SIGHUP is ignored, and in a job of submitit SIGUSR1 may belong to it.
+    Under `nohup`, SIGHUP is ignored, and in a job of submitit, submitit may handle SIGUSR1.
     """
     always = (signal.SIGTERM, signal.SIGINT)
     return [s for s in STOP_SIGNALS if s in always or signal.getsignal(s) == signal.SIG_DFL]
 
 
 class Interrupts:
-    """Context that records a request to stop for the loop; a second one takes effect at once."""
+    """Context that records a request to stop for the loop; a second request acts at once."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -66,7 +67,7 @@ class Interrupts:
         for number in heeded_signals():
             try:
                 self._former[number] = signal.signal(number, self._remember)
-            except ValueError:  # not the main thread: the host program handles signals
+            except ValueError:  # not in the main thread, where the host program handles signals
                 return self
         return self
 
@@ -80,14 +81,14 @@ class Interrupts:
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """The scores of one validation by path, such as `valid/bleu`, with its step and tokens."""
+    """The scores of a validation by path, such as `valid/bleu`, with its step and tokens."""
 
     step: int
     tokens: int
     scores: dict[str, Score]
 
     def score(self, name: str) -> Score:
-        """Return the score `valid/<name>`; UserError, listing the scores, if there is none."""
+        """Return the score `valid/<name>`, or raise UserError with the list of scores."""
         if (value := self.scores.get(f"valid/{name}")) is None:
             available = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
             raise UserError(f"{name} is not a score of this task; choose from {available}")
@@ -101,7 +102,7 @@ class Validations:
         self.history: list[Validation] = []
 
     def best(self, name: str) -> Validation:
-        """Return the best validation by a score, the first one if tied; NaN is worst."""
+        """Return the best validation by a score, or the first of equal ones. NaN is worst."""
 
         def goodness(validation: Validation) -> float:
             score = validation.score(name)
@@ -111,14 +112,14 @@ class Validations:
         return max(self.history, key=goodness)
 
     def since_best(self, name: str) -> int:
-        """Return how many validations followed the best one by a score."""
+        """Return the number of validations after the best one by a score."""
         return len(self.history) - 1 - self.history.index(self.best(name)) if self.history else 0
 
     def reached(self, targets: Mapping[str, Sequence[float]], *, lost: bool) -> dict[str, Score]:
         """Return the steps and tokens after which each target held until the end of the run.
 
-        They are infinite if a target does not hold at the end, or if the run is `lost`. Names are
-        `valid/steps_to/<score>_<value>` and `valid/tokens_to/<score>_<value>`.
+        Both are infinite if a target does not hold at the end, or if the run is `lost`. Their names
+        are `valid/steps_to/<score>_<value>` and `valid/tokens_to/<score>_<value>`.
         """
         scores: dict[str, Score] = {}
         for name, values in targets.items():
@@ -140,8 +141,8 @@ class Validations:
 
         A run converges at the first validation whose loss is at most `CONVERGED` above the last
         loss, provided that the loss improved by less than that over the last `TAIL` of the run.
-        They are infinite if the run did not converge, if no validation precedes that tail, or if
-        the run is `lost`. Names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
+        Both are infinite if the run did not converge, if no validation precedes that tail, or if
+        the run is `lost`. Their names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
         """
         losses = [
             (v, v.scores["valid/loss"].value) for v in self.history if "valid/loss" in v.scores
@@ -160,7 +161,7 @@ class Validations:
         return msgspec.to_builtins(self.history)
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore a state returned by `state_dict`."""
         self.history = msgspec.convert(state, list[Validation])
 
 

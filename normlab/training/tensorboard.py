@@ -3,9 +3,9 @@
 Rows become scalars with the same names, and the config is stored as text. A resumed run starts a
 new file, which makes TensorBoard drop the steps after the checkpoint.
 
-The hyperparameters and the headline scores are in a separate run, `tensorboard/scores`:
-TensorBoard's HPARAMS tab has a column for each metric of a run with hyperparameters, so the curves'
-columns would hide the scores. The tab lists hyperparameters that differ between runs first.
+The hyperparameters and the headline scores are in a separate run, `tensorboard/scores`.
+TensorBoard's HPARAMS tab has a column for each metric of a run with hyperparameters, so columns for
+the curves would hide the scores. The tab lists hyperparameters that differ between runs first.
 """
 
 import json
@@ -22,7 +22,7 @@ FOLDER, SCORES = "tensorboard", "scores"
 
 
 class TensorBoard(Sink):
-    """Writes rows as scalars; UserError if TensorBoard is not installed."""
+    """Writes rows as scalars. Raises UserError if TensorBoard is not installed."""
 
     def __init__(self) -> None:
         if find_spec("tensorboard") is None:
@@ -75,7 +75,7 @@ class TensorBoard(Sink):
 
 
 def hyperparameters(config: Mapping[str, Any]) -> dict[str, str | int | float]:
-    """Return the experiment's keys that have one value, its options by group, and the seed."""
+    """Return the experiment's keys that have a single value, its options by group, and the seed."""
     options = {key.removesuffix(".option"): json.loads(part) for key, part in parts(config).items()}
     options |= {"norm": norm_label(config["choices"]), "seed": config["seed"]}
     return {key: value for key, value in options.items() if isinstance(value, str | int | float)}

@@ -1,10 +1,10 @@
 """The training loop.
 
-One step draws all its micro-batches, counts the denominator of each loss (over all micro-batches
-and ranks), back-propagates the summed losses divided by these counts, and updates once: the
-gradient is that of the mean loss over the whole step, for any padding, accumulation and number of
-processes. Each micro-batch gets exactly one forward pass in training mode, because each such pass
-updates running statistics.
+A step draws all its micro-batches, counts the denominator of each loss over all micro-batches and
+ranks, back-propagates the summed losses divided by these counts, and updates once. Its gradient is
+therefore the gradient of the mean loss over the whole step, for any padding, accumulation and
+number of processes. Each micro-batch gets exactly one forward pass in training mode, because each
+such pass updates running statistics.
 """
 
 import time
@@ -53,9 +53,9 @@ DEBUG_STEPS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class RunParts:
-    """The parts with which a run trains, built from its config.
+    """The parts that a run trains with, built from its config.
 
-    `stamp` has plain values that are written into each checkpoint (the run's code and data).
+    `stamp` has plain values about the run's code and data, which are written into each checkpoint.
     """
 
     config: Mapping[str, Any]
@@ -73,7 +73,7 @@ class RunParts:
 
 
 class Trainer:
-    """Trains one model on one task; `fit` runs the whole training."""
+    """Trains a model on a task. `fit` runs the whole training."""
 
     def __init__(self, run: RunParts):
         config, task, runtime = run.config, run.task, run.runtime
@@ -98,7 +98,7 @@ class Trainer:
         self._epoch_ended = False
         self._after_row: dict[str, Any] | None = None  # the state before all unread steps
         self._again = False
-        self._rank_0_seconds: float | None = None  # its clock decides for all processes
+        self._rank_0_seconds: float | None = None  # rank 0's clock decides for all processes
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
@@ -130,7 +130,7 @@ class Trainer:
         return Outcome("finished", self.progress.step, end)
 
     def start(self) -> None:
-        """Prepare for the first step; `fit` does this, callers of `step` must."""
+        """Prepare for the first step. `fit` calls this; call it before `step` otherwise."""
         self.model.train()
         self.probes.attach(self.model)
         if notice := self.probes.notice:
@@ -148,7 +148,7 @@ class Trainer:
 
     @property
     def _used(self) -> dict[str, Any]:
-        """How much of its budget the run has used."""
+        """The amounts of its budget that the run has used."""
         at, shared = self.progress, self._rank_0_seconds
         return {
             **{"steps": at.step, "epochs": self.batches.epochs},
@@ -159,12 +159,11 @@ class Trainer:
         return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
 
     def step(self, *, stop_requested: bool = False) -> bool:
-        """Take one step; return whether any rank has been asked to stop.
+        """Take one step, and return whether any rank has been asked to stop.
 
         It waits for the device only if a row is logged, a checkpoint is due or the run ends. At
-        these steps, Diverged is raised for the first step that diverged; the state is then the one
-        before that step if the step was not finite, and the one after it otherwise (see
-        `Divergence`).
+        these steps, Diverged is raised for the first step that diverged, with the state before that
+        step if it was not finite, or after it (see `Divergence`).
         """
         started, step = time.perf_counter(), self.progress.step + 1
         at_once = self._again or self.log_every == 1
@@ -211,7 +210,7 @@ class Trainer:
     def _backward(
         self, step: int, batches: list[Batch], counts: Mapping[str, float]
     ) -> tuple[Tensor, Tensor]:
-        """Set the step's gradients; return its loss and penalty, float64 [2], and grad norm."""
+        """Set the step's gradients; return its loss and penalty (float64 [2]) and gradient norm."""
         self.optimizer.zero_grad(set_to_none=True)
         self.norms.begin_step(step, self.budget.steps)
         self.probes.before_forward(step)
@@ -230,7 +229,7 @@ class Trainer:
         return process_group.sum_over_ranks(totals), torch.nn.utils.get_total_norm(grads)
 
     def _update(self, step: int, loss: Tensor, grad_norm: Tensor, padding_share: float) -> None:
-        """Take the optimizer's step, between the two measurements of the probes."""
+        """Take the optimizer's step, with the probes' measurements before and after it."""
         rate = self.schedule(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
@@ -249,7 +248,7 @@ class Trainer:
         self.probes.after_update(view)
 
     def _judge(self) -> Verdict | None:
-        """Read all unread steps into the interval; return the first step that diverged."""
+        """Read all unread steps into the interval, and return the first step that diverged."""
         for reading in self.divergence.read():
             if (reason := reading.nonfinite) is not None:
                 high = self.divergence.high()
@@ -259,7 +258,7 @@ class Trainer:
         return self.divergence.high()
 
     def _copy(self) -> dict[str, Any]:
-        """Return a copy of everything that steps change, on the device, without waiting for it."""
+        """Return a copy on the device of all state that steps change, without waiting for it."""
         return {
             "divergence": deepcopy(self.divergence),
             "random": random_state(self.runtime.device),
@@ -267,10 +266,10 @@ class Trainer:
         }
 
     def _take_again(self, before: Mapping[str, Any], until: int) -> None:
-        """Go back to a copy and take the steps up to `until` again, which raises Diverged.
+        """Go back to a copy and repeat the steps up to `until`, which raises Diverged.
 
-        On a GPU, repeated sums may differ in their last bits: if no step diverges this time, the
-        run continues from here.
+        On a GPU, repeated sums may differ in their last bits. If no step diverges this time, the
+        run continues.
         """
         wall, self.divergence = self.progress.seconds, before["divergence"]
         self._restore(before)
@@ -286,7 +285,7 @@ class Trainer:
     def _sum_over_ranks(
         self, batches: list[Batch], stop_requested: bool
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the losses' denominators and the step's sums, over all batches and ranks."""
+        """Return the denominators of the losses and the step's sums, over all batches and ranks."""
         names = sorted(batches[0].counts)
         counts = {name: sum(batch.counts[name] for batch in batches) for name in names}
         sums = {
@@ -304,7 +303,7 @@ class Trainer:
         """Return a micro-batch's share of the step's loss."""
         with self.runtime.autocast():
             losses = self.task.losses(self.model, batch.to(self.runtime.device))
-            # A step may have a count of zero, for example if no token could be masked.
+            # The count of a step may be zero, for example if no token could be masked.
             means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
             return torch.stack(means).sum()
 
@@ -313,7 +312,8 @@ class Trainer:
     ) -> str | None:
         """Repeat the step's forward passes to find the first layer with a non-finite output.
 
-        Every rank repeats its passes, whichever rank failed: synced norms wait for all ranks.
+        All ranks repeat their passes, whichever rank failed, because synced norms wait for all of
+        them.
         """
         restore_random_state(rng_state, self.runtime.device)
         local = [
@@ -324,13 +324,13 @@ class Trainer:
         return next((layer for layer in layers if layer is not None), None)
 
     def _report(self) -> None:
-        """Tell the listener how far the run is, with the loss of the last step that was read."""
+        """Report the run's progress to the sinks, with the loss of the last step that was read."""
         at = self.progress
         spent = min(1.0, max(self.budget.shares(**self._used).values()))
         say(Stage(TRAINING, at.step, self.budget.steps, at.loss, spent))
 
     def _log_step(self) -> None:
-        """Log the means since the last row, and the last step's gradient norm and rate."""
+        """Log the means since the last row, and the last step's gradient norm and learning rate."""
         rate = self.schedule(self.progress.step)
         self._log({**self.progress.end_interval(lr=rate), **self.probes.metrics()})
 
@@ -390,7 +390,7 @@ class Trainer:
         self.progress = Progress(**state["progress"])
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save` wrote; UserError if weights needed by the test are missing."""
+        """Restore a state written by `save`; UserError if weights for the test are missing."""
         self._restore(state)
         self.divergence.load_state_dict(state["divergence"])
         self.validations.load_state_dict(state["validations"])

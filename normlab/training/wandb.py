@@ -1,16 +1,16 @@
-"""Weights & Biases: sends a copy of a run, or keeps it offline without a login or a network.
+"""Weights & Biases: sends a copy of a run, or keeps it offline if there is no login or network.
 
 The group names norm, placement, batch and the other axes of a sweep (`bn-pre-b8`), so that W&B
 averages only over seeds. The job type is the study, `sweep` or `train`; the tags are norm,
 placement, task, corpus, batch and scale. Rows are reduced to losses, headline scores and one number
 per probe, unless the config asks for `layers`. The chosen options (`norm`, `placement`, ...) are
-top-level config keys next to `batch` and `corpus`, so that W&B can group by norm; the node that an
-option's name replaces is under `nodes`.
+top-level config keys next to `batch` and `corpus`, so that W&B can group by norm. The config nodes
+that these names replace are under `nodes`.
 
 W&B must not disturb a run: it writes only in the run folder, prints nothing, and waits for the
 server only as long as the config allows. W&B's step is the training step. The id is stored in the
-run folder, so that a resumed run keeps it. Online, a resumed run sends the rows that W&B lacks;
-offline, it writes all rows into a new file and deletes the older ones.
+run folder, so that a resumed run keeps it. Online, a resumed run sends the rows that W&B does not
+have; offline, it writes all rows into a new file and deletes the older files.
 """
 
 import configparser
@@ -40,7 +40,7 @@ _TAG, _NAME = 64, 128  # W&B's limits, in characters
 
 
 class Login(NamedTuple):
-    """The W&B server, and where an API key for it was found (None without a key)."""
+    """The W&B server, and the place where its API key was found (None without a key)."""
 
     host: str
     source: str | None
@@ -66,7 +66,7 @@ def find_login() -> Login:
 
 
 def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
-    """Resolve `auto`: WANDB_MODE if disabled or offline, online if there is a login, or offline."""
+    """Resolve `auto`: WANDB_MODE if disabled or offline, else online with a login, else offline."""
     if mode != "auto":
         return mode
     if (wish := _wish()) is not None:
@@ -75,7 +75,7 @@ def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disa
 
 
 def _wish() -> Literal["offline", "disabled"] | None:
-    """Return the mode in WANDB_MODE, unless it is online."""
+    """Return the mode in WANDB_MODE, or None if it is online or not set."""
     wish = os.environ.get("WANDB_MODE", "").lower()
     if wish == "disabled":
         return "disabled"
@@ -83,7 +83,7 @@ def _wish() -> Literal["offline", "disabled"] | None:
 
 
 def reach(host: str, seconds: float) -> None:
-    """Raise `OSError` if the server's port does not answer; behind a proxy, nothing is checked."""
+    """Raise `OSError` if the server's port does not answer. Behind a proxy, nothing is checked."""
     url = urlsplit(host)
     name = url.hostname or ""
     if url.scheme in getproxies() and not proxy_bypass(name):
@@ -182,7 +182,7 @@ class Wandb(Sink):
                     ),
                 )
             except Exception:
-                wandb.teardown()  # its service would keep the id of the failed run
+                wandb.teardown()  # W&B's service would keep the id of the failed run
                 raise
         wandb_run.define_metric("step", hidden=True)
         wandb_run.define_metric("valid/*", summary="min,max,last")
@@ -211,7 +211,7 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Return a record as a flat dict; a logged score becomes its range and its last value."""
+        """Return a record as a flat dict, with the range and last value of each logged score."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         stability: Mapping[str, Any] = record.stability
@@ -237,7 +237,7 @@ class _Headlines:
         self._of_probe: dict[str, str] = {}
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the headline values, in order; for a probe, its first one not by layer."""
+        """Return the headline values in order; for a probe, its first metric not by layer."""
         return {name: value for name, value in values.items() if self._is_one(name)}
 
     def _is_one(self, name: str) -> bool:
@@ -250,7 +250,7 @@ class _Headlines:
 
 
 def display_name(run: RunInfo) -> str:
-    """Return the run's name: `mlm-brown-bn-pre-b32-0123456789-seed1`, or `NAME-bn-pre-...`."""
+    """Return the run's name, `mlm-brown-bn-pre-b32-0123456789-seed1` or `NAME-bn-pre-...`."""
     norm, placement, task, corpus, batch, _ = _labels(run.choices, run.config)
     begins = (name,) if (name := run.config.get("observe", {}).get("name")) else (task, corpus)
     parts = (*begins, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
@@ -258,18 +258,18 @@ def display_name(run: RunInfo) -> str:
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return norm, placement, task, corpus, batch, scale and the run's own tags, if it has them."""
+    """Return norm, placement, task, corpus, batch, scale and the run's own tags, as far as set."""
     chosen = config.get("observe", {}).get("tags", ())
     return [str(tag) for tag in (*_labels(choices, config), *chosen) if tag not in (None, "", "-")]
 
 
 def _short(label: str, most: int = _TAG) -> str:
-    """Return a label, cut to W&B's limit, which runs with many rules in `sites` can exceed."""
+    """Return a label, cut to W&B's limit, which many rules in `sites` can exceed."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
 def group(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """Return what W&B groups runs by: norm, placement and batch, such as `bn-pre-b8`."""
+    """Return the group of a run in W&B: norm, placement and batch, such as `bn-pre-b8`."""
     norm, placement, _, _, batch, _ = _labels(choices, config)
     return "-".join(filter(None, (norm, placement, batch)))
 
@@ -277,7 +277,7 @@ def group(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str:
 def groups(runs: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[str]:
     """Return the group of each run of a sweep from its config and overrides.
 
-    Axes that norm, placement and batch do not name are added: `bn-pre-b8 optim.lr=0.001`. Seeds
+    Axes other than norm, placement and batch are added, as in `bn-pre-b8 optim.lr=0.001`. Seeds
     share a group.
     """
     common = set(runs[0][1]).intersection(*(overrides for _, overrides in runs))
@@ -301,7 +301,7 @@ def _study(config: Mapping[str, Any]) -> str | None:
 
 
 def dashboard_config(run: RunInfo, setting: str | None = None) -> dict[str, Any]:
-    """Return the config with the chosen options' names at the top level, their nodes in `nodes`.
+    """Return the config with the chosen options' names at the top level and their nodes in `nodes`.
 
     `batch`, `corpus` and `setting` (the group) are labels.
     """
@@ -315,7 +315,7 @@ def dashboard_config(run: RunInfo, setting: str | None = None) -> dict[str, Any]
 
 
 def _new_id(path: Path) -> str:
-    """Create an id and write it to a file; `uuid` does not change the run's random numbers."""
+    """Create an id and write it to a file. `uuid` does not change the run's random numbers."""
     run_id = uuid.uuid4().hex[:12]
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
@@ -327,8 +327,8 @@ def _new_id(path: Path) -> str:
 def _surroundings(folder: Path) -> Iterator[None]:
     """Set the options that W&B reads only from the environment, unless the user has set them.
 
-    Otherwise its service logs to the user's cache, its login prints, and its telemetry contacts
-    the server when the process ends, which costs twenty seconds if no server answers.
+    Without them, W&B's service logs to the user's cache, its login prints, and its telemetry
+    contacts the server when the process ends, which takes twenty seconds if no server answers.
     """
     variables = {
         "WANDB_CACHE_DIR": str(folder / "cache"),

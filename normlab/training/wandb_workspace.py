@@ -1,4 +1,4 @@
-"""A saved workspace at Weights & Biases: scores by batch size and norm, then curves."""
+"""A saved workspace at Weights & Biases, with scores by batch size and norm, then curves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,16 +20,17 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Batch statistics": ("stability/tid/mean", "train/padding_share"),
     "Throughput": ("train/tokens_per_second", "time/seconds"),
 }
-"""The metrics in each section of a workspace: points over the batch size, bars, then lines."""
+"""The metrics in each section of a workspace: points over batch size, then bars, then lines."""
 
 
 def save_workspace(
     entity: str | None, project: str | None, name: str, conditions: Mapping[str, str]
 ) -> str:
-    """Save a workspace of the runs whose config has a value (or `ln,bn`) per key; return its URL.
+    """Save a workspace of the runs that match `conditions`, and return its URL.
 
-    The project is by default that of the sink, the entity that of the login. Raises UserError for a
-    missing login or package, or if W&B refuses.
+    `conditions` has a value, or several such as `ln,bn`, for each config key. The default project
+    is the sink's, and the default entity is the login's. Raises UserError if the login or the
+    package is missing, or if W&B refuses.
     """
     import wandb
     from wandb.errors import Error
@@ -89,7 +90,7 @@ def workspace(
 
 
 def _panel(metric: str, section: str) -> Any:
-    """Return a panel of a metric: one point per run over its batch size, or means with ranges."""
+    """Return a panel of a metric: a point per run over its batch size, or means with ranges."""
     import wandb_workspaces.reports.v2 as wr
 
     if section == _SIZES:
