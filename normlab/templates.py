@@ -20,3 +20,19 @@ def environment(package: str, **settings: Any) -> "Environment":
         lstrip_blocks=True,
         **settings,
     )
+
+
+def latex_environment(package: str) -> "Environment":
+    """Return the environment of a package's templates in LaTeX, which needs the usual braces.
+
+    Blocks are `((* *))`, values `((( )))`, and comments `((= =))`.
+    """
+    return environment(
+        package,
+        block_start_string="((*",
+        block_end_string="*))",
+        variable_start_string="(((",
+        variable_end_string=")))",
+        comment_start_string="((=",
+        comment_end_string="=))",
+    )

@@ -13,8 +13,9 @@ from normlab.articles.language import Locale
 from normlab.articles.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
-from normlab.reports.tables.latex import PAGE_HEIGHT, escaped
-from normlab.templates import environment
+from normlab.reports.tables.latex import escaped
+from normlab.reports.tables.latex_layout import PAGE_HEIGHT
+from normlab.templates import environment, latex_environment
 from normlab.terminal import folded
 
 _MANY_ROWS = 6  # a LaTeX table with more rows has a smaller font, to fit on a page
@@ -131,15 +132,7 @@ def latex(table: ShownTable) -> str:
     """
     columns = len(table.head) - 1
     width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns
-    jinja = environment(
-        "normlab.articles",
-        block_start_string="((*",
-        block_end_string="*))",
-        variable_start_string="(((",
-        variable_end_string=")))",
-        comment_start_string="((=",
-        comment_end_string="=))",
-    )
+    jinja = latex_environment("normlab.articles")
     jinja.filters["tex"], jinja.filters["one_line"] = _in_latex, one_line
     values = {
         "table": table,

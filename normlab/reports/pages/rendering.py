@@ -14,6 +14,7 @@ from urllib.parse import quote
 from normlab.formats import duration
 from normlab.records.labels import one_line
 from normlab.reports.figures.line_styles import DARK, LIGHT, Theme
+from normlab.reports.tables.table import DifferenceText, ValueText
 from normlab.templates import environment
 
 if TYPE_CHECKING:
@@ -72,9 +73,22 @@ def _marked(pattern: str, by: str, text: str) -> "Markup":
     return Markup(re.sub(pattern, by, str(escape(one_line(text)))))
 
 
-def _unbroken(gap: str) -> "Markup":
+def _value(value: ValueText | None) -> str:
+    """Return a mean with its standard deviation; a dash if there is none."""
+    if value is None:
+        return "\N{EN DASH}"
+    return f"{value.mean} \N{PLUS-MINUS SIGN} {value.sd}" if value.sd else value.mean
+
+
+def _difference(difference: DifferenceText) -> "Markup":
     """Return a difference that breaks only before its interval and before its p value."""
-    return _marked(r" (?!\[|p)", "\N{NO-BREAK SPACE}", gap)
+    from markupsafe import Markup
+
+    if not difference.p:
+        return Markup.escape(difference.mean)
+    p = Markup("\N{NO-BREAK SPACE}").join(difference.p.split(" "))
+    parts = difference.mean, difference.low, difference.high, p
+    return Markup("{} [{},\N{NO-BREAK SPACE}{}], {}").format(*parts)
 
 
 @cache
@@ -92,7 +106,8 @@ def _environment() -> "Environment":
     jinja.filters |= {
         "duration": duration,
         "breakable": lambda path: _marked(r"(?<=[/_])(?=\w)", "<wbr>", path),
-        "unbroken": _unbroken,
+        "value": _value,
+        "difference": _difference,
         "coded": lambda text: _marked(r"`([^`]+)`", r"<code>\1</code>", text),
         "link": quote,
     }

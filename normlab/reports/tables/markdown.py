@@ -10,11 +10,12 @@ from normlab.reports.tables.table import ScoreTable
 def markdown(table: ScoreTable) -> str:
     """Return a table in Markdown, followed by its notes as a list."""
     rows: list[list[str]] = []
-    for row, entries, last in table.lines:
+    for row, entries, article in table.lines:
         cells = [in_markdown(row.name), in_markdown(row.at or "-")]
         for each in entries:
             value = f"**{each.value}**" if each.best else each.value
             cells.append(f"{value}<br>({each.gap})" if each.gap else value)
+        last = [row.stability] if article is None else [row.stability, article or "-"]
         rows.append([*cells, *map(in_markdown, last)])
     head = [in_markdown(name) for name in table.head]
     title, notes = f"**{in_prose(table.title)}**\n", map(in_prose, table.notes)

@@ -8,6 +8,7 @@ compare A B --bootstrap`. Runs that must not be averaged or compared are refused
 diverged seeds are counted, never dropped.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -37,13 +38,23 @@ def score_table(of: TableRuns, names: Mapping[str, str] = {}) -> ScoreTable:
     ]
     rows = _with_best(rows, of)
     title = _title_of_study(of) if of.study is not None else _title_of_runs(of, names)
-    table = ScoreTable(title, of.columns, tuple(rows), tuple(notes_on(of, rows)), axes=of.axes)
+    notes = tuple(notes_on(of, rows))
+    table = ScoreTable(title, _key(of), of.columns, tuple(rows), notes, axes=of.axes)
     sentence = answer(table, of.baseline)
     if of.study is None:
         table = replace(table, says_score=_says_score(of)).filled
     elif any(of.article_values.values()):
         table = replace(table, article_heading=f"article ({of.study.article_data})")
     return replace(table, answer=sentence, names=names)
+
+
+def _key(of: TableRuns) -> str:
+    """Return the name of a table for labels: `batching-small`, `test-bleu-batch-size`, `runs`."""
+    if of.study is not None:
+        words = [of.study.name, of.scale]
+    else:
+        words = [of.columns[0] if _says_score(of) else "runs", *of.axes]
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
 
 
 def _title_of_study(of: TableRuns) -> str:

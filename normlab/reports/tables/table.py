@@ -4,8 +4,9 @@ Pages, papers (`latex.py`), terminals (`terminal_table.py`), Markdown and CSV sh
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from normlab.metrics.score_text import difference_text, heading, score_text
 from normlab.metrics.significance import Interval, p_value
@@ -14,6 +15,28 @@ from normlab.records.record import RunRecord, Score
 from normlab.reports.setting_names import setting
 from normlab.reports.tables.comparison import Comparison
 from normlab.reports.tables.notes import Note
+
+
+class ValueText(NamedTuple):
+    """A value as a table shows it: the mean, and the standard deviation, "" for one seed."""
+
+    mean: str
+    sd: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mean} +- {self.sd}" if self.sd else self.mean
+
+
+class DifferenceText(NamedTuple):
+    """A difference as a table shows it; a single pair of seeds has no interval and no p value."""
+
+    mean: str
+    low: str = ""
+    high: str = ""
+    p: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mean} [{self.low}, {self.high}], {self.p}" if self.p else self.mean
 
 
 @dataclass(frozen=True)
@@ -44,30 +67,40 @@ class Entry:
         return None if self.difference is None else p_value(self.difference)
 
     @property
-    def value(self) -> str:
-        """Return the mean and standard deviation as text."""
+    def shown_value(self) -> ValueText | None:
+        """The mean and standard deviation as texts; None if there is no value."""
         if (summary := self.summary) is None:
-            return "-"
+            return None
         if math.isinf(summary.mean):  # steps to a target that some seed never reached
             reached = sum(map(math.isfinite, self.values))
-            return f"reached {reached}/{summary.n}" if reached else "not reached"
-        sd = "" if summary.sd is None else f" +- {score_text(summary.sd, self.score)}"
-        return score_text(summary.mean, self.score) + sd
+            return ValueText(f"reached {reached}/{summary.n}" if reached else "not reached")
+        sd = "" if summary.sd is None else score_text(summary.sd, self.score)
+        return ValueText(score_text(summary.mean, self.score), sd)
 
     @property
-    def gap(self) -> str:
-        """Return the difference, its interval and its p value as text; "" without a difference.
+    def shown_difference(self) -> DifferenceText | None:
+        """The difference, its interval and its p value as texts; None without a difference.
 
         The difference of a single pair of seeds has neither. A difference that is zero for each
         seed (of loss spikes, for example) is left out.
         """
         if (gap := self.difference) is None or (p := self.p) is None:
-            return difference_text(self.bare, self.score) if self.bare else ""
+            return DifferenceText(difference_text(self.bare, self.score)) if self.bare else None
         if gap.mean == gap.low == gap.high == 0:
-            return ""
+            return None
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         mean, low, high = (difference_text(x, self.score) for x in (gap.mean, gap.low, gap.high))
-        return f"{mean} [{low}, {high}], {chance}"
+        return DifferenceText(mean, low, high, chance)
+
+    @property
+    def value(self) -> str:
+        """The mean and standard deviation in one text; a dash if there is no value."""
+        return "-" if self.shown_value is None else str(self.shown_value)
+
+    @property
+    def gap(self) -> str:
+        """The difference in one text; "" without a difference."""
+        return "" if self.shown_difference is None else str(self.shown_difference)
 
 
 @dataclass(frozen=True)
@@ -102,15 +135,36 @@ class ScoreRow:
         """Return the records of the row's seeds; empty if they could not be joined."""
         return () if self.experiment is None else self.experiment.records
 
+    def article_text(self, columns: Sequence[str]) -> str:
+        """Return the article's values of some columns, and what it says about stability."""
+        statements = {name: self.entries[name].article_value for name in columns}
+        statements["stability"] = self.article_stability
+        return "; ".join(
+            f"{name} {value if isinstance(value, str) else f'{value:,.10g}'}"
+            for name, value in statements.items()
+            if value is not None
+        )
+
     @property
     def failed(self) -> bool:
         """Whether the seeds cannot be averaged, or one of them did not finish."""
         return self.refused or not all(record.finished for record in self.records)
 
 
+class TableLine(NamedTuple):
+    """A row with its entries by column, and the article's values.
+
+    `article` is "" if the article says nothing about the row, and None if no row has such values.
+    """
+
+    row: ScoreRow
+    entries: list[Entry]
+    article: str | None
+
+
 @dataclass(frozen=True)
 class ScoreTable:
-    """A study's table: its title, columns, rows and notes.
+    """The scores of runs: a title for readers, a key for labels, columns, rows and notes.
 
     `article_heading` is the heading of the column with the article's values on its own data, or ""
     if there are none. `axes` are the settings that a grid varies, and `answer` sums up the first
@@ -119,6 +173,7 @@ class ScoreTable:
     """
 
     title: str
+    key: str
     columns: tuple[str, ...]
     rows: tuple[ScoreRow, ...]
     notes: tuple[Note, ...] = ()
@@ -153,23 +208,16 @@ class ScoreTable:
         return self.names.get(key) or setting(key)
 
     @property
-    def lines(self) -> list[tuple[ScoreRow, list[Entry], list[str]]]:
-        """Return each row with its entries and last columns: stability and the article's values."""
-        lines: list[tuple[ScoreRow, list[Entry], list[str]]] = []
-        for row in self.rows:
-            entries = [row.entries[name] for name in self.columns]
-            statements = {
-                **{each.score: each.article_value for each in entries},
-                "stability": row.article_stability,
-            }
-            texts = [
-                f"{name} {v if isinstance(v, str) else f'{v:,.10g}'}"
-                for name, v in statements.items()
-                if v is not None
-            ]
-            article = ["; ".join(texts) or "-"] if self.article_heading else []
-            lines.append((row, entries, [row.stability, *article]))
-        return lines
+    def lines(self) -> list[TableLine]:
+        """Return each row with its entries by column, and what the article says about it."""
+        return [
+            TableLine(
+                row,
+                [row.entries[name] for name in self.columns],
+                row.article_text(self.columns) if self.article_heading else None,
+            )
+            for row in self.rows
+        ]
 
 
 def _has(row: ScoreRow, column: str) -> bool:

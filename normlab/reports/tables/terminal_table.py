@@ -41,11 +41,12 @@ def print_score_table(table: ScoreTable, baseline: str) -> None:
     gaps: list[list[str]] = []
     labels = 1 + len(table.axes)
     differing = {score for row in table.rows for score, each in row.entries.items() if each.gap}
-    for row, entries, last in table.lines:
+    for row, entries, article in table.lines:
         at = values_at(row.point, table.axes)
         names = [row.name, *(at.get(axis, "-") for axis in table.axes)]
         texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
-        scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
+        last = [ended_in_brief(row)] if article is None else [ended_in_brief(row), article or "-"]
+        scores.append([*names, *texts, *last])
         if any(each.gap for each in entries):
             gaps.append([*names, *(each.gap or "-" for each in entries if each.score in differing)])
     head = ["setting", *map(table.axis_name, table.axes), *table.head[2:]]

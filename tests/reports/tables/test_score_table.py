@@ -263,7 +263,7 @@ baseline, and the two runs of each pair have the same code
 LATEX = r"""\begin{table}
 \centering
 \caption{Translation, on data that is not named (norms, scale=smoke). Mean $\pm$ standard deviation over 5 seeds. Bold: better than every other row at its point (Holm). In brackets: difference from ln, paired by seed, 95\,\%}
-\label{tab:translation}
+\label{tab:norms-smoke}
 \begin{tabular}{lrrr}
 \toprule
  & BLEU & validation loss & runs \\
@@ -337,12 +337,13 @@ def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_na
     of = study(rows={"ln": ("norm=ln",), "bn": ("norm=bn",)}, grid={"batch_size": sizes})
     table = build(dataclasses.replace(of, columns=(BLEU,)), found)
     text = latex(table, baseline="ln", uncertainty="stars")
-    assert r"\label{tab:bleu-batch-size}" in text and r"batch size & 8 & 128 \\" in text
+    assert r"\label{tab:norms-smoke}" in text and r"batch size & 8 & 128 \\" in text
     assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
     assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
     assert "p<0.05" in text and "p<0.05" not in latex(table)
     sweep = score_table(TableRuns({"ln": (), "bn": ()}, (BLEU,), ("batch_size",), found))
     assert r"\caption{BLEU by batch size on data" in latex(sweep)
+    assert r"\label{tab:test-bleu-batch-size-2}" in latex(sweep, number=2)
 
 
 @pytest.fixture
@@ -366,7 +367,7 @@ def test_a_paper_gets_full_names_of_norms_unless_the_user_names_rows_scores_and_
     assert rows == ["LN", "BN & co", "Batch norm + LN pre"] and named.head[2] == "quality"
     text = latex(named)
     assert r"sentences & 8 & 32 \\" in text and r"BN \& co & 30.00" in text
-    assert r"\label{tab:bleu-batch-size}" in text
+    assert r"\label{tab:norms-smoke}" in text
 
 
 def test_a_name_of_nothing_in_the_tables_and_one_name_for_two_rows_are_errors(sweep):

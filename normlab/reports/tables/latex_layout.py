@@ -1,0 +1,193 @@
+r"""How a table in LaTeX fits on a page: estimated widths, folded names, and columns in blocks.
+
+A table that is wider than a page gets smaller letters and folded names of rows and, if that is not
+enough, is split into several, one below the other; one that is taller than a page breaks between
+pages. `table.tex` in `templates/` writes what is laid out here.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+PAGE_HEIGHT = 500.0
+"""Points: the height of text on a page of LaTeX's article class, without the caption."""
+_PAGE_WIDTH = 345.0
+"""Points: the width of its text, the narrowest of the usual pages."""
+_SCRIPT = 4.1
+"""The width of a digit of an interval."""
+_BOLD = 1.15
+"""How much wider bold digits are."""
+_HEAD_LINE = 15
+"""The characters that a line of a heading may always have."""
+_NAME_LINE = 18
+"""The characters in a line of a folded name of a row."""
+_NARROW = frozenset(" .,:;()[]|'!ijlt")
+_WIDE = frozenset("+\u2212")  # plus and minus signs, also those of plus-minus
+
+
+class Size(NamedTuple):
+    """A font size: its LaTeX command, and in points the digit width, leading and column gap."""
+
+    latex: str
+    digit: float
+    leading: float
+    gap: float
+
+
+_SIZES = (
+    Size("", 5.0, 12.0, 12.0),
+    Size(r"\footnotesize\setlength{\tabcolsep}{3pt}", 4.25, 9.5, 6.0),
+)
+
+
+class ScoreCell(NamedTuple):
+    """A mean, its standard deviation ("" for one seed), bold if it is the best, and its stars."""
+
+    mean: str
+    sd: str = ""
+    best: bool = False
+    stars: str = ""
+
+    def width(self, digit: float) -> float:
+        text = f"{self.mean} + {self.sd}" if self.sd else self.mean
+        return (_digits(text) + len(self.stars)) * digit * (_BOLD if self.best else 1)
+
+
+class DifferenceCell(NamedTuple):
+    """A difference from the baseline; with several pairs of seeds, its interval and p value."""
+
+    difference: str
+    low: str = ""
+    high: str = ""
+    p: str = ""
+
+    def width(self, digit: float) -> float:
+        interval = f" [{self.low}, {self.high}], {self.p}" if self.p else ""
+        return _digits(self.difference + interval) * _SCRIPT
+
+
+class TextCell(NamedTuple):
+    """Words, or "" for a cell that stays empty."""
+
+    text: str
+
+    def width(self, digit: float) -> float:
+        return _digits(self.text) * digit
+
+
+class MissingCell(NamedTuple):
+    """A dash: no value."""
+
+    def width(self, digit: float) -> float:
+        return _digits("--") * digit
+
+
+Cell = ScoreCell | DifferenceCell | TextCell | MissingCell
+_EMPTY = TextCell("")
+
+
+class Line(NamedTuple):
+    """A line of a table: the row's name, folded if need be, and a cell for each column.
+
+    A `title` is a line across all columns instead, above the rows of a point.
+    """
+
+    name: tuple[str, ...]
+    cells: tuple[Cell, ...] = ()
+    title: bool = False
+
+    @property
+    def height(self) -> int:
+        """The lines of text that it takes, and the space above a title."""
+        return max(1, len(self.name))
+
+
+class Block(NamedTuple):
+    """Columns of a table that fit side by side: their headings, each in lines, and their lines."""
+
+    head: list[list[str]]
+    lines: list[Line]
+
+
+class Layout(NamedTuple):
+    """A table as it fits on pages: its letters, and its blocks, one below the other."""
+
+    size: Size
+    blocks: list[Block]
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether it is taller than a page."""
+        return self.size.leading * sum(map(_height, self.blocks)) > PAGE_HEIGHT
+
+
+def laid_out(head: Sequence[str], lines: Sequence[Line]) -> Layout:
+    """Fit a table on pages: as it is, with smaller letters, with folded names, or in blocks.
+
+    `head` has the name of the first column, then those of the others.
+    """
+    folded = [line if line.title else line._replace(name=_folded(line.name)) for line in lines]
+    ways = [*((size, lines) for size in _SIZES), (_SIZES[-1], folded)]
+    fitting = (way for way in ways if len(_columns_of_blocks(head, way[1], way[0])) == 1)
+    size, lines = next(fitting, (_SIZES[-1], lines))
+    blocks = _columns_of_blocks(head, lines, size)
+    return Layout(size, [_block(head, lines, columns, size) for columns in blocks])
+
+
+def _block(head: Sequence[str], lines: Sequence[Line], columns: range, size: Size) -> Block:
+    """Return a block of columns with its titles and the lines that have any text in it."""
+    headings = [_wrapped(head[n + 1], lines, n, size.digit) for n in columns]
+    of_block = [
+        line if line.title else Line(line.name, tuple(line.cells[n] for n in columns))
+        for line in lines
+    ]
+    shown = [line for line in of_block if line.title or {*line.cells} != {_EMPTY}]
+    return Block([[head[0]], *headings], shown)
+
+
+def _columns_of_blocks(head: Sequence[str], lines: Sequence[Line], size: Size) -> list[range]:
+    """Return the columns in groups that fit on a page, one group below the other; none is empty."""
+    names = [head[0], *(part for line in lines if not line.title for part in line.name)]
+    room = _PAGE_WIDTH - size.gap - max(_digits(text) * size.digit for text in names)
+    blocks, start, used = list[range](), 0, 0.0
+    for place, words in enumerate(head[1:]):
+        parts = _wrapped(words, lines, place, size.digit)
+        width = max(
+            _widest(lines, place, size.digit), *(_digits(part) * size.digit for part in parts)
+        )
+        if place > start and used + width + size.gap > room:
+            blocks.append(range(start, place))
+            start, used = place, 0.0
+        used += width + size.gap
+    return [*blocks, range(start, len(head) - 1)]
+
+
+def _folded(name: Sequence[str]) -> tuple[str, ...]:
+    """Return the name of a row, in two or more lines if it is long."""
+    parts = textwrap.wrap(
+        " ".join(name), _NAME_LINE, break_long_words=False, break_on_hyphens=False
+    )
+    return tuple(parts) or ("",)
+
+
+def _wrapped(words: str, lines: Sequence[Line], place: int, digit: float) -> list[str]:
+    """Return a heading in lines that are no wider than the column's cells, where possible."""
+    width = max(_HEAD_LINE, int(_widest(lines, place, digit) / digit))
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _widest(lines: Sequence[Line], place: int, digit: float) -> float:
+    """Return the width of the widest cell of a column."""
+    return max((line.cells[place].width(digit) for line in lines if line.cells), default=0.0)
+
+
+def _digits(text: str) -> float:
+    """Estimate the width of a text, in widths of a digit."""
+    narrow, wide = (sum(letter in kind for letter in text) for kind in (_NARROW, _WIDE))
+    return len(text) - 0.36 * narrow + 0.56 * wide
+
+
+def _height(block: Block) -> int:
+    """Return the lines that a block takes with its head and rules."""
+    titles = sum(line.title for line in block.lines[1:])  # with space above each but the first
+    return 3 + titles + sum(line.height for line in block.lines)
