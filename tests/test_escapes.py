@@ -22,7 +22,9 @@ EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e\u200
 
 def evil_table():
     table = build(study(), runs({"ln": [30.0, 30.1], "bn": [20.0, 20.1]}))
-    row = replace(table.rows[0], name=f"={EVIL}", point=f"+{EVIL}", stability=EVIL, article=EVIL)
+    row = replace(
+        table.rows[0], name=f"={EVIL}", point=f"+{EVIL}", stability=EVIL, article_stability=EVIL
+    )
     return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(Note(EVIL),))
 
 
