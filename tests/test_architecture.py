@@ -1,4 +1,4 @@
-"""Rules that keep the package easy to change: layers, file lengths, and who imports what."""
+"""Rules that keep the package easy to change: its layers, file lengths and imports."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ PACKAGE = ROOT / "normlab"
 
 # Packages of each layer may import only packages of lower layers, so there are no cycles. A file at
 # the root counts as a package, and "" is `normlab/__init__.py`.
-FLOORS = (
+LAYERS = (
     ("errors", "formats", "openmp", "templates"),
     ("config", "progress", "dropout", "findings"),
     ("distributed",),
@@ -88,7 +88,7 @@ def walk(node):
 
 @cache
 def imports(name):
-    """Return the dotted names that a module imports at run time, also inside functions."""
+    """Return the dotted names that a module imports at run time, including inside functions."""
     names = set()
     for node in walk(tree(name)):
         if isinstance(node, ast.Import):
@@ -115,17 +115,17 @@ def below(name, top):
     return name == top or name.startswith(top + ".")
 
 
-def room_of(name):
+def package_of(name):
     return name.split(".")[0]
 
 
-def test_no_arrow_between_rooms_climbs():
-    floors = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-    assert set(map(room_of, MODULES)) <= set(floors)
+def test_packages_import_only_from_lower_layers():
+    layer_of = {package: number for number, packages in enumerate(LAYERS) for package in packages}
+    assert set(map(package_of, MODULES)) <= set(layer_of)
     arrows = {(name, imported) for name in MODULES for imported in inner(name)}
-    arrows = {(a, b) for a, b in arrows if room_of(a) != room_of(b)}
-    climbing = {(a, b) for a, b in arrows if floors[room_of(a)] <= floors[room_of(b)]}
-    assert climbing == set()
+    arrows = {(a, b) for a, b in arrows if package_of(a) != package_of(b)}
+    upward = {(a, b) for a, b in arrows if layer_of[package_of(a)] <= layer_of[package_of(b)]}
+    assert upward == set()
 
 
 def test_no_file_is_longer_than_four_hundred_lines():
@@ -133,7 +133,7 @@ def test_no_file_is_longer_than_four_hundred_lines():
     assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
 
 
-def test_an_error_that_users_can_fix_is_no_plain_value_error():
+def test_errors_that_users_can_fix_are_not_plain_value_errors():
     plain = {
         name
         for name in MODULES
@@ -156,10 +156,13 @@ def vague_names(name):
     return stored & set(VAGUE)
 
 
-@pytest.mark.parametrize("room", sorted({room_of(name) for name in MODULES}))
-def test_a_local_or_an_attribute_is_named_by_a_noun(room):
+@pytest.mark.parametrize("package", sorted({package_of(name) for name in MODULES}))
+def test_no_variable_attribute_or_function_has_a_vague_name(package):
     vague = {
-        name: words for name in MODULES if room_of(name) == room if (words := vague_names(name))
+        name: words
+        for name in MODULES
+        if package_of(name) == package
+        if (words := vague_names(name))
     }
     assert vague == {}
 
@@ -171,15 +174,15 @@ def having(*texts):
     ]
 
 
-def test_one_file_lists_the_places_of_norms():
+def test_only_the_config_schema_lists_the_sites_of_norms():
     assert having('"encoder_norm"', '"hidden_norm"') == ["config.schema"]
 
 
-def test_a_module_is_no_function():
+def test_no_module_is_made_callable():
     assert having("].__class__ = ") == []
 
 
-def test_tables_pages_and_claims_pair_runs_in_one_place():
+def test_runs_are_paired_by_one_module():
     assert having("why_not_paired(") == ["records.pairs"]
     assert having("Pairing.of(") == [
         *("claims.sample", "reports.pages.cards", "reports.pages.literature"),
@@ -196,19 +199,19 @@ def test_tables_pages_and_claims_pair_runs_in_one_place():
         (("wandb",), ("training.wandb", "training.wandb_workspace")),
     ],
 )
-def test_some_imports_have_few_homes(names, homes):
+def test_some_libraries_are_imported_only_by_certain_modules(names, homes):
     for name in MODULES:
         for imported in imports(name):
             if any(below(imported, top) for top in names):
                 assert any(below(name, home) for home in homes), f"normlab.{name}: {imported}"
 
 
-def test_the_loop_knows_no_concrete_task_norm_or_probe():
+def test_the_training_loop_imports_no_concrete_task_norm_or_probe():
     free = ("training.build", "training.execution", "training.loaded", "training.optimizer")
     for name in MODULES:
-        if room_of(name) == "training" and name not in free:
-            rooms = ("tasks", "norms", "probes", "placements", "models")
-            concrete = {m for m in inner(name) if room_of(m) in rooms}
+        if package_of(name) == "training" and name not in free:
+            packages = ("tasks", "norms", "probes", "placements", "models")
+            concrete = {m for m in inner(name) if package_of(m) in packages}
             assert concrete <= {
                 "tasks.base",
                 "tasks.batch",
@@ -220,7 +223,7 @@ def test_the_loop_knows_no_concrete_task_norm_or_probe():
             }, name
 
 
-def test_what_a_model_is_made_of_is_asked_of_the_model():
+def test_only_the_models_package_checks_for_classes_of_model_parts():
     for name in MODULES:
         nodes = [*ast.walk(tree(name))]
         froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -236,7 +239,7 @@ def test_what_a_model_is_made_of_is_asked_of_the_model():
 WRITES = re.compile(r"""\.write_(text|bytes)\(|(torch|np)\.save\(|open\([^)]*"[rb]*[wxa][b+]*\"""")
 
 
-def test_every_file_is_written_whole_or_not_at_all():
+def test_only_certain_modules_write_files_without_atomic_write():
     alone = {name for name, path in MODULES.items() if WRITES.search(path.read_text("utf-8"))}
     assert alone <= set(WRITERS), alone - set(WRITERS)
     assert {"data.encoded", "studies.process_pool", "training.checkpoint"} <= alone
@@ -250,7 +253,7 @@ def loaded_after(code):
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_torch_is_out_of_reach_of_what_must_answer_at_once():
+def test_packages_that_must_start_fast_do_not_import_torch():
     light = [n for n in MODULES if n != "__main__" and any(below(n, t) for t in TORCHLESS)]
     names = ["normlab", *(f"normlab.{name}" for name in light)]
     loaded = loaded_after("import " + ", ".join(names))
@@ -275,7 +278,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
         ("import normlab.metrics.baseline, normlab.claims.ledger", {"scipy"}),
     ],
 )
-def test_a_light_call_loads_nothing_heavy(call, unwanted):
+def test_a_light_call_does_not_load_heavy_modules(call, unwanted):
     assert not loaded_after(call) & unwanted
 
 
@@ -283,9 +286,9 @@ NAMES_OF_TWO_WORDS = {
     *("not measured", "random numbers", "other rows", "other samples", "recurrent norm"),
     *("time saved", "no difference"),
 }
-"""Members of a closed set, such as the verdicts, that are no prose although they have a blank."""
+"""Members of a closed set, such as the verdicts, that are not prose although they have a space."""
 OTHERS_TEXTS = ("cli", "data.iwslt")
-"""Where text is read that others write: torch's message for want of memory, and an XML tag."""
+"""Modules that read other programs' text: torch's out-of-memory message, and an XML tag."""
 READS = ("startswith", "endswith", "partition", "rpartition", "split", "rsplit", "find", "index")
 MATCHES = ("removeprefix", "removesuffix", "search", "match", "fullmatch")
 
@@ -298,11 +301,11 @@ def texts_of(node):
     return [text for part in parts for text in texts_of(part)]
 
 
-@pytest.mark.parametrize("room", sorted({room_of(name) for name in MODULES}))
-def test_no_logic_reads_prose(room):
+@pytest.mark.parametrize("package", sorted({package_of(name) for name in MODULES}))
+def test_no_code_branches_on_the_text_of_a_message(package):
     read = set()
     for name in MODULES:
-        if room_of(name) != room or name in OTHERS_TEXTS:
+        if package_of(name) != package or name in OTHERS_TEXTS:
             continue
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.Compare):

@@ -28,14 +28,14 @@ def evil_table():
     return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(Note(EVIL),))
 
 
-def test_a_value_adds_no_row_and_no_tag_to_a_table_in_markdown():
+def test_a_hostile_value_adds_no_row_or_tag_to_a_markdown_table():
     text, plain = markdown(evil_table()), markdown(build(study(), runs({"ln": [30.0]})))
     bars = {line.replace(r"\|", "").count("|") for line in text.splitlines() if line[:1] == "|"}
     assert bars == {plain.splitlines()[2].count("|")}
     assert not any(mark in text for mark in ("<script", "\x1b", "\u202e"))
 
 
-def test_no_cell_of_a_sheet_is_a_formula():
+def test_a_hostile_value_is_not_a_formula_in_a_csv_file():
     head, *rows = csv.reader(io.StringIO(comma_separated(evil_table())))
     for row in rows:
         assert len(row) == len(head) and not any(x in "".join(row) for x in "\n\x1b")
@@ -43,7 +43,7 @@ def test_no_cell_of_a_sheet_is_a_formula():
     assert in_sheet(-1.5) == -1.5 and in_sheet("-") == "-" and in_sheet("@x") == "'@x"
 
 
-def test_no_value_is_a_command_in_latex():
+def test_a_hostile_value_is_not_a_command_in_latex():
     body, comments = latex(evil_table()).split(r"\end{table}")
     assert r"\write18" not in body and r"\textbackslash{}write18" in body and "$x$" not in body
     assert all(line.startswith("%") for line in comments.strip().splitlines())
@@ -54,7 +54,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_that_a_command_prints_controls_a_terminal(tmp_path, monkeypatch, capsys):
+def test_commands_print_no_terminal_control_characters(tmp_path, monkeypatch, capsys):
     print_table(["name"], [[EVIL]])
     print_legend([EVIL], whole=False)
     print_error(EVIL)

@@ -72,14 +72,14 @@ def in_one_line(act: Callable[[], object]) -> None:
 
 @often(15)
 @given(st.sampled_from(list(places(CONFIG))), VALUES, st.booleans())
-def test_a_config_is_refused_in_one_line_or_fits(path, value, remove):
+def test_a_random_config_is_accepted_or_refused_in_one_line(path, value, remove):
     hostile = changed(CONFIG, path, value, remove=remove)
     in_one_line(lambda: check_nodes(to_dict(from_dict(hostile))))
 
 
 @often(50)
 @given(st.sampled_from(list(places(RECORD))), VALUES, st.booleans(), st.binary(max_size=6))
-def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, noise):
+def test_a_random_record_can_be_listed_or_is_refused_in_one_line(path, value, remove, noise):
     def listed(text: bytes) -> None:
         found = RunRecord.from_json(text, origin="here")
         labels = norm_label(found.config.get("choices", {})), batch_label(found.config)
@@ -94,7 +94,7 @@ def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, n
 
 @often(20)
 @given(st.lists(st.binary(max_size=60), min_size=6, max_size=6), st.booleans())
-def test_a_text_of_any_bytes_is_refused_in_one_line_or_read(tmp_path_factory, contents, packed):
+def test_a_text_of_random_bytes_is_read_or_refused_in_one_line(tmp_path_factory, contents, packed):
     folder = tmp_path_factory.mktemp("text")
     names = [f"{split}.{code}" for split in ("train", "valid", "test") for code in ("de", "en")]
     for name, content in zip(names, contents, strict=True):
@@ -124,7 +124,9 @@ ARCHIVES = {
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_an_archive_is_refused_in_one_line_or_read_and_never_written_to_the_disk(kind, tmp_path):
+def test_a_hostile_archive_is_read_or_refused_in_one_line_and_never_unpacked_to_disk(
+    kind, tmp_path
+):
     whole = gzip.compress(ARCHIVES[kind] + bytes(1024), 1)
     for content in (whole, whole[: len(whole) // 2]):
         (tmp_path / "archive").write_bytes(content)
@@ -143,7 +145,7 @@ HARM = {
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_harmed_run_folders_end_no_list_and_are_left_as_they_are(harm, tmp_path, capsys):
+def test_damaged_run_folders_stop_no_list_or_report_and_stay_unchanged(harm, tmp_path, capsys):
     store = RunStore(tmp_path / "runs")
     for seed, name in enumerate(("record.json", "config.yaml", "metrics.jsonl", ""), 1):
         run = store.write(record(seed=seed), store.root / f"run{seed}" / "seed1").parent

@@ -61,7 +61,9 @@ def test_a_search_for_the_worst_score_is_refused():
 
 
 @on_request
-def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Path, tmp_path: Path):
+def test_a_failed_job_of_a_sweep_is_listed_and_does_not_affect_the_others(
+    corpus: Path, tmp_path: Path
+):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
     elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
     ended = sweep(corpus, tmp_path / "runs", *elsewhere, "accumulate=0,1")
@@ -73,7 +75,7 @@ def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Pat
 
 
 @on_request
-def test_jobs_elsewhere_have_the_norms_of_ones_own_folder(corpus: Path, tmp_path: Path):
+def test_jobs_of_a_launcher_find_norms_in_the_users_own_folder(corpus: Path, tmp_path: Path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
     assert main(["norm", "new", "peak", "--in", str(tmp_path / "own")]) == 0
     elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
@@ -87,7 +89,7 @@ def test_jobs_elsewhere_have_the_norms_of_ones_own_folder(corpus: Path, tmp_path
 
 
 @on_request
-def test_a_sweep_on_ray(corpus: Path, tmp_path: Path):
+def test_a_sweep_on_ray_finishes_all_runs(corpus: Path, tmp_path: Path):
     reason = "Ray needs an environment of its own: bash scripts/environment.sh ray"
     pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason=reason)
     ended = sweep(corpus, tmp_path / "runs", "hydra/launcher=ray", "norm=ln,bn")

@@ -29,7 +29,7 @@ def features(monkeypatch):
     return give
 
 
-def test_the_processor_has_the_features_that_torch_finds():
+def test_the_reported_processor_features_match_torchs():
     found = machine.processor_features()
     for name, known in cpu_capabilities().items():
         feature = {"avx512_f": "avx512f", "avx512_bw": "avx512bw"}.get(name, name)
@@ -37,7 +37,7 @@ def test_the_processor_has_the_features_that_torch_finds():
             assert (feature in found) == known, feature
 
 
-def test_there_is_a_gpu_exactly_where_torch_finds_one():
+def test_a_gpu_is_reported_exactly_if_torch_finds_one():
     assert (machine.gpu() is not None) == torch.cuda.is_available()
     assert machine.settled_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     if torch.cuda.is_available():
@@ -55,7 +55,9 @@ def test_there_is_a_gpu_exactly_where_torch_finds_one():
         ("asimd", "NEON", "fp32"),
     ],
 )
-def test_auto_is_bf16_on_processors_with_products_for_it(features, text, name, precision):
+def test_precision_auto_is_bf16_only_on_processors_with_bf16_products(
+    features, text, name, precision
+):
     features(text)
     assert machine.instruction_set("cpu") == name
     assert machine.settled_precision("auto", device="auto") == precision
@@ -63,7 +65,7 @@ def test_auto_is_bf16_on_processors_with_products_for_it(features, text, name, p
 
 
 @pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bf16"), ((7, 5), "fp32")])
-def test_auto_is_bf16_on_gpus_with_products_for_it(monkeypatch, capability, precision):
+def test_precision_auto_is_bf16_only_on_gpus_with_bf16_products(monkeypatch, capability, precision):
     monkeypatch.setattr(machine, "gpu", lambda: capability)
     assert machine.settled_precision("auto", device="auto") == precision
     assert machine.instruction_set("cuda") == "cuda sm_{}{}".format(*capability)
@@ -72,7 +74,9 @@ def test_auto_is_bf16_on_gpus_with_products_for_it(monkeypatch, capability, prec
 @pytest.mark.parametrize(
     ("text", "precision", "other"), [(AVX512, "fp32", "bf16"), ("avx512_bf16", "bf16", "fp32")]
 )
-def test_auto_and_what_it_becomes_are_one_experiment(features, text, precision, other):
+def test_precision_auto_and_the_value_it_resolves_to_are_one_experiment(
+    features, text, precision, other
+):
     features(text)
     different = to_dict(compose(["task=toy", "device=cpu", f"precision={other}"]))
     settled = to_dict(compose(["task=toy", "device=cpu", "precision=auto"]))
@@ -85,7 +89,7 @@ def test_auto_and_what_it_becomes_are_one_experiment(features, text, precision, 
     ("given", "ranks", "asked", "threads"),
     [("3", 1, None, 3), ("1", 1, None, 1), ("1", 2, None, 4), ("3", 1, 2, 2), ("", 1, None, 8)],
 )
-def test_openmp_threads_are_the_default_but_for_those_that_torchrun_sets(
+def test_omp_num_threads_is_the_default_unless_torchrun_has_set_it(
     monkeypatch, given, ranks, asked, threads
 ):
     found = []
@@ -103,7 +107,7 @@ def test_openmp_threads_are_the_default_but_for_those_that_torchrun_sets(
 @pytest.mark.parametrize(
     ("first", "policy"), [("", "passive"), ("sys.modules['torch'] = sys; ", None)]
 )
-def test_threads_wait_without_spinning_also_from_python(first, policy):
+def test_importing_normlab_stops_openmp_threads_from_spinning_or_gives_a_warning(first, policy):
     program = f"import os, sys, warnings; {first}import normlab; from normlab import openmp\n"
     program += "with warnings.catch_warnings(record=True) as told:\n"
     program += "    openmp.TOO_LATE and openmp.warn_of_spinning()\n"
@@ -127,7 +131,7 @@ def test_threads_wait_without_spinning_also_from_python(first, policy):
         ({}, None),
     ],
 )
-def test_a_container_uses_the_cores_of_its_quota(files, most, tmp_path, monkeypatch):
+def test_the_usable_cores_respect_a_containers_cpu_quota(files, most, tmp_path, monkeypatch):
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: range(8), raising=False)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

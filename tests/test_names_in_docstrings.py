@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.test_architecture import MODULES, ROOT, below, inner, room_of, tree
+from tests.test_architecture import MODULES, ROOT, below, inner, package_of, tree
 
 NAME = re.compile(r"`([a-z]\w+)(?:\(\))?`")  # a single letter is part of a formula
 OF_SELF = re.compile(r"`self\.([a-z_]\w*)")
@@ -111,12 +111,12 @@ def unknown_names(name):
             )
 
 
-@pytest.mark.parametrize("room", sorted({room_of(name) for name in MODULES}))
-def test_a_name_in_back_ticks_is_one_that_the_code_knows(room):
+@pytest.mark.parametrize("package", sorted({package_of(name) for name in MODULES}))
+def test_every_name_in_backticks_exists_in_the_code(package):
     unknown = {
         f"{name}:{line}": word
         for name in MODULES
-        if room_of(name) == room
+        if package_of(name) == package
         for line, word in unknown_names(name)
     }
     assert unknown == {}

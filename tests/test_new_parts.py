@@ -66,7 +66,7 @@ from normlab.data.images import Images, ImageSource
 
 
 class Stripes(ImageSource):
-    """Pictures of 6 by 5 pixels whose rows or whose columns are alike."""
+    """Images of 6 by 5 pixels whose rows or columns are equal."""
 
     licence = "none"
     classes = ("upright", "lying")
@@ -161,7 +161,7 @@ def test_a_new_norm_is_listed_built_and_checked(project, capsys):
         ("fresh", ("placement=post", "norm.eps=0.01", "norm@ffn_inner_norm=fresh")),
     ],
 )
-def test_a_new_norm_placement_and_probe_train(project, tmp_path, name, words):
+def test_a_run_trains_with_a_new_norm_placement_and_probe(project, tmp_path, name, words):
     corpus, runs = write_corpus(tmp_path / "text"), tmp_path / "runs"
     given = tiny(corpus, runs, "budget.steps=4", "validate.every=2", "sink=[jsonl]", *words)
     record = trained(runs, f"norm={name}", *(w for w in given if not w.startswith("runs_dir=")))
@@ -169,7 +169,7 @@ def test_a_new_norm_placement_and_probe_train(project, tmp_path, name, words):
     assert name == "fresh" or "stability/largest/largest" in record["stability"]
 
 
-def test_a_task_of_new_images_trains(project, tmp_path):
+def test_a_task_with_a_new_image_source_trains(project, tmp_path):
     words = ("batch_size=20", "optim.lr=0.1", "schedule=constant", "schedule.warmup=1")
     words += ("budget.steps=20", "validate.every=20", "sink=[]", "observe.threads=1", "device=cpu")
     record = trained(tmp_path, "task=stripes", "norm=bn", "probe=[independence]", *words)
@@ -179,7 +179,7 @@ def test_a_task_of_new_images_trains(project, tmp_path):
     assert [*record["own_norms"]] == ["task/stripes"]
 
 
-def test_records_name_own_files_and_a_run_without_its_folder_says_what_is_missing(
+def test_records_list_own_files_and_a_run_without_its_folder_says_what_is_missing(
     project, tmp_path, monkeypatch, capsys
 ):
     given = tiny(write_corpus(tmp_path / "text"), tmp_path / "runs", "budget.steps=2", "sink=[]")
@@ -198,7 +198,7 @@ def test_records_name_own_files_and_a_run_without_its_folder_says_what_is_missin
     assert "placement.option='twice' does not exist here" in told and "set NORMLAB_PATH" in told
 
 
-def test_an_own_option_is_found_by_lists_studies_other_options_and_started_processes(
+def test_own_options_are_found_by_lists_studies_other_options_and_subprocesses(
     project, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -216,7 +216,7 @@ def test_an_own_option_is_found_by_lists_studies_other_options_and_started_proce
     assert len([*tmp_path.rglob("record.json")]) == 2
 
 
-def test_an_installed_package_brings_its_options(tmp_path):
+def test_the_options_of_an_installed_package_are_found(tmp_path):
     written = {
         "site/their.dist-info/METADATA": "Metadata-Version: 2.1\nName: their\nVersion: 1\n",
         "site/their.dist-info/entry_points.txt": "[normlab.options]\nx = theirs.configs\n",
@@ -247,7 +247,7 @@ def test_an_installed_package_brings_its_options(tmp_path):
         ("broken", "name 'undefined' is not defined"),
     ],
 )
-def test_a_folder_that_cannot_serve_is_refused_in_one_line(include, told, tmp_path, capsys):
+def test_an_unusable_include_folder_is_refused_in_one_line(include, told, tmp_path, capsys):
     for name, text in {
         "own/norm/ln.yaml": NEW_CONFIG,
         "other/norm/mine.yaml": "_target_: random.Mine\n",
@@ -268,13 +268,13 @@ def test_a_folder_that_cannot_serve_is_refused_in_one_line(include, told, tmp_pa
     assert include != "broken" or "broken_by_me.py, line 3" in said
 
 
-def test_a_file_of_settings_cannot_name_a_folder(tmp_path, capsys):
+def test_a_settings_file_cannot_set_include(tmp_path, capsys):
     (tmp_path / "my.yaml").write_text(f"seed: 1\ninclude: {tmp_path}\n")
     assert main(["train", str(tmp_path / "my.yaml")]) == 1
     assert "a file cannot name code that is to run" in capsys.readouterr().err
 
 
-def test_no_process_of_a_command_imports_from_the_current_folder(tmp_path, monkeypatch):
+def test_commands_and_their_processes_import_nothing_from_the_current_folder(tmp_path, monkeypatch):
     for name in ("json", "queue", "tokenizers", "torch"):
         (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/imported', 'a').write('{name} ')")
     monkeypatch.chdir(tmp_path)

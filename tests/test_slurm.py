@@ -103,7 +103,7 @@ def wait_for(condition: Callable[[], list], what: str) -> list:
     return found
 
 
-def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp_path: Path):
+def test_a_sweep_finishes_despite_a_dead_node_and_a_time_limit(cluster: Cluster, tmp_path: Path):
     runs = tmp_path / "runs"
     cells = [(norm, seed) for norm in NORMS for seed in SEEDS]
     long = ("budget.steps=400", "validate.every=400", "observe.checkpoint_every=20", "probe=[]")

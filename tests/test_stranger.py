@@ -41,7 +41,7 @@ def changed(config: dict, place: str, value: object) -> dict:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_node_takes_no_plain_value_and_no_unknown_option(place, config):
+def test_a_config_node_with_a_plain_value_or_unknown_option_is_refused(place, config):
     check_nodes(config)
     key = rf"^(norm@)?{place.replace('.', '[.]')}"
     for value in ({"a": 1}, {"": {}}, {"option": None}, {"option": {}}, 5, "x", [1]):
@@ -53,7 +53,7 @@ def test_a_node_takes_no_plain_value_and_no_unknown_option(place, config):
 
 
 @pytest.mark.parametrize("kind", ["probe", "sink"])
-def test_probes_and_sinks_of_a_run_are_checked_too(kind, config):
+def test_unknown_probes_and_sinks_of_a_run_are_refused(kind, config):
     name = {"probe": "tid", "sink": "jsonl"}[kind]
     for place, node in ((name, {"nonsense": 1}), ("nonsense", {})):
         with pytest.raises(ValueError, match=rf"^observe\.{kind}\.{place}.* does not exist"):
@@ -69,7 +69,7 @@ def test_the_whole_config_is_checked_before_anything_is_built(config, monkeypatc
 
 
 @pytest.mark.parametrize("place", ["norm", "optim", "task.corpus", "observe.probe.tid"])
-def test_a_class_that_a_record_names_is_not_called(place, config, tmp_path, monkeypatch):
+def test_a_class_in_a_record_is_not_called(place, config, tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr("normlab.data.cache.download", lambda *a, **b: called.append(a))
     node = {"_target_": "normlab.data.cache.download", "url": "http://127.0.0.1:9", "name": "x"}
@@ -85,7 +85,7 @@ def test_a_record_cannot_read_the_environment(config, monkeypatch):
         from_dict(changed(config, "data_dir", "${oc.env:SECRET}"))
 
 
-def test_no_name_leaves_its_folder(tmp_path):
+def test_names_and_language_codes_cannot_leave_their_folder(tmp_path):
     for name in ("../../outside", "/tmp/outside", "..", ".hidden", "a\\b", "a\nb", "", "x" * 300):
         with pytest.raises(ValueError, match=r"task\.corpus\.name"):
             cached_folder(f"{name}-key", lambda folder: None)
@@ -96,7 +96,7 @@ def test_no_name_leaves_its_folder(tmp_path):
             FolderCorpus(source_language=code, **settings)
 
 
-def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path, capsys):
+def test_a_report_page_escapes_the_texts_of_untrusted_runs(tmp_path, capsys):
     store, evil = RunStore(tmp_path / "runs"), "<script>alert(1)</script>"
     hostile = example(choices={"placement": evil}, data={"label": evil, "source": evil})
     ended = Outcome("failed", 1, reason=evil, layer=evil)

@@ -31,7 +31,7 @@ SETTINGS = (
     *("observe.log_every=2", "observe.checkpoint_every=3"),
 )
 QUICK = ("validate.best=false", "task.test_search.beam=1")
-"""For runs whose scores nobody looks at."""
+"""For runs whose scores do not matter."""
 
 RESUMED = (
     *("norm=bn", "placement=admin"),

@@ -15,7 +15,7 @@ MODEL = (
     "precision=fp32",
     "device=cpu",
 )
-"""A model of one layer a stack, on the text that a subject takes by itself."""
+"""A model with one layer per stack, on each benchmark's default text."""
 
 TOY = (
     *MODEL,
@@ -25,4 +25,4 @@ TOY = (
     "task.max_length=200",
     "max_tokens=200",
 )
-"""The same on three hundred pairs of the toy corpus."""
+"""The same model on three hundred pairs of the toy corpus."""

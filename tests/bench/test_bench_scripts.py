@@ -27,7 +27,7 @@ def written(arguments, tmp_path):
     return json.loads(path.read_text("utf-8"))
 
 
-def test_the_page_names_every_subject(capsys):
+def test_the_help_lists_every_benchmark(capsys):
     assert main([]) == 0
     page = capsys.readouterr().out
     assert all(f"\n{name} " in page for name in SUBJECTS)
@@ -43,13 +43,13 @@ def test_the_page_names_every_subject(capsys):
         (["peers", "nowhere", "--only", "nobody"], "nobody"),
     ],
 )
-def test_bad_input_is_named(arguments, named, capsys):
+def test_bad_arguments_raise_an_error_that_mentions_them(arguments, named, capsys):
     overrides = MODEL if arguments[0] in ("decode", "train") else ()
     assert main([*arguments, *(overrides if "task=mlm" not in arguments else ())]) == 1
     assert named in capsys.readouterr().err
 
 
-def test_steps_by_norm_take_turns(tmp_path, capsys):
+def test_the_train_benchmark_compares_the_speed_of_several_norms(tmp_path, capsys):
     short = ["--intervals", "2", "--steps", "1", "--warmup", "1", "--pairs", "600"]
     found = written(["train", *MODEL, "--norms", "ln,bn", *short, "--notes"], tmp_path)
     assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
@@ -65,7 +65,7 @@ def test_steps_by_norm_take_turns(tmp_path, capsys):
     assert probes["no probe"] == set() < probes["default"] < probes["full"]
 
 
-def test_decoding_reports_sentences_of_all_batches(tmp_path):
+def test_the_decode_benchmark_reports_the_sentences_of_all_batches(tmp_path):
     asked = ["--norms", "ln,bn", "--batches", "2", "--sentences", "3", "--rounds", "2"]
     found = written(["decode", *MODEL, *asked, "--length", "5"], tmp_path)
     assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
@@ -73,7 +73,7 @@ def test_decoding_reports_sentences_of_all_batches(tmp_path):
     assert found["runs"][1]["sentences_per_second"]["n"] == 2
 
 
-def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
+def test_the_norms_benchmark_measures_norms_alone_in_a_model_and_folded(tmp_path):
     found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
     names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
     assert names["alone, training"] == names["alone, evaluation"] == ["ln", "bn"]
@@ -81,7 +81,9 @@ def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
     assert norms.STEP not in names
 
 
-def test_images_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
+def test_the_norms_benchmark_measures_an_image_model_plain_and_compiled(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(norms, "make_fast", lambda *_: None)
     monkeypatch.setattr("normlab.training.speed.make_fast", lambda *_: None)
     sizes = ["model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1", "batch_size=4"]

@@ -55,7 +55,7 @@ def ended(lines):
     return [[*line.split(), "</s>"] for line in lines]
 
 
-def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
+def test_peers_get_the_batches_that_normlab_draws_in_every_epoch(work):
     task = bench_task(files.config_of("b", "fp32"), pairs=600)
     assert isinstance(task, Translation)
     training = task.train_batches(Shard(0, 1), 1)
@@ -74,7 +74,7 @@ def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
     assert training.epochs == 3
 
 
-def test_a_race_goes_on_without_those_that_fail(tmp_path, monkeypatch, capsys):
+def test_a_race_continues_without_programs_that_fail(tmp_path, monkeypatch, capsys):
     good, bad, absent = entry("good fp32"), entry("bad fp32"), entry("absent fp32")
     missing = Entry("broken fp32", "training", "broken", "none", "fp32")
     (tmp_path / "broken.failed").write_text("ERROR: no wheel\n")
@@ -120,7 +120,7 @@ def measured():
     ]
 
 
-def test_figures_are_rates_and_ratios_round_by_round():
+def test_the_table_computes_rates_and_ratios_round_by_round():
     peer, own, fast = table.figures(measured())
     assert peer["busy_rates"] == [1000, 1500]
     assert peer["per_busy_second"] == {"median": 1250, "min": 1000, "max": 1500, "n": 2}

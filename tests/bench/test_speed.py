@@ -39,12 +39,12 @@ def test_a_measurement_counts_the_target_tokens_of_its_steps(runtime):
         (("task=digits", "model=lstm", "model.dim=4", "model.read=rows"), 8 * 16 * (8 + 4) + 40),
     ],
 )
-def test_training_takes_six_operations_per_weight_and_place(overrides, products, runtime):
+def test_training_takes_six_operations_per_weight_and_position(overrides, products, runtime):
     config = to_dict(compose([*overrides, "batch_size=8", "norm=none", "device=cpu"]))
     assert flop_per_token(start("", config, runtime).trainer) == 6 * products
 
 
-def test_the_peak_is_the_best_of_the_products_of_the_weights(runtime, monkeypatch):
+def test_the_peak_is_the_fastest_matrix_product_with_the_models_shapes(runtime, monkeypatch):
     monkeypatch.setattr(speed.StepClock, "read", lambda clock: Span(1.0, 1.0))
     monkeypatch.setattr(speed.time, "perf_counter", iter(range(99)).__next__)
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 4))
@@ -52,7 +52,7 @@ def test_the_peak_is_the_best_of_the_products_of_the_weights(runtime, monkeypatc
     assert peak(model, runtime) == 2 * 2048 * 5 * 4
 
 
-def test_doctor_measures_a_run(capsys, monkeypatch):
+def test_doctor_with_speed_measures_training(capsys, monkeypatch):
     for name in ("_WARM_UP", "_MEASUREMENTS", "_STEPS"):
         monkeypatch.setattr(speed, name, 1)
     assert cli(["doctor", "--speed", *TOY, "--json"]) == 0

@@ -10,7 +10,7 @@ IN_STEP = {
     ROOT / "README.md": ROOT / "README.zh.md",
     ROOT / "docs" / "tutorial.md": ROOT / "docs" / "zh" / "tutorial.md",
 }
-"""Pages and their Chinese sides."""
+"""Pages and their Chinese versions."""
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

@@ -106,7 +106,7 @@ def begun(monkeypatch):
         return record()
 
     def grid(_, cells):
-        assert all(".sweeps" not in cell.folder.parts for cell in cells), "a cell is no run"
+        assert all(".sweeps" not in cell.folder.parts for cell in cells), "a run is inside .sweeps"
         runs.extend(str(cell.folder) for cell in cells)
         return 0
 
@@ -114,10 +114,10 @@ def begun(monkeypatch):
         grid(None, plan)
         return [EndedRun(plan[0], 0, "", 0.0)]
 
-    def ends(*arguments, all_runs=BasicSweeper.split_arguments):
+    def ends(*arguments, all_runs=BasicSweeper.split_arguments):  # the runs between are similar
         return [[runs[0], runs[-1]] for runs in all_runs(*arguments)]
 
-    monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))  # others are alike
+    monkeypatch.setattr(BasicSweeper, "split_arguments", staticmethod(ends))
     monkeypatch.setattr(training, "train_and_summarize", begin)
     monkeypatch.setattr(training, "train_and_summarize", begin)
     monkeypatch.setattr(hydra_sweep.HydraRuns, "_run_grid", grid)
@@ -208,7 +208,9 @@ def check(words, begun):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, begun, monkeypatch):
+def test_every_command_of_a_page_parses_and_its_config_composes(
+    page, tmp_path, only_parse, begun, monkeypatch
+):
     if page.name == "own_norm.md":
         configs = fenced(page.read_text(), "yaml")
         for name, text in zip(("norm/peak", "study/peaks"), configs, strict=True):

@@ -12,7 +12,7 @@ SHOWN = {"rounding_or_leak": ()}  # the others show tables and figures
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_is_kept_without_outputs(path, tmp_path, monkeypatch, capsys):
+def test_a_notebook_runs_and_is_stored_without_outputs(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cells = [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if "outputs" in cell]
     assert all(not cell["outputs"] for cell in cells)

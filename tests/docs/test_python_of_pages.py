@@ -31,7 +31,7 @@ class Measured(msgspec.Struct):
 BLOCK = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
 
 
-def test_the_readme_is_short():
+def test_the_readme_has_at_most_900_words_and_100_lines():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 100
     assert len(re.sub(r"<!--.*?-->", "", text).split()) <= 900
@@ -52,13 +52,13 @@ def shape(text):
 
 
 @pytest.mark.parametrize("page", IN_STEP, ids=lambda page: page.name)
-def test_the_chinese_side_of_a_page_is_in_step(page):
+def test_the_chinese_version_of_a_page_has_the_same_structure(page):
     chinese = shape(IN_STEP[page].read_text())
     for what, there in shape(page.read_text()).items():
         assert chinese[what] == there, f"{IN_STEP[page]} and {page} differ in {what}"
 
 
-def test_every_figure_of_the_published_records_has_a_meaning():
+def test_every_metric_in_the_published_records_is_in_the_glossary():
     seen = {}
     for pack in (ROOT / "results").rglob("records.jsonl"):
         for line in pack.read_bytes().splitlines():
@@ -72,12 +72,12 @@ def test_every_figure_of_the_published_records_has_a_meaning():
         assert better == "-" or more is None or (better == "more") == more, name
 
 
-def test_every_probe_has_figures_in_the_glossary():
+def test_every_probe_has_metrics_in_the_glossary():
     groups = {option.name for option in options("probe") if "defaults:" in option.path.read_text()}
     assert {name.split("/")[0] for name in PROBES} == set(option_names("probe")) - groups
 
 
-def test_the_python_page_runs_and_shows_the_whole_interface(tmp_path, monkeypatch, capsys):
+def test_the_python_page_runs_and_uses_the_whole_interface(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
     page = (ROOT / "docs" / "howto" / "python.md").read_text()
     (tmp_path / "results").symlink_to(ROOT / "results")
@@ -90,7 +90,7 @@ def test_the_python_page_runs_and_shows_the_whole_interface(tmp_path, monkeypatc
     assert "\npadding: real tokens' outputs change" in shown
 
 
-def test_the_page_about_any_model_runs_and_shows_what_is_printed(tmp_path, monkeypatch, capsys):
+def test_the_page_about_any_model_runs_and_shows_its_real_output(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -100,7 +100,7 @@ def test_the_page_about_any_model_runs_and_shows_what_is_printed(tmp_path, monke
     assert capsys.readouterr().out.splitlines()[:8] == said
 
 
-def test_the_site_builds_strictly(tmp_path):
+def test_the_site_builds_without_warnings(tmp_path):
     pytest.importorskip("material", reason="the docs extra is not installed")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
     done = subprocess.run(

@@ -91,7 +91,7 @@ def walked(tmp_path_factory):
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_a_walk_names_its_files_in_the_order_of_the_code(walk, walked):
+def test_a_walk_lists_its_files_in_the_order_in_which_code_enters_them(walk, walked):
     named, files = WALKS[walk], walked[walk]
     assert named and named == [file for file in files if file in named]
     assert len(files) <= MOST

@@ -19,7 +19,7 @@ def test_text_is_utf8_with_lf_and_bytes_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt()])
-def test_the_old_file_stands_and_nothing_is_left_when_the_block_fails(tmp_path, error):
+def test_a_failing_block_keeps_the_old_file_and_leaves_no_partial_one(tmp_path, error):
     path = tmp_path / "record.json"
     path.write_text("old")
     with pytest.raises(type(error)), atomic_write(path) as file:
@@ -29,7 +29,7 @@ def test_the_old_file_stands_and_nothing_is_left_when_the_block_fails(tmp_path, 
     assert os.listdir(tmp_path) == ["record.json"]
 
 
-def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path, monkeypatch):
+def test_a_full_disk_raises_an_error_about_the_file_and_keeps_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "record.json"
     path.write_text("old")
 
@@ -63,7 +63,7 @@ def test_concurrent_writers_never_mix(tmp_path):
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_what_a_killed_writer_left_goes_after_an_hour_and_a_running_one_is_left_alone(tmp_path):
+def test_partial_files_of_killed_writers_are_removed_after_an_hour(tmp_path):
     old, hidden = tmp_path / ".a.0123.partial", tmp_path / ".hidden"
     for path in (old, hidden):
         path.write_text("half")

@@ -29,7 +29,7 @@ def diff(a, b):
     return {key: tuple(values) for key, values in varying([parts(a), parts(b)]).items()}
 
 
-def test_what_is_no_part_of_the_experiment_is_left_out():
+def test_seed_probes_scale_and_paths_do_not_change_the_fingerprint():
     base = config()
     same = [
         config(seed=9),
@@ -42,7 +42,7 @@ def test_what_is_no_part_of_the_experiment_is_left_out():
     assert all(diff(base, other) == {} for other in same)
 
 
-def test_every_other_value_counts_nested_seeds_too():
+def test_every_other_value_changes_the_fingerprint_even_a_nested_seed():
     base = config()
     other = [
         config(batch_size=16),
@@ -60,7 +60,7 @@ def test_diff_is_empty_exactly_when_fingerprints_agree(a, b):
     assert (diff(a, b) == {}) == (fingerprint(a) == fingerprint(b))
 
 
-def test_diff_names_dotted_keys_and_both_values():
+def test_diff_returns_dotted_keys_with_both_values():
     a = {"optim": {"lr": 1, "name": "adam"}, "norm": {"eps": 1e-5}}
     b = {"optim": {"lr": 2, "name": "adam"}, "norm": {}, "list": [1]}
     assert diff(a, b) == {
@@ -89,12 +89,12 @@ def by_hand(config):
 
 
 @given(configs)
-def test_it_is_the_hash_of_the_obvious_way(value):
+def test_the_fingerprint_equals_a_naively_computed_hash(value):
     assert fingerprint(value) == by_hand(value)
     assert fingerprint({"data_dir": "x", "part": value}) == by_hand({"part": value})
 
 
-def test_values_that_are_not_plain_hash_like_those_that_are():
+def test_numpy_numbers_and_tuples_hash_like_plain_values_and_other_types_are_refused():
     numbers = {"x": {"a": np.float64(0.5), "b": (1, 2), "c": math.nan}, "y": np.int64(3)}
     assert fingerprint(numbers) == by_hand({"x": {"a": 0.5, "b": [1, 2], "c": "nan"}, "y": 3})
     for value in ({2}, b"1", {3: 1}):

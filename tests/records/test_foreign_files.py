@@ -40,14 +40,14 @@ def made(kind: str, path: Path) -> Path:
     ("reader", "kind"),
     [*product(READERS, ["a pipe"]), ("file", "a folder"), ("file", "a device")],
 )
-def test_what_is_no_file_is_named_and_never_waited_for(reader, kind, tmp_path):
+def test_a_pipe_folder_or_device_is_an_error_and_does_not_block(reader, kind, tmp_path):
     path = made(kind, tmp_path / "x")
     with pytest.raises(ValueError, match=f"{path}.* not a regular file") as caught:
         READERS[reader](path)
     assert "\n" not in str(caught.value)
 
 
-def test_json_that_nests_without_end_is_refused():
+def test_endlessly_nested_json_is_refused():
     text = b"[" * 100_000
     with pytest.raises(ValueError, match=r"^here: damaged record, .*; remove"):
         RunRecord.from_json(text, origin="here")
@@ -68,7 +68,7 @@ def test_a_number_too_large_for_a_float_is_none():
         ("data", "languages", [1]),
     ],
 )
-def test_one_record_of_another_shape_never_ends_a_list(part, key, value, tmp_path, capsys):
+def test_one_malformed_record_does_not_stop_a_list_of_runs(part, key, value, tmp_path, capsys):
     store = RunStore(tmp_path)
     store.write(record(seed=1), tmp_path / "good" / "seed1")
     bad = store.write(record(seed=2), tmp_path / "bad" / "seed2")
@@ -82,13 +82,13 @@ def test_one_record_of_another_shape_never_ends_a_list(part, key, value, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../../x", ".hidden", "a\nb", "", "x" * 300, "a\u202eb"])
-def test_a_run_whose_name_could_not_be_a_folder_is_damaged(name):
+def test_a_record_whose_run_id_cannot_be_a_folder_name_is_damaged(name):
     content = json.loads(record().to_json()) | {"run_id": name}
     with pytest.raises(ValueError, match="damaged record, run_id"):
         RunRecord.from_json(json.dumps(content), origin="here")
 
 
-def test_a_config_whose_aliases_nest_without_end_is_named_at_once(tmp_path, capsys):
+def test_a_config_with_exponentially_nested_aliases_is_refused_at_once(tmp_path, capsys):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     folder = tmp_path / "bad" / "seed1"

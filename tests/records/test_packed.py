@@ -36,7 +36,7 @@ def folder(tmp_path):
     return tmp_path / "small"
 
 
-def test_runs_read_back_in_their_order_and_in_fixed_bytes(folder):
+def test_packed_runs_read_back_in_order_and_are_rewritten_byte_for_byte(folder):
     found = Pack(folder)
     assert list(found.records) == list(RUNS)
     for key, made in RUNS.items():
@@ -66,7 +66,7 @@ def test_pandas_reads_one_run_per_row(folder):
         ("", [LN, Key("ln", "", 2), PRE, POST]),
     ],
 )
-def test_an_address_is_read_where_a_folder_is(folder, name, keys):
+def test_the_address_of_packed_runs_can_be_read_like_a_folder(folder, name, keys):
     found = RunStore(f"{folder}{name}").entries()
     assert [place for place, _ in found] == [Pack(folder).addresses[key] for key in keys]
     for (place, made), key in zip(found, keys, strict=True):
@@ -75,7 +75,7 @@ def test_an_address_is_read_where_a_folder_is(folder, name, keys):
         assert read_hypotheses(place) == LINES.get(key, {})
 
 
-def test_commands_take_an_address_as_run(folder):
+def test_commands_accept_the_address_of_a_packed_run(folder):
     names = [place.name for place in runs_of(folder.parent / "small:ln")]
     assert names == ["small:ln@seed1", "small:ln@seed2"]
     assert one_run(folder.parent / "small:bn placement=pre").name == "small:bn placement=pre@seed1"
@@ -112,7 +112,7 @@ def test_the_config_of_an_older_run_gets_the_defaults_of_newer_keys():
         ("rms@seed1", "no such run; available: ln, bn placement=pre, bn placement=post"),
     ],
 )
-def test_an_address_of_no_run_says_what_there_is(folder, address, message):
+def test_the_error_for_an_unknown_address_lists_the_available_runs(folder, address, message):
     with pytest.raises(ValueError, match=message):
         RunStore(f"{folder}:{address}").entries()
 
@@ -125,7 +125,7 @@ def test_an_address_of_no_run_says_what_there_is(folder, address, message):
         ("{", "", "line 1: damaged"),
     ],
 )
-def test_a_damaged_line_is_named_and_hides_no_other_file(folder, old, new, message):
+def test_a_damaged_line_is_reported_and_other_files_stay_readable(folder, old, new, message):
     path = folder / RECORDS
     path.write_text(path.read_text().replace(old, new, 1))
     other = record(seed=3)
@@ -153,7 +153,9 @@ def test_a_damaged_line_is_named_and_hides_no_other_file(folder, old, new, messa
         (gzip.compress(b"\n" * 20_000, mtime=0), "more than 10000 bytes"),
     ],
 )
-def test_damaged_curves_and_translations_are_named(folder, name, content, message, monkeypatch):
+def test_damaged_curves_and_translations_raise_an_error(
+    folder, name, content, message, monkeypatch
+):
     monkeypatch.setattr("normlab.records.packed.MOST_UNPACKED", 10_000)
     (folder / name).write_bytes(content)
     with pytest.raises(ValueError, match=rf"{name}.*{message}"):

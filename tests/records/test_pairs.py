@@ -51,12 +51,12 @@ def made(norm="ln", *, precision="fp32", named=None, environment=None, **changes
         ({"model": {"option": "tiny", "dim": 4}}, "different settings (model.dim, model.option)"),
     ],
 )
-def test_two_runs_are_paired_only_where_the_norm_is_all_that_differs(changes, reason):
+def test_two_runs_are_paired_only_if_nothing_but_the_norm_differs(changes, reason):
     found = why_not_paired(made(), made("bn", **changes), PairRules(may_differ=("norm",)))
     assert found == reason if reason is None else reason in found
 
 
-def test_a_pairing_has_the_pairs_the_reasons_and_the_seeds_of_one_side():
+def test_a_pairing_contains_pairs_reasons_and_the_seeds_of_only_one_side():
     def runs(norm, *seeds, **changes):
         return [record(norm=norm, seed=n, bleu=20.0 + n, **changes) for n in seeds]
 
@@ -67,7 +67,7 @@ def test_a_pairing_has_the_pairs_the_reasons_and_the_seeds_of_one_side():
     assert pairing.differences("test/bleu") == {2: 0.0} and pairing.differences("test/chrf") == {}
 
 
-def test_what_is_compared_may_differ():
+def test_keys_that_are_compared_may_differ():
     ln, other = made(), made("bn", batch_size=8, numerics=2, data={"source": "other"})
     assert why_not_paired(ln, other, PairRules(may_differ=("norm", "task"))) == "different code"
     assert why_not_paired(ln, other, PairRules(code=False)) == "different data (source)"
@@ -77,7 +77,7 @@ def test_what_is_compared_may_differ():
     )
 
 
-def test_a_key_that_repeats_a_number_which_is_compared_may_differ_and_another_may_not():
+def test_a_key_that_repeats_a_compared_key_may_differ_but_no_other_key_may():
     slow = made(optim={"lr": 1e-3}, schedule={"lr": 1e-3, "warmup": 4})
     fast = made(optim={"lr": 2e-3}, schedule={"lr": 2e-3, "warmup": 4})
     assert why_not_paired(slow, fast, PairRules(may_differ=("optim.lr",))) is None
@@ -86,14 +86,14 @@ def test_a_key_that_repeats_a_number_which_is_compared_may_differ_and_another_ma
     assert found == "different settings (schedule.warmup)"
 
 
-def test_a_key_with_the_values_of_a_compared_key_may_not_differ_unless_it_repeats_it():
+def test_a_key_that_only_happens_to_equal_a_compared_key_may_not_differ():
     small = made(batch_size=32, model={"dim": 32})
     large = made(batch_size=64, model={"dim": 64})
     found = why_not_paired(small, large, PairRules(may_differ=("batch_size",)))
     assert found == "different settings (model.dim)"
 
 
-def test_the_repeated_keys_are_those_that_the_options_of_models_and_schedules_repeat():
+def test_repeats_lists_the_keys_that_the_options_of_models_and_schedules_repeat():
     pattern = re.compile(r"^(\w+): \$\{([\w.]+)\}", re.MULTILINE)
     files = [
         path for group in ("model", "schedule") for path in (CONFIG_DIR / group).glob("*.yaml")
@@ -106,27 +106,27 @@ def test_the_repeated_keys_are_those_that_the_options_of_models_and_schedules_re
     assert repeated == REPEATS
 
 
-def test_records_without_an_instruction_set_pair_on_the_same_device_alone():
+def test_records_without_an_instruction_set_pair_only_on_the_same_device():
     old = {"instruction_set": None}
     assert why_not_paired(made(environment=old), made("bn", environment=old), PairRules()) is None
     other = made("bn", environment={**old, "device": "Another CPU"})
     assert why_not_paired(made(environment=old), other, PairRules()) is not None
 
 
-def test_a_precision_that_both_sides_name_is_what_they_compare():
+def test_runs_whose_configs_set_different_precisions_are_paired():
     assert why_not_paired(made(), made(precision="bf16"), PairRules()) is None
     other = made(precision="bf16", environment={"instruction_set": "AVX2"})
     assert "different arithmetic" in why_not_paired(made(), other, PairRules())
 
 
-def test_a_precision_that_a_config_leaves_open_is_that_of_its_arithmetic():
+def test_runs_with_precision_auto_are_paired_by_the_precision_it_resolved_to():
     other = made(precision="bf16", named="auto")
     assert why_not_paired(made(), other, PairRules()) is not None
     assert why_not_paired(made(), other, PairRules(precision=False)) is None
     assert why_not_paired(made(), made(named="auto"), PairRules()) is None
 
 
-def test_committed_records_that_left_the_precision_open_pair_with_one_another():
+def test_published_runs_with_precision_auto_share_one_arithmetic():
     published = [kept for _, kept in RunStore(RESULTS / "bert_norms").entries()]
     records = select(published, {"precision": "auto"})
     assert {arithmetic_of(record.environment) for record in records} == {
@@ -161,12 +161,12 @@ def test_scores_are_averaged_over_finished_seeds_only():
         (["failed", "interrupted", "finished"], "failed 1/3, interrupted 1/3"),
     ],
 )
-def test_outcomes_are_counted(statuses, said):
+def test_the_outcome_of_an_experiment_counts_its_unfinished_runs(statuses, said):
     runs = [record(seed=seed, status=status) for seed, status in enumerate(statuses)]
     assert Experiment.of(runs).outcome == said
 
 
-def test_one_seed_has_no_spread_and_none_no_score():
+def test_one_seed_has_no_standard_deviation_and_unscored_runs_have_no_values():
     assert Summary.of([30.0]).sd is None
     assert Experiment.of([record(status="diverged")]).values("test/bleu") == {}
     assert Experiment.of([record(bleu=None)]).values("test/bleu") == {}
@@ -184,12 +184,12 @@ def test_one_seed_has_no_spread_and_none_no_score():
         ({"params": 1001}, "params"),
     ],
 )
-def test_what_is_not_comparable_is_not_averaged(other, key):
+def test_runs_that_are_not_comparable_are_not_averaged(other, key):
     with pytest.raises(ValueError, match=f"seed1 and .*seed2 are not comparable: {key}"):
         Experiment.of([record(seed=1), record(seed=2, **other)])
 
 
-def test_scores_of_several_kinds_are_not_averaged():
+def test_scores_with_different_signatures_are_not_averaged():
     cell = Experiment.of([record(seed=1), record(seed=2, signature="tok:none")])
     with pytest.raises(ValueError, match=r"test/bleu was computed in several ways \(nrefs.*none"):
         cell.scores("test/bleu")

@@ -1,4 +1,4 @@
-"""Records are read back as written, have reproducible bytes, and errors name the damage."""
+"""Records read back as written, have reproducible bytes, and damage raises a precise error."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def test_every_record_reads_back_equal(config, value, stability):
     assert after.to_json() == text
 
 
-def test_keys_are_those_of_the_format():
+def test_a_record_has_exactly_the_keys_of_its_format():
     content = json.loads(record().to_json())
     assert set(content) == {
         "format", "run_id", "fingerprint", "numerics", "own_norms", "seed", "config", "outcome",
@@ -88,7 +88,7 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(value):
         (["config", "choices"], [], r"config\.choices: expected `object`"),
     ],
 )
-def test_a_wrong_value_names_file_and_key(path, value, message):
+def test_a_wrong_value_raises_an_error_with_file_and_key(path, value, message):
     content = json.loads(record().to_json())
     node = content
     for part in path[:-1]:
@@ -101,14 +101,14 @@ def test_a_wrong_value_names_file_and_key(path, value, message):
 
 
 @pytest.mark.parametrize("key", ["run_id", "fingerprint", "numerics", "scores"])
-def test_a_missing_key_is_named(key):
+def test_a_missing_key_raises_an_error(key):
     content = json.loads(record().to_json())
     del content[key]
     with pytest.raises(ValueError, match=rf"here: damaged .* missing required field `{key}`"):
         RunRecord.from_json(json.dumps(content), origin="here")
 
 
-def test_a_figure_is_a_score_or_what_a_probe_measured():
+def test_a_metric_is_a_score_or_a_value_measured_by_a_probe():
     found = record()
     name, value = next(iter(found.stability.items()))
     assert found.metric(name) == Score(value, higher_is_better=False, n=1)

@@ -26,7 +26,7 @@ def store(tmp_path):
     return store
 
 
-def test_the_folder_is_named_by_the_config_alone(tmp_path):
+def test_the_folder_of_a_run_depends_only_on_its_config(tmp_path):
     values = config(seed=3, norm="bn")
     expected = tmp_path / f"toy-bn-pre-{fingerprint(values)}" / "seed3"
     assert RunStore(tmp_path).run_dir(values) == expected
@@ -52,7 +52,7 @@ def test_a_record_of_an_option_with_any_name_reads_back(norm):
         ({}, "-"),
     ],
 )
-def test_labels_tell_the_sites_apart(choices, label):
+def test_norm_labels_distinguish_the_sites(choices, label):
     assert norm_label(choices) == label
 
 
@@ -66,7 +66,7 @@ def test_labels_tell_the_sites_apart(choices, label):
         ({}, "-"),
     ],
 )
-def test_a_batch_is_named_by_its_unit_and_its_parts(config, label):
+def test_batch_labels_show_the_unit_and_the_accumulated_parts(config, label):
     assert batch_label(config) == label
 
 
@@ -81,7 +81,7 @@ def test_a_batch_is_named_by_its_unit_and_its_parts(config, label):
         ({"task": "toy"}, {"size": 10}, None),
     ],
 )
-def test_a_corpus_is_named_where_a_task_has_several(choices, corpus, label):
+def test_corpora_have_a_label_only_in_tasks_with_several(choices, corpus, label):
     assert corpus_label({"choices": choices, "task": {"corpus": corpus}}) == label
 
 
@@ -94,7 +94,7 @@ def test_a_corpus_is_named_where_a_task_has_several(choices, corpus, label):
         ("pre", {}, "pre"),
     ],
 )
-def test_a_network_without_attention_has_no_placement(placement, config, label):
+def test_a_model_without_attention_has_no_label_for_the_default_placement(placement, config, label):
     assert placement_label({"placement": placement}, config) == label
 
 
@@ -125,17 +125,17 @@ def test_records_read_back_in_the_order_of_paths(store):
         ({"decoder.norm": "ln"}, 1),
     ],
 )
-def test_records_are_chosen_by_option_status_and_config(store, where, count):
+def test_records_are_selected_by_option_status_and_config(store, where, count):
     assert len(records_of(store, **where)) == count
 
 
-def test_an_unknown_key_names_the_allowed_ones(store):
+def test_an_unknown_key_raises_an_error_that_lists_the_allowed_ones(store):
     with pytest.raises(ValueError, match=r"'nrom'; allowed: .*norm, placement, .*optim\.lr"):
         records_of(store, nrom="bn")
     assert select([], {"nrom": "bn"}) == []
 
 
-def test_damaged_records_are_set_aside_and_named(store):
+def test_damaged_records_are_skipped_and_reported(store):
     path = store.run_dir(config(seed=1, norm="ln")) / "record.json"
     path.write_text(path.read_text()[:100])
     binary = store.run_dir(config(seed=2, norm="ln")) / "record.json"
@@ -151,7 +151,7 @@ def test_damaged_records_are_set_aside_and_named(store):
     assert store.damaged == []
 
 
-def test_runs_that_go_on_are_told_apart_and_nothing_is_looked_for_inside_a_run(store):
+def test_unfinished_runs_are_listed_separately_and_runs_are_not_searched_for_more(store):
     ended = store.run_dir(config(seed=1, norm="ln"))
     (ended / "config.yaml").touch()
     (ended / "wandb" / "files").mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_runs_that_go_on_are_told_apart_and_nothing_is_looked_for_inside_a_run(s
     assert len(store.entries()) == 5 and store.open == [going]
 
 
-def test_a_link_that_hides_a_run_is_named(store, tmp_path):
+def test_a_link_that_hides_a_run_is_reported_and_not_followed(store, tmp_path):
     moved = store.run_dir(config(seed=2, norm="ln"))
     moved.rename(tmp_path / "disk")
     moved.symlink_to(tmp_path / "disk")
@@ -177,7 +177,7 @@ def test_a_link_that_hides_a_run_is_named(store, tmp_path):
     assert len(records_of(RunStore(tmp_path / "disk"))) == 1
 
 
-def test_a_run_without_a_record(tmp_path):
+def test_reading_a_run_without_a_record_raises_an_error(tmp_path):
     with pytest.raises(ValueError, match="no such record; the run has not ended yet"):
         read_record(tmp_path / "nowhere")
     assert records_of(RunStore(tmp_path / "nowhere")) == []

@@ -43,7 +43,7 @@ def bleu(gap, noise=0.1):
     return of
 
 
-def night(capsys, *argv, budget="1h"):
+def run_queue(capsys, *argv, budget="1h"):
     verb, *more = ["plan"] if "--commands" in argv else ["run", "--budget", budget]
     code = command.main([verb, *argv, "--processes", "1", *more])
     return code, capsys.readouterr().out

@@ -39,7 +39,7 @@ def sweep(folder, *runs, processes=2, **more):
     return run_all(RunsInOrder(cells), processes, **more)
 
 
-def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
+def test_as_many_runs_as_requested_run_at_once(tmp_path, stand_in, capsys):
     stand_in(
         'mkdir running.$$; ls -d running.* | wc -l >> seen; sleep 0.2; rmdir running.$$; echo "$@"'
     )
@@ -75,7 +75,7 @@ def test_a_killed_run_says_that_memory_may_have_run_out(tmp_path, stand_in):
     assert done.failed and "memory" in done.last_line and "batch_size" in done.last_line
 
 
-def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
+def test_an_interrupted_run_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
     cells = [RunToStart(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
     with pytest.raises(KeyboardInterrupt):
@@ -92,7 +92,7 @@ WAITING = "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :;
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
-def test_a_signal_reaches_every_run_and_begins_no_other(number, tmp_path, stand_in):
+def test_a_signal_reaches_every_run_and_no_further_run_starts(number, tmp_path, stand_in):
     stand_in(WAITING)
     calls = tmp_path / "calls"
 
@@ -108,19 +108,23 @@ def test_a_signal_reaches_every_run_and_begins_no_other(number, tmp_path, stand_
     assert len(calls.read_text().split()) == 2
 
 
-def test_at_the_deadline_runs_save_and_none_is_begun(tmp_path, stand_in):
+def test_at_the_deadline_runs_are_saved_and_no_further_run_starts(tmp_path, stand_in):
     stand_in(WAITING)
     found = sweep(tmp_path, "a=1", "a=2", processes=1, deadline=time.monotonic() + 1)
     assert [done.interrupted for done in found] == [True]
 
 
-def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
+def test_each_process_uses_its_own_gpu_and_explicit_threads_are_kept(
+    tmp_path, stand_in, monkeypatch
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     both = "echo begun >> calls; until [ $(wc -l < calls) = 2 ]; do sleep 0.05; done"
     stand_in(f'{both}; echo "$CUDA_VISIBLE_DEVICES $*"')
     found = sweep(tmp_path, "observe.threads=7", "a=1", processes=None)
     assert {done.last_line.split()[0] for done in found} == {"3", "5"}
-    assert all(done.last_line.count("observe.threads=") == 1 for done in found), "given ones stay"
+    assert all(done.last_line.count("observe.threads=") == 1 for done in found), (
+        "explicit threads are kept"
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,12 +138,12 @@ def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
         ("", []),
     ],
 )
-def test_visible_gpus_are_those_of_the_variable(variable, gpus, monkeypatch):
+def test_visible_gpus_are_read_from_cuda_visible_devices(variable, gpus, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     assert visible_gpus() == gpus
 
 
-def test_without_gpus_each_core_has_one_process(monkeypatch):
+def test_without_gpus_there_is_one_process_per_core(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert len(machine_shares(None)) == usable_cores()
     assert all(not place.variables for place in machine_shares(2))

@@ -1,4 +1,4 @@
-"""A queue of studies: complete seeds, shared runs only once, stopping in time."""
+"""A queue of studies completes seeds, makes shared runs only once and stops in time."""
 
 import json
 import re
@@ -12,12 +12,12 @@ from normlab.reports.publishing.published import read
 from normlab.studies import process_pool
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study
-from tests.studies.queues import bleu, night, plan
+from tests.studies.queues import bleu, plan, run_queue
 
 
-def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, capsys):
+def test_runs_that_studies_share_are_made_once_and_published_in_both(place, capsys):
     plan(place, bleu(3.0))
-    code, out = night(capsys, "one", "two", "--publish", "results")
+    code, out = run_queue(capsys, "one", "two", "--publish", "results")
     assert code == 0 and len(place.lines("calls")) == 6
     assert "6 runs done, 6 of them now; 0 left" in out
     for name in ("one", "two"):
@@ -25,15 +25,15 @@ def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, c
         assert [run.key.seed for run in runs if run.record is not None] == [1, 1, 2, 2]
 
 
-def test_studies_come_as_they_are_named_and_a_seed_is_ended_before_the_next(place, capsys):
+def test_studies_run_in_the_given_order_and_a_seed_ends_before_the_next_starts(place, capsys):
     plan(place, bleu(3.0))
-    night(capsys, "two", "one")
+    run_queue(capsys, "two", "one")
     calls = [re.sub(r"^\w+ ", "", call) for call in place.lines("calls")]
     assert calls[:4] == ["ln seed=1", "none seed=1", "ln seed=2", "none seed=2"]
     assert calls[4:] == ["bn seed=1", "bn seed=2"], "ln is made for both"
 
 
-def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys, monkeypatch):
+def test_a_spent_budget_saves_the_runs_and_the_next_call_resumes(place, capsys, monkeypatch):
     slow = {("bn", 2)}
 
     def of(run):
@@ -47,20 +47,20 @@ def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys, monkeypat
     now = time.monotonic
     with monkeypatch.context() as patch:
         patch.setattr(process_pool.time, "monotonic", clock)
-        code, out = night(capsys, "one", "--publish", "results", budget="1h")
+        code, out = run_queue(capsys, "one", "--publish", "results", budget="1h")
     assert code == 0 and place.lines("stopped") == ["one bn seed=2"]
     assert "1 left" in out and "resume with: normlab study run one --publish results" in out
     assert "one scale=smoke: whole seeds 1\n" in out
     runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.key.seed for run in runs] == [1, 1], "half a seed is not published"
     plan(place, bleu(3.0))
-    code, out = night(capsys, "one", "--publish", "results")
+    code, out = run_queue(capsys, "one", "--publish", "results")
     assert code == 0 and len(place.lines("calls")) == 5
     runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.key.seed for run in runs] == [1, 1, 2, 2]
 
 
-def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
+def test_each_data_set_of_a_study_is_checked_once(monkeypatch):
     asked = []
     monkeypatch.setattr(studied, "data_problem", lambda run: asked.append(run.folder))
     study = load_study("independence")
@@ -70,7 +70,7 @@ def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
     assert len(tasks) == len(asked) == 2
 
 
-def test_a_folder_of_data_goes_to_the_runs_that_read_files():
+def test_data_dir_is_set_only_in_runs_that_read_files():
     study = load_study("text_against_pictures")
     runs = studied.runs_of(study.planned("smoke", seeds=[1], extra=["data_dir=somewhere"]))
     runs += studied.runs_of(study.planned("small", seeds=[1], extra=["data_dir=somewhere"]))
@@ -78,24 +78,24 @@ def test_a_folder_of_data_goes_to_the_runs_that_read_files():
     assert given["cifar10"] == "somewhere" and given.get("digits") is None
 
 
-def test_a_run_that_fails_keeps_its_seed_from_being_published(place, capsys):
+def test_a_seed_with_a_failed_run_is_not_published(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "fails": (run.row, run.seed) == ("bn", 1)})
-    code, out = night(capsys, "one", "--publish", "results")
+    code, out = run_queue(capsys, "one", "--publish", "results")
     assert code == 1 and "failed with status 3" in out
     runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.key.seed for run in runs] == [2, 2]
 
 
-def test_a_seed_that_was_begun_is_completed_before_another_is_started(place, capsys):
+def test_an_incomplete_seed_is_completed_before_another_starts(place, capsys):
     plan(place, bleu(3.0))
-    night(capsys, "one", "seeds=1-2")
+    run_queue(capsys, "one", "seeds=1-2")
     (killed,) = (place.folder / "runs").glob("*-bn-*/seed2/record.json")
     killed.unlink()
-    assert night(capsys, "one", "seeds=1-3")[0] == 0
+    assert run_queue(capsys, "one", "seeds=1-3")[0] == 0
     assert place.lines("calls")[4:] == ["one bn seed=2", "one ln seed=3", "one bn seed=3"]
 
 
-def test_uncommitted_code_is_warned_of_only_where_runs_would_count(place, capsys, monkeypatch):
+def test_uncommitted_code_gives_a_warning_only_if_the_runs_would_count(place, capsys, monkeypatch):
     monkeypatch.setattr(studied, "checkout_state", lambda: ("c0ffee", True))
     plan(place, bleu(3.0), seeds=[1])
     argv = ["run", "one", "seeds=1", "--processes", "1"]
@@ -106,7 +106,7 @@ def test_uncommitted_code_is_warned_of_only_where_runs_would_count(place, capsys
     assert "uncommitted changes, so these runs will decide nothing" in capsys.readouterr().err
 
 
-def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place, capsys):
+def test_rows_without_a_chosen_rate_give_a_warning_only_if_the_runs_would_count(place, capsys):
     size = "{overrides: [task=toy], seeds: [1, 2], minutes: 0.5, data: the built-in corpus"
     tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
     file = place.folder / "configs" / "study" / "one.yaml"
@@ -133,12 +133,12 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
         (["scale=small"], "name each study once, such as"),
     ],
 )
-def test_a_queue_that_does_not_fit_is_refused(place, argv, message):
+def test_a_queue_with_repeated_unknown_or_no_studies_is_refused(place, argv, message):
     with pytest.raises(ValueError, match=message):
         command.main(["run", *argv])
 
 
-def test_a_budget_is_a_number_and_a_unit(capsys):
+def test_a_time_budget_is_a_number_and_a_unit(capsys):
     assert [read_time(text) for text in ("90m", "2.5h", "45s", "1 h")] == [5400, 9000, 45, 3600]
     for text in ("90", "h", "-1h", "0h", "2.5 years"):
         with pytest.raises(SystemExit):

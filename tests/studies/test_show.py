@@ -49,7 +49,7 @@ def test_a_live_table_fits_the_terminal_and_shows_what_is_running(tmp_path, coun
     assert re.fullmatch(r"norm=bn seed=1 +training 120/500 +5\.25 +40 s", row)
 
 
-def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
+def test_the_time_left_includes_running_and_pending_runs(tmp_path, capsys):
     runs, cells, _ = shown(tmp_path, 5)
     progress(cells[0].folder, left=10.0)
     progress(cells[1].folder)
@@ -75,7 +75,7 @@ def test_the_time_left_does_not_grow_while_the_first_runs_are_tested(tmp_path):
     assert "of training left" in runs.counts()
 
 
-def test_interrupted_runs_are_neither_done_nor_saved_if_they_had_not_begun(tmp_path):
+def test_interrupted_runs_are_not_done_and_are_saved_only_if_they_had_started(tmp_path):
     runs, cells, _ = shown(tmp_path, 6)
     progress(cells[0].folder)
     runs.beat({cells[0]: 10.0, cells[1]: 10.0}, [], 6)
@@ -89,6 +89,6 @@ def test_interrupted_runs_are_neither_done_nor_saved_if_they_had_not_begun(tmp_p
     ]
 
 
-def test_runs_of_a_sweep_are_named_by_what_differs():
+def test_the_names_of_a_sweeps_runs_contain_only_the_overrides_that_differ():
     named = short_names([("norm=ln", "a=1", "seed=1"), ("norm=bn", "a=1", "seed=1")])
     assert named == ["norm=ln", "norm=bn"]

@@ -63,7 +63,7 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_scale_with_tuned_rates_says_how_they_were_tuned(name):
+def test_every_scale_with_a_tuning_lists_the_values_that_were_tried(name):
     study = load_study(name)
     for scale, size in study.scales.items():
         if size.tuning is not None:
@@ -71,7 +71,7 @@ def test_every_scale_with_tuned_rates_says_how_they_were_tuned(name):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_says_what_it_is_and_how_to_start_it(name):
+def test_a_study_has_its_command_a_description_and_all_scales(name):
     option = next(option for option in options("study") if option.name == name)
     study = load_study(name)
     assert option.path.read_text("utf-8").startswith(f"# normlab study run {name}")
@@ -113,7 +113,7 @@ def test_runs_compose_and_are_found_by_their_claims(name, scale, runs, unmade):
         if scale == "smoke":
             corpus = (config["task"].get("corpus") or {}).get("option")
             own = corpus or config["choices"]["task"]
-            assert own in ("toy", "digits", "pydoc", "wine"), "a check takes no data"
+            assert own in ("toy", "digits", "pydoc", "wine"), "a smoke run needs no data"
         if scale.startswith("paper"):  # the value of `auto` depends on the GPU
             assert config["precision"] != "auto"
         if name == "batch_size":  # at equal tokens
@@ -123,13 +123,13 @@ def test_runs_compose_and_are_found_by_their_claims(name, scale, runs, unmade):
         assert not (problems := without_runs(name, scale, configs)), "\n".join(problems)
 
 
-def test_the_smoke_scale_is_small():
+def test_a_smoke_scale_takes_at_most_15_runs_and_15_minutes():
     costs = {name: load_study(name) for name in STUDIES}
     small = {name: study.cost("smoke") for name, study in costs.items() if "smoke" in study.scales}
     assert {name for name, (runs, hours) in small.items() if runs > 15 or hours > 0.25} == set()
 
 
-def test_runs_come_seed_by_seed_point_by_point(written):
+def test_runs_are_ordered_by_seed_and_then_by_grid_point(written):
     planned = written().planned("small")
     assert [seed for seed, _ in groupby(run.seed for run in planned)] == [1, 2, 3]
     tables = [[(run.point, run.row) for run in planned if run.seed == seed] for seed in (1, 2, 3)]
@@ -144,7 +144,7 @@ def test_runs_come_seed_by_seed_point_by_point(written):
     assert [row for _, row in tables[0][:3]] == ["ln", "bn", "none"]
 
 
-def test_an_override_of_the_grid_keeps_its_values_alone(written):
+def test_an_override_of_a_grid_axis_keeps_only_its_values(written):
     planned = written().planned("small", seeds=[1], extra=["placement=post", "batch_size=32,8"])
     assert list(dict.fromkeys(run.point for run in planned)) == [
         "placement=post batch_size=32",
@@ -170,7 +170,7 @@ RATES = {
         ("placement=post batch_size=32", "3e-4"),
     ],
 )
-def test_the_rate_for_more_axes_holds(written, point, rate):
+def test_the_rate_for_the_most_specific_grid_point_applies(written, point, rate):
     size = written(within("scales", "small", "rates")(RATES)).scale("small")
     assert size.chosen("bn", point) == (f"optim.lr={rate}", "schedule.warmup=100")
     assert size.chosen("ln", point) == ()
@@ -179,7 +179,7 @@ def test_the_rate_for_more_axes_holds(written, point, rate):
 TUNING = {"key": "optim.lr", "values": ["1e-3", "2e-3"], "seeds": [101], "score": "valid/bleu"}
 
 
-def test_two_values_are_tried_only_where_nothing_is_decided(written):
+def test_a_tuning_over_two_values_is_allowed_only_at_smoke_and_pilot_scales(written):
     def tuned(scale, **given):
         return lambda node: node["scales"][scale].update(tuning=TUNING, **given)
 
@@ -195,7 +195,7 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
         tuning_of(other, "small", lambda name: pilot)
 
 
-def test_an_unknown_study_or_scale_names_those_there_are(written):
+def test_the_error_for_an_unknown_study_or_scale_lists_the_known_ones(written):
     said = (
         r"no study 'BERT_norm'\. Did you mean bert_norms or .*\? `normlab list studies` shows all"
     )
@@ -205,7 +205,7 @@ def test_an_unknown_study_or_scale_names_those_there_are(written):
         written().planned("paper")
 
 
-def test_a_number_of_the_literature_for_a_row_that_does_not_exist_is_named(written):
+def test_a_literature_value_for_an_unknown_row_or_point_raises_an_error(written):
     number = {"what": "BLEU", "source": "a paper", "number": [35], "column": "test/bleu"}
     number |= {"scale": "small", "at": "placement=pre batch_size=8"}
     right = written(lambda node: node.update(literature=[{**number, "row": "bn", "minus": "ln"}]))
@@ -256,7 +256,7 @@ def within(*keys):
         ),
     ],
 )
-def test_what_is_wrong_is_named_by_file_and_key(written, change, message):
+def test_an_error_in_a_study_file_mentions_file_and_key(written, change, message):
     with pytest.raises(ValueError, match=rf"study/good.yaml: .*{message}"):
         written(change)
 

@@ -8,7 +8,7 @@ from normlab.records.packed import RECORDS
 from normlab.reports.publishing.published import read
 from normlab.studies.load import load_study
 from normlab.studies.study_queue import StudyQueue
-from tests.studies.queues import STUDY, bleu, night, plan
+from tests.studies.queues import STUDY, bleu, plan, run_queue
 
 RESULTS = ("--publish", "results")
 OTHER = "budget.steps=7"
@@ -32,10 +32,10 @@ def seeds(folder, row="bn"):
 
 
 @pytest.mark.parametrize("verb", ["run", "publish"])
-def test_another_experiment_at_a_published_row_is_refused_before_any_run(
+def test_a_different_experiment_at_a_published_row_is_refused_before_any_run(
     place, folder, capsys, verb
 ):
-    night(capsys, "one", *RESULTS)
+    run_queue(capsys, "one", *RESULTS)
     before = contents(folder.parents[1])
     place_of_results = "--publish" if verb == "run" else "--results"
     said = (
@@ -45,20 +45,20 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
     with pytest.raises(ValueError, match=said):
         command.main([verb, "one", "seeds=1", OTHER, place_of_results, "results"])
     assert len(place.lines("calls")) == 4 and contents(folder.parents[1]) == before
-    assert night(capsys, "one", "seeds=1", OTHER, "--publish", "elsewhere")[0] == 0
+    assert run_queue(capsys, "one", "seeds=1", OTHER, "--publish", "elsewhere")[0] == 0
 
 
 @pytest.mark.parametrize("verb", ["run", "publish"])
-def test_a_second_publication_of_a_seed_from_another_runs_dir_is_refused_before_any_run(
+def test_publishing_another_run_of_a_published_seed_is_refused_before_any_run(
     place, folder, capsys, verb
 ):
-    night(capsys, "one", "seeds=1", *RESULTS)
+    run_queue(capsys, "one", "seeds=1", *RESULTS)
     before = contents(folder.parents[1])
     again = ["seeds=1", "runs_dir=again"]
     study = load_study("one", place.folder / "configs")
     place.plan(study.planned("smoke", seeds=[1], extra=["runs_dir=again"]), bleu(9.0))
     if verb == "publish":  # an earlier run, in another folder
-        night(capsys, "one", *again, "--publish", "elsewhere")
+        run_queue(capsys, "one", *again, "--publish", "elsewhere")
     calls = len(place.lines("calls"))
     target = "--publish" if verb == "run" else "--results"
     said = r"results/one/smoke:ln@seed1.* commit c0ffee.*never changes: leave it out"
@@ -75,21 +75,21 @@ def test_a_second_publication_of_a_seed_from_another_runs_dir_is_refused_before_
     assert contents(folder.parents[1]) != before
 
 
-def test_a_row_that_only_the_checkout_has_is_kept_by_older_code(place, folder, capsys):
+def test_a_published_row_that_the_study_file_lacks_is_kept(place, folder, capsys):
     file = place.folder / "configs" / "study" / "one.yaml"
     old, rows = file.read_text(), "{ln: [norm=ln], bn: [norm=bn], new: [norm=rms]}"
     file.write_text(STUDY.format(name="one", rows=rows, seeds="[1]"))
     plan(place, bleu(3.0), range(1, 4))
-    night(capsys, "one", *RESULTS)
+    run_queue(capsys, "one", *RESULTS)
     file.write_text(old)
-    assert night(capsys, "one", *RESULTS)[0] == 0
+    assert run_queue(capsys, "one", *RESULTS)[0] == 0
     assert seeds(folder, "new") == [1] and seeds(folder) == [1, 2]
     assert "| new |" in (folder / "table.md").read_text()
     assert manifest.problems(folder.parents[1]) == {}
 
 
-def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys):
-    night(capsys, "one", "seeds=1", *RESULTS)
+def test_a_damaged_published_file_is_reported_before_any_run(place, folder, capsys):
+    run_queue(capsys, "one", "seeds=1", *RESULTS)
     path = folder / RECORDS
     path.write_text(path.read_text().replace('"params"', '"was"', 1))
     before = contents(place.folder / "results")
@@ -99,10 +99,10 @@ def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys):
     assert len(place.lines("calls")) == 2 and contents(place.folder / "results") == before
 
 
-def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
+def test_a_publishing_problem_is_reported_once_and_the_runs_continue(
     place, folder, capsys, monkeypatch
 ):
-    """Seeds are complete after runs 2, 4 and 6; meanwhile somebody merges in the checkout."""
+    """Seeds are complete after runs 2, 4 and 6. The manifest gets a merge conflict after run 1."""
     ended, listed = StudyQueue.ended, folder.parents[1] / manifest.MANIFEST
 
     def merging(self, done):
@@ -117,7 +117,7 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     assert code == 1 and len(place.lines("calls")) == 6
     problem = f"normlab: one scale=smoke is not published: results/{manifest.MANIFEST}, line 1"
     assert err.count(f"{problem}: damaged") == 1
-    assert not list(folder.rglob("[!.]*.json*")), "nothing by half"
+    assert not list(folder.rglob("[!.]*.json*")), "a partial file is left"
     listed.unlink()
     assert command.main(["run", *argv]) == 0
     assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == {}

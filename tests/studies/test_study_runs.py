@@ -35,7 +35,7 @@ def head(lines):
     return next(line for line in lines if line.startswith("one at "))
 
 
-def test_every_run_is_made_and_the_table_shown(place, capsys):
+def test_study_run_makes_every_run_and_prints_the_table(place, capsys):
     plan(place, bleu(3.0))
     code, lines, err = printed(capsys, "run")
     assert (code, err) == (0, "") and len(place.lines("calls")) == 4
@@ -51,7 +51,7 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     assert err.count("damaged record") == 1 and "; `study run` makes it again" in err
 
 
-def test_other_code_is_asked_for_by_name(place, capsys):
+def test_runs_of_other_code_are_planned_again_with_other_code_rerun(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "code": NUMERICS})
     printed(capsys, "run")
     argv = ("plan", "one:observe.other_code=rerun")
@@ -69,7 +69,7 @@ def cells(lines):
     return [re.split(r" {2,}", line.strip()) for line in lines[rule + 1 : rule + 3]]
 
 
-def test_a_plan_without_runs_that_have_ended_takes_the_time_from_the_study(place, capsys):
+def test_without_finished_runs_a_plan_takes_its_times_from_the_study_file(place, capsys):
     code, lines, _ = printed(capsys, "plan")
     assert code == 0 and place.lines("calls") == []
     assert cells(lines) == [
@@ -85,7 +85,7 @@ def test_a_plan_without_runs_that_have_ended_takes_the_time_from_the_study(place
     ]
 
 
-def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
+def test_a_plan_takes_its_times_from_finished_runs(place, capsys):
     plan(place, bleu(3.0), seeds=(1, 2, 3))
     printed(capsys, "run", "--publish", "published")
     _, lines, _ = printed(capsys, "plan", "seeds=2-3")
@@ -96,7 +96,7 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     assert "min/run: the median of finished runs (4 published on CPU)" in lines[-1]
 
 
-def test_a_plan_takes_no_time_from_another_kind_of_device_without_a_mark():
+def test_run_times_on_another_kind_of_device_are_used_last_and_marked():
     def finished(seconds, device, kind):
         budget = BudgetUsed(100, 50_000, seconds, 2000.0, 0)
         environment = {"device": device, "device_type": kind}
@@ -108,7 +108,7 @@ def test_a_plan_takes_no_time_from_another_kind_of_device_without_a_mark():
     assert (both.seconds, both.other) == (720.0, False)
     assert both.machines == ["published on EPYC"] * 2
     assert timed("cpu", gpu, cpu, minutes=5.0).seconds == 720.0, (
-        "published ones of this kind before own others"
+        "published runs on this device come before own runs on another"
     )
     assert timed("cuda", [*gpu, *cpu], (), minutes=5.0).seconds == 60.0
     only = timed("cpu", (), gpu, minutes=5.0)
@@ -116,7 +116,7 @@ def test_a_plan_takes_no_time_from_another_kind_of_device_without_a_mark():
     assert timed("cpu", (), (), minutes=5.0).seconds == 300
 
 
-def test_a_time_of_another_kind_of_device_is_marked_in_a_plan(place, capsys, monkeypatch):
+def test_a_plan_marks_times_on_another_kind_of_device(place, capsys, monkeypatch):
     plan(place, bleu(3.0), seeds=(1, 2))
     printed(capsys, "run", "seeds=1")
     here = cost.settled_device("auto")
@@ -127,7 +127,7 @@ def test_a_time_of_another_kind_of_device_is_marked_in_a_plan(place, capsys, mon
     assert marked in lines[-1]
 
 
-def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
+def test_plan_with_commands_prints_only_the_commands_and_runs_nothing(place, capsys):
     _, lines, _ = printed(capsys, "plan", "--commands", "optim.betas=[0.9, 0.98]")
     commands = [shlex.split(line) for line in lines]
     assert len(commands) == 4 and place.lines("calls") == []
@@ -147,13 +147,13 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
         (["one", "--processes", "0"], "processes=0 must be above 0"),
     ],
 )
-def test_what_does_not_fit_is_named_before_any_run(place, argv, message):
+def test_invalid_arguments_are_refused_before_any_run(place, argv, message):
     with pytest.raises(ValueError, match=message):
         command.main(["run", *argv])
     assert place.lines("calls") == []
 
 
-def test_data_that_are_missing_are_told_and_nothing_runs(place, capsys, monkeypatch):
+def test_missing_data_are_reported_and_nothing_runs(place, capsys, monkeypatch):
     monkeypatch.setattr(studied, "data_problem", lambda run: "no network")
     code, _, err = printed(capsys, "run")
     assert code == 1 and place.lines("calls") == []
@@ -169,7 +169,7 @@ def test_data_that_are_missing_are_told_and_nothing_runs(place, capsys, monkeypa
         (70, "", "its preparation exited with 70: a warning\nin two lines"),
     ],
 )
-def test_a_preparation_returns_its_error_as_data_and_not_by_the_words_of_its_log(
+def test_the_error_of_a_data_preparation_is_read_from_its_json_if_it_has_any(
     place, monkeypatch, status, output, problem
 ):
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Rows and seeds are found in the forms that people type, and errors name unknown ones."""
+"""Rows and seeds are read in the forms that people type, and unknown ones are refused."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def study(rows):
     return Study("one", "", "article 1", "", {row: () for row in rows}, (), {"small": scale})
 
 
-def test_rows_are_names_or_numbers_in_the_order_of_the_study():
+def test_rows_may_be_names_or_numbers_and_keep_the_order_of_the_study():
     for text, rows in {
         "bn, ln": ["ln", "bn"],
         "1,6": ["ln", "none"],
@@ -28,7 +28,7 @@ def test_rows_are_names_or_numbers_in_the_order_of_the_study():
             read_rows(text, study(ROWS), "small")
 
 
-def test_seeds_are_numbers_and_ranges():
+def test_seeds_may_be_numbers_and_ranges():
     for text, seeds in {"1": [1], "1,2,3": [1, 2, 3], "1-3": [1, 2, 3], "7,1-2": [7, 1, 2]}.items():
         assert read_seeds(text) == seeds
     for text in ("", "a", "1,", "1-", "-1", "3-1", "1-99999", "1.5"):

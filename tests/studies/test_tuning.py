@@ -51,7 +51,7 @@ def tuning(capsys, *argv):
     return code, capsys.readouterr().out
 
 
-def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys):
+def test_tuning_writes_the_best_value_of_each_row_and_changes_nothing_else(tuned, capsys):
     trials(tuned, by_best)
     before = path_of(tuned).read_text()
     code, out = tuning(capsys)
@@ -64,7 +64,7 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     assert "- at the edge of the values; values beyond it may be better: bn\n" in out
 
 
-def test_a_row_that_is_new_is_tuned_alone_and_the_others_keep_their_trials(tuned, capsys):
+def test_a_new_row_can_be_tuned_by_itself_and_the_others_keep_their_trials(tuned, capsys):
     trials(tuned, by_best)
     assert tuning(capsys)[0] == 0
     kept = json.loads((tuned.folder / "results/one/tuning.json").read_text())
@@ -83,7 +83,7 @@ def test_a_row_that_is_new_is_tuned_alone_and_the_others_keep_their_trials(tuned
     assert "9 trials" in (tuned.folder / "results/one/tuning.md").read_text()
 
 
-def test_a_part_of_the_grid_is_tuned_alone(tuned, capsys):
+def test_a_part_of_the_grid_can_be_tuned_by_itself(tuned, capsys):
     edit(tuned, ("grid: {}", "grid: {placement: {pre: [placement=pre], post: [placement=post]}}"))
     trials(tuned, by_best)
     code, out = tuning(capsys, "placement=post")
@@ -94,7 +94,7 @@ def test_a_part_of_the_grid_is_tuned_alone(tuned, capsys):
     assert len(study(tuned).scale("smoke").rates) == 4
 
 
-def test_a_run_that_diverges_is_the_worst_and_without_another_the_rate_goes(tuned, capsys):
+def test_a_diverged_trial_is_worst_and_a_row_that_never_trains_loses_its_rate(tuned, capsys):
     rates = "    rates:\n      ln: [optim.lr=9]\n      bn: [optim.lr=9]\n    tuning:"
     edit(tuned, ("    tuning:", rates))
 
@@ -111,7 +111,7 @@ def test_a_run_that_diverges_is_the_worst_and_without_another_the_rate_goes(tune
     assert row.endswith("| none |")
 
 
-def test_where_a_trial_fails_nothing_is_chosen(tuned, capsys):
+def test_no_value_is_chosen_if_a_trial_fails(tuned, capsys):
     before = path_of(tuned).read_text()
     trials(tuned, lambda run: {**by_best(run), "fails": run.row == "bn"})
     code, out = tuning(capsys)
@@ -130,7 +130,7 @@ def test_a_spent_budget_stops_the_trials_and_the_same_command_resumes(tuned, cap
     assert sum(call == "tuning ln seed=101" for call in tuned.lines("calls")) == 3
 
 
-def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(tuned):
+def test_rows_in_whole_runs_are_tried_without_the_overrides_for_trials(tuned):
     edit(tuned, (TUNING, f"{TUNING[:-1]}, overrides: [validate.every=25], whole_runs: [bn]}}"))
     found = study(tuned)
     planned = found.trials("smoke", tuning_of(found, "smoke"))
@@ -148,14 +148,14 @@ def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(tuned):
         ("valid/bleu", "valid/blue", "is not a score with a direction in .*; use .*nll, perp"),
     ],
 )
-def test_a_tuning_that_is_wrong_is_named_before_any_trial(tuned, old, new, message):
+def test_an_invalid_tuning_is_refused_before_any_trial(tuned, old, new, message):
     edit(tuned, (old, new))
     with pytest.raises(ValueError, match=message):
         command.main(["tune", "one"])
     assert tuned.lines("calls") == []
 
 
-def test_a_choice_by_trials_that_are_not_planned_is_not_written(tuned, capsys):
+def test_a_choice_from_trials_with_other_overrides_is_not_written(tuned, capsys):
     before = path_of(tuned).read_bytes()
     with pytest.raises(ValueError, match=r"budget.steps=7: a choice is written only .*no-write"):
         command.main(["tune", "one", "budget.steps=7", "device=cpu"])
@@ -209,7 +209,7 @@ scales:
 """
 
 
-def test_rates_go_into_the_text_of_a_study_and_nothing_else_changes():
+def test_rates_are_written_into_a_study_file_and_nothing_else_changes():
     once = with_rates(RATES, "smoke", {"ln": ["optim.lr=1e-3"]})
     twice = with_rates(once, "smoke", {"bn, so @ a=1": ["optim.lr=1"]})
     assert yaml.safe_load(twice)["scales"]["smoke"]["rates"]["bn, so @ a=1"] == ["optim.lr=1"]
@@ -221,7 +221,7 @@ def test_rates_go_into_the_text_of_a_study_and_nothing_else_changes():
         with_rates("scales:\n  small: {seeds: [1]}\n", "small", {})
 
 
-def test_rates_go_into_a_study_with_another_indentation():
+def test_rates_are_written_into_a_study_file_with_another_indentation():
     text = RATES.replace("  ", "    ")
     changed = with_rates(text, "smoke", {"ln": ["optim.lr=1e-3"]})
     assert yaml.safe_load(changed)["scales"]["smoke"]["rates"] == {"ln": ["optim.lr=1e-3"]}
@@ -229,7 +229,7 @@ def test_rates_go_into_a_study_with_another_indentation():
 
 
 @pytest.mark.parametrize("rates", ["rates: {ln: [optim.lr=1]}", "rates:\n      ln: [optim.lr=1]"])
-def test_rates_are_taken_away_alone_and_all_together(rates):
+def test_one_rate_or_all_rates_can_be_removed(rates):
     there = RATES.replace("tuning:", f"{rates}\n    tuning:")
     assert with_rates(there, "smoke", {"ln": None}) == RATES
     assert with_rates(RATES, "smoke", {"ln": None}) == RATES
