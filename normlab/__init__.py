@@ -1,7 +1,7 @@
 """normlab: what does normalization do in a Transformer?
 
-`dir(normlab)` lists the interface, `docs/howto/python.md` shows how to use it. `import normlab`
-does not load torch; a name is imported on first use.
+`dir(normlab)` lists the interface, and `docs/howto/python.md` shows how to use it. `import normlab`
+does not load torch, because each name is imported on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m normlab`."""
+"""Runs the command line with `python -m normlab`."""
 
 import os
 import sys

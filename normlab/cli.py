@@ -1,4 +1,4 @@
-"""The command line, which runs a subcommand and reports an error as one clear message."""
+"""The command line, which runs a subcommand and prints an error as a one-line message."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # No Python process started from here, whether by a launcher or a library, may import modules
+    # No Python process that this one starts, by a launcher or a library, may import modules
     # from the current folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     name, *rest = arguments
@@ -58,7 +58,7 @@ def usage() -> str:
 
 
 def _suggestion(name: str, rest: list[str]) -> str:
-    """Suggest what to type instead of a command that does not exist."""
+    """Return a suggestion of what to type instead of a command that does not exist."""
     if name == "help":
         known = [word for word in rest if word in DOES]
         return f"type normlab {' '.join([*known[:1], '--help'])}"
@@ -67,7 +67,7 @@ def _suggestion(name: str, rest: list[str]) -> str:
 
 
 def _message(error: Exception) -> str | None:
-    """Return the message of an error that the user can fix; None for any other error."""
+    """Return the message of an error that the user can fix, or None for any other error."""
     if isinstance(error, UserError):
         return str(error)
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):

@@ -1,6 +1,6 @@
-"""A demonstration: LN, BN and no norm on the built-in corpus, and why they differ.
+"""A demonstration of LN, BN and no norm on the built-in corpus, and of why they differ.
 
-Every sentence about the norms follows from the values that were measured just now.
+Every sentence about the norms follows from the values that the demo has just measured.
 """
 
 import json
@@ -26,14 +26,14 @@ _NORMS = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
 _SETTINGS = (
     *("task=toy", "precision=fp32", "schedule.warmup=60", "validate.every=100"),
     *("validate.best=false", "task.test_search.beam=1", "probe=[]", "observe.log_every=20"),
-    # No translation is longer than this; a barely trained model would otherwise keep generating.
+    # The maximum length of a translation, without which a barely trained model keeps generating.
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
-    *("observe.study=demo", "runs_dir=demo"),  # a separate folder: no rows of `normlab compare`
+    *("observe.study=demo", "runs_dir=demo"),  # a folder that `normlab compare` does not read
 )
 _USUAL = ("optim.lr=1e-3", "budget.steps=400")
 _DEEP = ("model.depth=6", "optim.lr=2e-3", "budget.steps=200")
 _CARE = "This is one seed, and the order depends on the learning rate and the number of steps"
-_NATS, _UNITS = 0.01, 1.0  # smaller differences in loss and in BLEU are not mentioned
+_NATS, _UNITS = 0.01, 1.0  # smaller differences in loss and BLEU are not mentioned
 _MOVED = 1e-3  # an output that changes by a smaller share counts as unchanged
 COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
 
@@ -41,9 +41,9 @@ COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, e
 class Measured(NamedTuple):
     """The measurements of a norm; NaN if its run diverged.
 
-    `running` and `batch` are the loss on held-out sentences with running and with batch statistics
-    (nats per token), `training` and `evaluation` the share by which a sentence's output changes
-    with the rest of its batch (see the question `batch_mates`).
+    `running` and `batch` are the loss on held-out sentences with running and with batch statistics,
+    in nats per token. `training` and `evaluation` are the share by which a sentence's output
+    changes with the rest of its batch (see the question `batch_mates`).
     """
 
     name: str
@@ -55,15 +55,15 @@ class Measured(NamedTuple):
 
     @property
     def bleu(self) -> float:
-        """The BLEU on the test split, from 0 to 100."""
+        """BLEU on the test split, from 0 to 100."""
         return self.record.scores["test/bleu"].value
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The runs of a demo, one per norm, those that have not ended, and the config of the first.
+    """The runs of a demo, one per norm, the runs that have not ended, and the first one's config.
 
-    `settings` are those typed in addition to the demo's own.
+    `settings` are the ones that the user typed in addition to the demo's.
     """
 
     deep: bool
@@ -75,8 +75,8 @@ class Demo:
     def train(self) -> None:
         """Train the runs that have not ended, with a live table.
 
-        All train at once, even on fewer cores, so that no core is idle while the last one ends.
-        Raises UserError with the reason of the first run that fails.
+        All runs are trained at once, even on fewer cores, so that no core is idle while the last
+        run ends. If a run fails, raises UserError with the reason.
         """
         at_a_time = self.config["observe"]["processes"] or len(self.left)
         with _Progress(at_a_time) as shown:
@@ -91,7 +91,7 @@ class Demo:
         return [_measured(cell) for cell in self.runs]
 
     def conclusions(self, results: "Sequence[Measured]") -> list[str]:
-        """Return what follows from the measurements, and a caveat."""
+        """Return the conclusions from the measurements, and a caveat."""
         another = "deep lr=1e-3" if self.deep else "steps=200"
         advice = "" if self.settings else f": try `normlab demo {another}`"
         return [*sentences(results), f"{_CARE}{advice}."]
@@ -99,9 +99,9 @@ class Demo:
     def write_page(
         self, results: "Sequence[Measured]", paragraphs: Sequence[str], again: str
     ) -> Path:
-        """Write the page with the table and the curves; return its path.
+        """Write the page with the table and the curves, and return its path.
 
-        `again` is the command that makes it.
+        `again` is the command that creates the page.
         """
         page = Path(self.config["runs_dir"], "demo-deep.html" if self.deep else "demo.html")
         with atomic_write(page) as file:
@@ -110,7 +110,7 @@ class Demo:
 
 
 def plan(settings: Sequence[str], *, deep: bool) -> Demo:
-    """Return the demo with these settings; UserError for one that a demo cannot have."""
+    """Return the demo with these settings, or raise UserError for a setting that it cannot have."""
     from normlab.config.compose import compose
     from normlab.config.experiments import EXPERIMENT
     from normlab.config.overrides import check_given_once, typed, with_full_keys, written_out
@@ -144,7 +144,7 @@ class _Progress(RunsDisplay):
 
 
 def _measured(cell: RunToStart) -> Measured:
-    """Return the measurements of a run that has ended; its model is examined only once."""
+    """Return the measurements of a run that has ended, examining its model only once."""
     record, values = read_record(cell.folder), cell.folder / "demo.json"
     if not record.finished:
         return Measured(cell.name, record)
@@ -224,7 +224,7 @@ def sentences(results: Sequence[Measured]) -> list[str]:
 
 
 def _of_batches(results: Sequence[Measured]) -> list[str]:
-    """Describe what depends on the batch; empty if batch norm diverged."""
+    """Describe how outputs depend on the batch; empty if batch norm diverged."""
     bn = next(each for each in results if each.name == _NORMS["bn"])
     if not bn.record.finished:
         return []
@@ -255,7 +255,7 @@ def _listed(results: Sequence[Measured]) -> str:
 def _page(
     results: Sequence[Measured], cells: Sequence[RunToStart], paragraphs: Sequence[str], again: str
 ) -> str:
-    """Return the page: the sentences, the table, and the curves."""
+    """Return the page with the sentences, the table and the curves."""
     from normlab.reports.figures.chart_data import data
     from normlab.reports.figures.line_styles import row_styles
     from normlab.reports.figures.paper_figures import KINDS

@@ -1,9 +1,9 @@
 """Dropout with cheap random numbers on a CPU.
 
-Only dropout uses torch's default generator: initialization and data order have their own, so two
-runs that differ only in their norms drop the same units. On a CPU, torch draws one double per unit;
-here sixteen random bits decide, which takes a seventh of the time and keeps the rate accurate to
-2**-16.
+Only dropout uses torch's default generator. Initialization and data order have their own, so two
+runs that differ only in their norms drop the same units. On a CPU, torch draws one double per unit.
+This module draws sixteen random bits instead, which takes a seventh of the time and keeps the rate
+accurate to 2**-16.
 """
 
 import torch
@@ -15,7 +15,7 @@ _LEVELS = 1 << 16
 
 
 class Dropout(nn.Module):
-    """Zero units with probability `p` in training and scale the others by 1 / (1 - p)."""
+    """Sets units to zero with probability `p` in training, and scales the others by 1 / (1 - p)."""
 
     def __init__(self, p: float):
         super().__init__()
@@ -29,6 +29,6 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()]
-        # In place, as 16-bit 0 and 1: converting a boolean mask to numbers is slow.
+        # Compare in place, giving 16-bit 0 and 1, because converting a boolean mask is slow.
         mask = bits.ge_(self.threshold - _LEVELS // 2).view(x.shape)
         return x * mask.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))

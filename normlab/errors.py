@@ -1,13 +1,13 @@
 """The errors that a user can fix."""
 
 CRASHED = 70
-"""Exit status of a command that ends with any other exception than a `UserError` (EX_SOFTWARE)."""
+"""Exit status of a command that ends with an exception other than `UserError` (EX_SOFTWARE)."""
 
 
 class UserError(ValueError):
-    """An error in what a user typed, wrote in a file or keeps in a folder.
+    """An error in the user's command line, files or folders.
 
-    Its message is one line that names the key, file or line and says what to do. The command line
-    prints only this line. Any other exception is a bug, of normlab or of the user's own code, and
-    gets one line with its place, then its traceback.
+    Its message is one line with the key, file or line, and what to do. The command line prints only
+    this line. Any other exception is a bug in normlab or in the user's own code, for which the
+    command line prints one line with its place, and then its traceback.
     """

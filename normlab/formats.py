@@ -1,15 +1,15 @@
-"""How numbers, durations and tables are written for people, in the terminal and on pages."""
+"""Formats numbers, durations and tables for people, in the terminal and on pages."""
 
 import math
 from collections.abc import Iterable, Sequence
 
 MOST_DECIMALS = 6
 _POWERS = 10**6
-"""From this value on, a number has three digits and a power of ten."""
+"""From this value on, a number is written with three digits and a power of ten."""
 
 
 def duration(seconds: float | int) -> str:
-    """Format a duration with at most two units: `42 s`, `3 min 5 s`, `2 h 7 min`."""
+    """Format a duration with at most two units, such as `42 s`, `3 min 5 s` or `2 h 7 min`."""
     whole = round(seconds)
     for size, unit, smaller, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
@@ -18,7 +18,7 @@ def duration(seconds: float | int) -> str:
 
 
 def estimated(seconds: float | int) -> str:
-    """Format an estimate of a duration without digits that it cannot know: `35 s`, `33 min`."""
+    """Format an estimated duration without unreliable digits, such as `35 s` or `33 min`."""
     steps = ((10, 1), (90, 5), (7200, 60), (36_000, 600))
     step = next((step for limit, step in steps if seconds < limit), 3600)
     rounded = max(1, round(seconds / step) * step)
@@ -26,7 +26,7 @@ def estimated(seconds: float | int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a count with its noun, whose plural has an `s`: `1 seed`, `1,000 runs`."""
+    """Format a count with a noun whose plural ends in `s`, such as `1 seed` or `1,000 runs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -39,9 +39,9 @@ def short_number(value: float | int) -> str:
 
 
 def aligned(*values: float | int) -> list[str]:
-    """Format numbers with the decimals that the largest one needs to show three digits.
+    """Format numbers with the decimals that the largest number needs to show three digits.
 
-    If one of them is a million or more, each has three digits and a power of ten.
+    If a number is a million or more, each is written with three digits and a power of ten.
     """
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     if finite and max(finite) >= _POWERS:
@@ -50,31 +50,31 @@ def aligned(*values: float | int) -> list[str]:
 
 
 def decimals_of(*values: float | int) -> int:
-    """Return the decimals that the largest of some numbers needs to show three digits."""
+    """Return the number of decimals that the largest number needs to show three digits."""
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
     return min(MOST_DECIMALS, max(0, needed))
 
 
 def with_decimals(values: Sequence[float], decimals: int) -> list[str]:
-    """Format numbers with this many decimals; infinity as `inf`."""
+    """Format numbers with a number of decimals, and infinity as `inf`."""
     return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 
 def rounded_count(count: float) -> str:
-    """Format a large count with three significant digits: `601,000`."""
+    """Format a large count with three significant digits, such as `601,000`."""
     return f"{float(f'{count:.3g}'):,.0f}"
 
 
 def share(value: float, *, smallest: float = 0.0) -> str:
-    """Format a share in percent with one decimal: `12.3 %`; below the `smallest` one, `0 %`."""
+    """Format a share in percent with one decimal, such as `12.3 %`, or `0 %` below `smallest`."""
     return f"{100 * value:.1f} %" if value >= smallest else "0 %"
 
 
 def pipes(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Return a Markdown table and its notes; columns after the first `words` align right."""
+    """Return a Markdown table and its notes, with columns after the first `words` right-aligned."""
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]

@@ -1,6 +1,7 @@
 """Records for notebooks: tables, curves over training, and figures.
 
-`normlab.load_records()` returns them. Tables are pandas data frames; pandas is imported on use.
+`normlab.load_records()` returns the records. Tables are pandas data frames, and pandas is imported
+on use.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas
 
-_SHOWN = 10  # rows of the table that records are printed as
+_SHOWN = 10  # number of rows when records are printed as a table
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that a notebook shows as SVG; `figure` is the matplotlib figure."""
+    """A figure that a notebook shows as SVG. `figure` is the matplotlib figure."""
 
     figure: "matplotlib.figure.Figure"
     title: str
@@ -41,13 +42,13 @@ class Picture:
             return self.save(Path(folder) / "figure.svg").read_text("utf-8")
 
     def save(self, path: Path | str) -> Path:
-        """Write the figure as `.svg` or `.png`, by the path's suffix, and return the path."""
+        """Write the figure as `.svg` or `.png`, by the suffix of the path, and return the path."""
         write(self.figure, Path(path), title=self.title)
         return Path(path)
 
 
 class Records(list[RunRecord]):
-    """The records of runs, printed as a table of the first ten; `folders` has each one's folder."""
+    """The records of runs, printed as a table of the first ten; `folders` has their folders."""
 
     def __init__(self, runs: Sequence[tuple[Path, RunRecord]]) -> None:
         super().__init__(record for _, record in runs)
@@ -67,7 +68,7 @@ class Records(list[RunRecord]):
         return "\n".join([*lines, f"{len(shown)} of {len(self)} runs"])
 
     def to_frame(self, *keys: str) -> "pandas.DataFrame":
-        """Return one row per run: task, norm, placement, seed, status, step, `keys` and scores.
+        """Return a row per run: task, norm, placement, seed, status, step, `keys` and scores.
 
         `keys` are dotted keys of the config, such as `optim.lr`.
         """
@@ -85,7 +86,7 @@ class Records(list[RunRecord]):
         )
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return metrics over training, one row per run and step (for a published run: its curves).
+        """Return metrics over training, one row per run and step (of a published run, its curves).
 
         `names` are paths such as `train/loss`; the default is the training and validation losses.
         A metric that was not logged at a step is NaN there.
@@ -102,10 +103,10 @@ class Records(list[RunRecord]):
         return pandas.DataFrame(rows)
 
     def plot(self, kind: str = "loss") -> Picture:
-        """Plot the runs; the seeds of an experiment are one line with a band.
+        """Plot the runs, with one line and a band for the seeds of an experiment.
 
-        `kind` is a figure of `normlab report --figures`. Raises UserError for an unknown kind, or
-        if no run has the metrics that it needs.
+        `kind` is a figure of `normlab report --figures`. Raises UserError if the kind is unknown,
+        or if no run has the metrics that it needs.
         """
         if kind not in KINDS:
             raise UserError(f"unknown figure {kind!r}; choose from {', '.join(KINDS)}")

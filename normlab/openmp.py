@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait, which must be decided before torch is imported."""
+"""Sets how OpenMP's threads wait, which must happen before torch is imported."""
 
 import os
 import sys
@@ -13,7 +13,8 @@ def wait_passively() -> None:
     """Let threads sleep while they wait, unless the user set a policy or torch has been imported.
 
     Threads that spin slow down all others, on a busy machine to a tenth of their speed
-    (results/bench/LOG.md). OpenMP reads the variable with torch; started processes inherit it.
+    (results/bench/LOG.md). OpenMP reads the variable when torch is imported, and child processes
+    inherit it.
     """
     if not TOO_LATE:
         os.environ.setdefault(_POLICY, "passive")

@@ -1,4 +1,4 @@
-"""Progress reports of long-running work to an optional listener. Does not import torch."""
+"""Progress reports of long-running work to an optional listener, without importing torch."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +12,9 @@ Item = TypeVar("Item")
 class Stage(NamedTuple):
     """The current phase and its progress, and in training the loss of the step.
 
-    `done` counts steps in training and examples in validation and test; `total` is None if unknown.
-    `spent` is the share of a training budget in tokens, epochs or minutes that has been used.
+    `done` counts steps in training, and examples in validation and test. `total` is None if
+    unknown. `spent` is the share that has been used of a training budget in tokens, epochs or
+    minutes.
     """
 
     phase: str
@@ -24,7 +25,7 @@ class Stage(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Return the share of the phase that is done, 0 to 1; None if unknown."""
+        """Return the share of the phase that is done, from 0 to 1, or None if unknown."""
         if self.spent is None and self.total:
             return self.done / self.total
         return self.spent
@@ -57,7 +58,7 @@ def say(stage: Stage) -> None:
 
 
 def counted(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
-    """Yield `items`, reporting progress within the current phase after each."""
+    """Yield `items`, and report the progress of the current phase after each item."""
     done, total = 0, sum(map(size, items))
     say(Stage(_PHASE.get(), done, total))
     for item in items:

@@ -1,4 +1,4 @@
-"""Jinja's environment for the templates of a package, which are in its folder `templates`."""
+"""The Jinja environment for the templates of a package, which are in its folder `templates`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def environment(package: str, **settings: Any) -> "Environment":
-    """Return the environment of a package; `settings` are Jinja's own.
+    """Return the environment of a package, with `settings` for Jinja.
 
     A template that uses a name without a value raises jinja2's UndefinedError.
     """

@@ -1,4 +1,4 @@
-"""Tables, prose and messages of commands, as wide as the terminal (in a pipe, COLUMNS or 80)."""
+"""Prints tables, prose and messages at the terminal's width (in a pipe, COLUMNS or 80)."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
-from rich.cells import (  # the width of text in columns; some characters take two
+from rich.cells import (  # the width of text in columns, of which some characters take two
     cell_len,
     set_cell_size,
 )
@@ -22,11 +22,11 @@ from normlab.records.labels import one_line, printable
 
 _PACKAGE = Path(__file__).resolve().parent
 _PROSE = 50  # cells with more characters are prose
-_LEAST = 36  # minimum columns for prose
+_LEAST = 36  # minimum number of columns for prose
 _GAP = 2
-_JOINT = "\N{NO-BREAK SPACE}"  # labels do not fold at this space
-_FEWEST = 8  # text is never cut to fewer columns
-_BLANKS = " \t\n\x0b\x0c\r"  # not the no-break space
+_JOINT = "\N{NO-BREAK SPACE}"  # labels are not wrapped at this space
+_FEWEST = 8  # text is not cut to fewer columns
+_BLANKS = " \t\n\x0b\x0c\r"  # without the no-break space
 _CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
 _MARKS = "，。；：、）」』》\uff1f\uff01"
 _OPENING = f'(?:[（「『《]|"(?={_CHINESE}))'
@@ -35,12 +35,12 @@ _PIECE = re.compile(
     rf"[{_BLANKS}]+|\[[\w.]+ \d+\]"
     rf"|{_OPENING}*(?:{_CHINESE}|(?:(?!{_CHINESE})[^{_BLANKS}])+){_CLOSING}*"
 )
-"""What is not folded: blanks, a check with its number, a word or Chinese character with marks."""
+"""A piece that is not wrapped: blanks, a check with its number, a word or Chinese character."""
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class _Column(NamedTuple):
-    """A column: its texts (the name first), and its smallest and largest width in characters."""
+    """A column: its texts (its name first), and its smallest and largest width in characters."""
 
     texts: list[str]
     numeric: bool
@@ -59,9 +59,9 @@ def print_table(
     """Print rows of plain text under column names to standard output.
 
     Columns in `numeric` are right-aligned. If the table is too wide, text outside the columns
-    `numeric` and `whole` is folded at spaces (labels at commas, if that is enough), and columns
-    that still do not fit form a second table after the same `labels` columns. rich would need
-    seconds for ten thousand rows.
+    `numeric` and `whole` is wrapped at spaces (labels at commas, if that is enough), and columns
+    that still do not fit form a second table after the same `labels` columns. rich is not used,
+    because it needs seconds for ten thousand rows.
     """
     room = shutil.get_terminal_size().columns
     cells = [*zip(*rows, strict=True)] if rows else [()] * len(columns)
@@ -70,7 +70,7 @@ def print_table(
         texts = [one_line(text) for text in (name, *column_cells)]
         if n < labels:
             texts[1:] = _folding_at_commas(texts[1:])
-        # A number or path that is folded cannot be copied.
+        # A number or path that is wrapped cannot be copied.
         whole_cells = name in (*numeric, *whole)
         every.append(_column(texts, is_numeric=name in numeric, whole=whole_cells))
     widest = max(every[labels:], key=lambda column: column.least, default=None)
@@ -94,7 +94,7 @@ def print_table(
 
 
 def _column(texts: list[str], *, is_numeric: bool, whole: bool = False) -> _Column:
-    """Return a column of texts that fold at spaces, unless they are `whole`."""
+    """Return a column of texts that are wrapped at spaces, unless they are `whole`."""
     most = max(map(cell_len, texts))
     words = max(cell_len(word) for text in texts for word in text.split(" "))
     least = max(words, _LEAST if most > _PROSE and _JOINT not in "".join(texts) else 0)
@@ -107,9 +107,9 @@ def _least(columns: Sequence[_Column]) -> int:
 
 
 def _folding_at_commas(texts: Sequence[str]) -> list[str]:
-    """Return labels, such as `ln pre, learning rate 0.01`, that fold only after their commas.
+    """Return labels, such as `ln pre, learning rate 0.01`, that are wrapped only after commas.
 
-    Labels with a long part stay as they are.
+    Labels with a long part are unchanged.
     """
     parts = [text.split(", ") for text in texts]
     if any(cell_len(part) > _LEAST for each in parts for part in each):
@@ -126,8 +126,8 @@ def print_lines(
 ) -> None:
     """Print a table with one line per row, to read on a terminal or to grep.
 
-    A terminal gets lines of its width: text outside the columns `numeric` and `whole` is cut, with
-    an ellipsis. A pipe or file gets all text.
+    On a terminal, text outside the columns `numeric` and `whole` is cut to the terminal's width,
+    with an ellipsis. A pipe or file gets all text.
     """
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     every: list[_Column] = []
@@ -152,7 +152,7 @@ def print_lines(
 
 
 def _print_part(columns: Sequence[_Column], room: int) -> None:
-    """Print columns next to each other; a row takes several lines if a cell is folded."""
+    """Print columns next to each other. A row takes several lines if a cell is wrapped."""
     gaps = _GAP * (len(columns) - 1)
     widths = _shares(columns, room - gaps)
     for number, row in enumerate(zip(*(column.texts for column in columns), strict=True)):
@@ -168,7 +168,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
 
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
-    """Return the widths of the columns; the widest columns are narrowed until all fit."""
+    """Return the widths of the columns, narrowing the widest columns until all fit."""
     for level in range(max(column.most for column in columns), -1, -1):
         widths = [max(column.least, min(column.most, level)) for column in columns]
         if sum(widths) <= room:
@@ -179,12 +179,12 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
 def folded(
     text: str, width: int, *, first: str = "", rest: str = "", cut: bool = False
 ) -> list[str]:
-    """Fold text at spaces and between Chinese characters.
+    """Wrap text at spaces and between Chinese characters.
 
-    The first line begins with `first`, the others with `rest`. A closing mark stays with the
-    character before it, an opening one with that after it, and the number of a check with its name.
-    A word that is too long stays whole, so that a command, key or path can be copied; with `cut` it
-    is cut, after a dot where possible.
+    The first line begins with `first`, the other lines with `rest`. A closing mark stays with the
+    character before it, an opening mark with the character after it, and the number of a check with
+    its name. A word that is too long stays whole, so that a command, key or path can be copied.
+    With `cut` it is cut, after a dot where possible.
     """
     if cell_len(first + text) <= width:
         return [first + text]
@@ -204,7 +204,7 @@ def folded(
 
 
 def _cut(word: str, width: int) -> list[str]:
-    """Return a word in parts that fit into a line, cut after dots where possible."""
+    """Return the parts of a word that fit into a line each, cut after dots where possible."""
     if cell_len(word) <= width:
         return [word]
     parts = re.findall(r"[^.]+\.*|\.+", word)
@@ -231,25 +231,25 @@ def print_section(
 
 
 def _cell(value: object) -> str:
-    """Format a value for display; `-` if there is none."""
+    """Format a value for display, or `-` if there is none."""
     if isinstance(value, float):
         return f"{value:.3g}"
     return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
-    """Print a paragraph at the terminal's width; `hang` indents all lines but the first."""
+    """Print a paragraph at the terminal's width. `hang` indents all lines but the first."""
     width = shutil.get_terminal_size().columns
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
 
 def in_colour() -> bool:
-    """Return whether standard output shows colours: a terminal, unless NO_COLOR is set."""
+    """Return whether standard output shows colours (it is a terminal, and NO_COLOR is not set)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def print_line(text: str, output: Any = None) -> None:
-    """Print one message, to standard output by default; only a terminal gets it folded."""
+    """Print one message, by default to standard output, wrapped only on a terminal."""
     output = output or sys.stdout
     lines = text.splitlines()
     if output is not None and output.isatty():
@@ -264,9 +264,10 @@ def print_error(message: str, *, by: str = "normlab") -> None:
 
 
 def crash(error: BaseException) -> str:
-    """Return a line with the place of an error that is not the user's, and its traceback.
+    """Return a line with the place of an error that is not a `UserError`, and its traceback.
 
-    The place is the last call in the user's own folders of options or, without one, in normlab.
+    The place is the last call in the user's own folders of options or, if there is none, in
+    normlab.
     """
     calls = traceback.extract_tb(error.__traceback__)
     ours = [call for call in calls if Path(call.filename).is_relative_to(_PACKAGE)]
@@ -278,7 +279,7 @@ def crash(error: BaseException) -> str:
 
 @contextmanager
 def at_work(doing: str) -> Generator[None]:
-    """Show what is being done, and its current stage, on a terminal during the block."""
+    """Show the current work and its stage on a terminal inside the context."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -298,7 +299,7 @@ def at_work(doing: str) -> Generator[None]:
 class PrintableOutput:
     """Terminal output with control characters escaped, so that they have no effect.
 
-    A command may print text from a record, a data set or a model. Colours are kept.
+    This is needed because commands print text from records, data sets and models. Colours are kept.
     """
 
     def __init__(self, output: Any) -> None:
@@ -316,10 +317,10 @@ class PrintableOutput:
 
 @contextmanager
 def printable_output() -> Generator[None]:
-    """Let only text and colours reach a terminal; leave output to a pipe or file unchanged.
+    """Let only text and colours reach a terminal, and leave output to a pipe or file unchanged.
 
-    A pipe or file gets UTF-8 whatever the locale. A terminal gets its own encoding, with `?` for a
-    character that it lacks.
+    A pipe or file gets UTF-8, whatever the locale. A terminal gets its own encoding, with `?` for a
+    character that the encoding does not have.
     """
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, TextIOWrapper) and output.isatty():

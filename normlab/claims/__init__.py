@@ -1,1 +1,1 @@
-"""The claims of the articles, the endpoints that decide them, and the ledger of verdicts."""
+"""The articles' claims, the endpoints that decide them, and the ledger of verdicts."""

@@ -1,4 +1,4 @@
-"""Claim files in `configs/claim`: a claim, its parts, and the endpoint that decides each part.
+"""Reads claim files in `configs/claim`: a claim, its parts, and the endpoint deciding each part.
 
 id: 2                                  the file's name must start with it
 articles: [article 1]
@@ -19,7 +19,7 @@ parts:
     secondary: [{contrast: {...}}]     optional: shown but never counted
     note: ...                          optional: a caveat to quote with the verdict
 
-Errors name the file, the key and the fix.
+Errors contain the file, the key and the fix.
 """
 
 from pathlib import Path
@@ -43,7 +43,7 @@ _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$"
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a claim, judged by one primary endpoint; all other endpoints are secondary."""
+    """A part of a claim, judged by one primary endpoint. All other endpoints are secondary."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
@@ -57,7 +57,7 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim made by the articles: its parts, the value they report, and the literature."""
+    """A claim of the articles, with its parts, the value that they report, and the literature."""
 
     id: int
     articles: Annotated[tuple[_Article, ...], Meta(min_length=1)]
@@ -73,12 +73,12 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_all(folder: Path) -> list[Claim]:
-    """Read all claims in a folder, sorted by id; raises `UserError` for an invalid file."""
+    """Read all claims in a folder, sorted by id. An invalid file raises `UserError`."""
     return sorted((load(path) for path in folder.glob("*.yaml")), key=lambda claim: claim.id)
 
 
 def load(path: Path) -> Claim:
-    """Read a claim; raises `UserError` naming the file, the key and the expected value."""
+    """Read a claim, or raise a `UserError` with the file, the key and the expected value."""
     claim = convert(read_yaml(path), Claim, path)
     if not path.stem.startswith(name := f"{claim.id:02}_"):
         raise UserError(f"{path}: id: {claim.id} is not in the file name; rename it to {name}*")

@@ -1,6 +1,6 @@
-"""Verdicts from numbers: the decision table, counts of trained seeds, interim analyses (looks).
+"""Verdicts from numbers: the decision table, counts of trained seeds, and interim analyses (looks).
 
-Let `d` be the difference per seed in the claimed direction and `m` the margin. The first line of
+Let `d` be the difference per seed in the claimed direction, and `m` the margin. The first line of
 this table that applies decides:
 
     d is the same for every seed  undecided: without a spread a t interval is meaningless
@@ -10,10 +10,10 @@ this table that applies decides:
     I95 wholly above 0            undecided: the direction is shown, its size is open
     otherwise                     undecided, with the smallest difference these seeds could show
 
-I95 and I90 are t intervals of `d`, named for an error of 0.05. At an interim analysis that spends
-the share `a` of the error, they have confidence 1 - a and 1 - 2a. Each line is a test whose p value
-is below `a` exactly when the line holds: two one-sided tests, then two-sided t tests against m and
-0 (or -m).
+I95 and I90 are t intervals of `d`, named after their confidence for an error of 0.05. At an interim
+analysis that spends the share `a` of the error, their confidence is 1 - a and 1 - 2a. Each line is
+a test whose p value is below `a` if and only if the line holds: two one-sided tests, then two-sided
+t tests against m and 0 (or -m).
 """
 
 import math
@@ -46,9 +46,9 @@ _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 ERROR = 0.05
 """The error that all planned looks share: the probability of rejecting a true null at any of them.
 
-The p value of a look is multiplied by 0.05 / (the look's share), then compared with 0.05. Seeds
-beyond the last look reached are not used; the lowest seed numbers come first. If several looks
-decide, the smallest corrected p counts; if none does, the last look reached counts.
+The p value of a look is multiplied by 0.05 / (the look's share), and then compared with 0.05. Looks
+use seeds from the lowest number on, and seeds beyond the last look reached are not used. If several
+looks decide, the smallest corrected p counts. If none decides, the last look reached counts.
 """
 
 
@@ -70,7 +70,7 @@ FEWEST = LOOKS[0].seeds
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its t interval; `smallest` is the difference shown with 80 % power."""
+    """A mean with its t interval. `smallest` is the difference detected with 80 % power."""
 
     mean: float
     low: float
@@ -81,10 +81,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PValues:
-    """The p value of the test that decided, or the smallest if none did: raw, then corrected.
+    """The p value of the test that decided, or the smallest if none did, raw and corrected.
 
-    The correction is for the number of interim analyses. If the direction is shown but its size is
-    open, `direction` is the corrected p value of the direction.
+    The correction is for the number of interim analyses. If the direction is shown but the size of
+    the difference is open, `direction` is the corrected p value of the direction.
     """
 
     observed: float
@@ -96,12 +96,12 @@ class PValues:
 class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
-    `value` is what was found as text, `number` the number in it with the ends of its interval, if
-    it has one, `sides` the values behind it. `reason` says why it is open or not measured (text if
-    nothing was found); `unshown` is the reason to give if the direction does not survive the
-    correction. `counted`: `value` and `sides` are numbers of seeds that train.
-    `stuck`: more seeds cannot help. `by_seen_runs`: its runs were seen before its endpoint was
-    written, so nothing was tested.
+    `value` is the result as text, `number` is the number in it with the ends of its interval (if
+    there is one), and `sides` are the values behind it. `reason` says why the endpoint is open or
+    not measured, as a text if nothing was found. `unshown` is the reason to give if the direction
+    does not survive the correction. If `counted`, `value` and `sides` are numbers of seeds that
+    train. If `stuck`, more seeds cannot help. If `by_seen_runs`, the runs were seen before the
+    endpoint was written, so nothing was tested.
     """
 
     verdict: Verdict
@@ -118,21 +118,21 @@ class Decision:
 
 
 def stuck(reason: Reason, trained: Sequence[SideValue] = ()) -> Decision:
-    """Return an undecided decision that more seeds would not change, with its `reason`."""
+    """Return an undecided decision, with a `reason`, that more seeds would not change."""
     decision = Decision("undecided", reason=reason.for_good(), stuck=True)
     return with_counts(decision, trained)
 
 
 def with_counts(decision: Decision, trained: Sequence[SideValue]) -> Decision:
-    """Return a decision whose value is how many seeds of each side train."""
+    """Return a decision whose value is the number of seeds of each side that train."""
     value = f"train: {sides_text(trained)}" if trained else ""
     return replace(decision, value=value, sides=tuple(trained), counted=bool(trained))
 
 
 def undecided_by_seen(decision: Decision) -> Decision:
-    """Return the decision on runs that were seen before its endpoint was written: undecided.
+    """Return the undecided decision for runs that were seen before its endpoint was written.
 
-    It keeps the value with its interval, and has no p value, because nothing was tested.
+    It keeps the value with its interval, but has no p value, because nothing was tested.
     """
     if decision.stuck:
         return decision
@@ -150,7 +150,7 @@ def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Deci
 def decide(
     values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
 ) -> Decision:
-    """Apply the decision table to differences per seed; `UserError` for fewer than two."""
+    """Apply the decision table to at least two differences per seed."""
     wide = t_interval(values, confidence=1 - error)
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
@@ -180,11 +180,11 @@ def constant(values: Sequence[float]) -> bool:
 
 
 def contains(values: Sequence[float], value: float, look: Analysis) -> Decision:
-    """Judge whether the interval of the values at an interim analysis contains the wanted value."""
+    """Judge whether the interval of the values at an interim analysis contains a given value."""
     if constant(values):
         return Decision("undecided", reason=CONSTANT)
     interval = t_interval(values, confidence=1 - look.share)
-    # An interval that contains the value is no reason to stop early: only the last analysis
+    # An interval that contains the value is no reason to stop early, so only the last analysis
     # supports it.
     verdict = "supported" if look == LOOKS[-1] else "undecided"
     if not interval.low <= value <= interval.high:
@@ -204,10 +204,10 @@ def less_often(side: Count, reference: Count, *, error: float) -> Decision:
 def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Decision:
     """Judge the claim that a side `fails` (otherwise: trains), against a reference if there is one.
 
-    Training less often than the reference supports `fails` and contradicts training. If this is
+    Training less often than the reference supports `fails` and contradicts training. If that is
     undecided and all seeds of the side train, or if there is no reference, the count is tested
-    against one half: it supports the claim if all seeds do what the claim says, and contradicts it
-    if too few do.
+    against one half. It supports the claim if all seeds behave as claimed, and contradicts the
+    claim if too few do.
     """
     if reference is not None:
         pair = (side, reference) if fails else (reference, side)
@@ -244,7 +244,7 @@ def corrected_for_look(
 ) -> Decision:
     """Correct a decision's p values for its interim analysis and format its numbers.
 
-    With `ratio`, its numbers are logarithms, which are converted to factors. `bounds` is passed to
+    With `ratio`, the numbers are logarithms and are converted to factors. `bounds` is passed to
     `aligned_interval`.
     """
     value = math.exp if ratio else float
@@ -265,7 +265,7 @@ def corrected_for_look(
 
 
 def with_power(decision: Decision, power: Reason) -> Decision:
-    """Return an undecided decision whose `power` says what these seeds would have shown."""
+    """Return an undecided decision whose `power` says what these seeds could have shown."""
     shown = decision.p is not None and decision.p.direction is not None
     return replace(decision, reason=decision.reason or power, unshown=power if shown else "")
 
@@ -300,7 +300,7 @@ def aligned_interval(
 
 
 def p_text(p: float | None) -> str:
-    """Format a p value with three decimals or as `< 0.001`; a dash if nothing was tested."""
+    """Format a p value with three decimals or as `< 0.001`, or as a dash if nothing was tested."""
     if p is None:
         return "-"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

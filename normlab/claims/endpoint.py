@@ -1,7 +1,8 @@
-"""What an endpoint asks, and how it is judged: the base classes of all kinds of endpoints.
+"""Base classes of endpoints: what an endpoint asks, and how it is judged.
 
-An endpoint selects runs, which make a `Sample` (`sample.py`); the sample's values make a `Decision`
-(`decision.py`). `study_endpoints.py` and `other_endpoints.py` have the kinds.
+An endpoint selects runs, which form a `Sample` (`sample.py`), and the sample's values lead to a
+`Decision` (`decision.py`). The kinds of endpoints are in `study_endpoints.py` and
+`other_endpoints.py`.
 """
 
 import math
@@ -40,9 +41,10 @@ NOT_ALL = Reason("not_all_train")
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a decision holds: the data or machine, and the smallest and the largest model.
+    """The setting of a decision: the data or machine, and the smallest and the largest model.
 
-    A size is a number of layers, such as `2+2`; there is one size if all models have it.
+    A size is a number of layers, such as `2+2`. If all models have the same size, there is only
+    one.
     """
 
     data: str = ""
@@ -56,11 +58,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a decision rests on: `n` seeds or rounds, and the files or addresses of its `records`.
+    """The evidence of a decision: `n` seeds or rounds, and the files or addresses of its `records`.
 
-    `grade` is the strength of the evidence, and `setting` describes the data and models behind it.
-    If no interval was judged, `trained` has the number of seeds that train on each side, out of how
-    many. `excluded` has the reasons why runs do not count.
+    `grade` is the strength of the evidence, and `setting` describes its data and models. If no
+    interval was judged, `trained` has the number of seeds of each side that train, and the number
+    of seeds. `excluded` has the reasons why runs do not count.
     """
 
     n: int = 0
@@ -74,7 +76,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A command that measures more, and what it costs, such as `30 runs, about 2.0 h`."""
+    """A command that measures more, and its cost, such as `30 runs, about 2.0 h`."""
 
     command: str
     cost: str
@@ -82,7 +84,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A decision, the evidence it rests on, and the command that measures more."""
+    """A decision, its evidence, and the command that measures more."""
 
     decision: Decision
     basis: Basis = Basis()
@@ -90,9 +92,9 @@ class Judgement:
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base class of endpoints: primary ones, which decide their part, and secondary ones.
+    """Base class of primary endpoints, which decide their part, and of secondary endpoints.
 
-    `assertions` lists the values of a part's `says` that this kind can decide; empty means all.
+    `assertions` lists the values of a part's `says` that this kind can decide; it is empty for all.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ()
@@ -104,30 +106,30 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def source(self) -> EvidenceSource:
-        """What decides the part, for the ledger's file."""
+        """The source that decides the part, for the ledger's file."""
         raise NotImplementedError
 
     @property
     def unit(self) -> Unit:
-        """What the number is that is found."""
+        """The meaning of the number that is found, such as a difference."""
         return "value"
 
     @property
     def scored(self) -> tuple[str, ...]:
-        """The names of the measured scores, except the one to subtract; empty if there are none."""
+        """The names of the measured scores, except the score to subtract; empty without scores."""
         return ()
 
     @property
     def limits(self) -> tuple[float, float] | None:
-        """The bounds between which the number shows no difference; None if there are none."""
+        """The bounds between which the number shows no difference, or None without bounds."""
         return None
 
     def question(self, assertion: str) -> str:
-        """Describe the measurement in one line; `assertion` is the part's `says`."""
+        """Describe the measurement in a line, given the part's `says` as `assertion`."""
         raise NotImplementedError
 
     def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
-        """Judge the available evidence before any correction; `assertion` is the part's `says`."""
+        """Judge the available evidence before any correction, given the part's `says`."""
         raise NotImplementedError
 
 
@@ -144,8 +146,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
       over: [placement]                      optional: nuisance keys, averaged per seed
       seen_seeds: 5                          optional: seeds 1 to 5 were seen before it was written
 
-    If some runs were seen before an endpoint was written, five or more later seeds decide it; until
-    these are run, it is undecided, and the value of the seen runs is only shown.
+    If some runs were seen before an endpoint was written, five or more later seeds decide it. Until
+    these have been run, it is undecided, and the value of the seen runs is only shown.
     """
 
     study: Text
@@ -175,7 +177,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def named_sides(self) -> list[Side]:
-        """Return the sides with their names, in the order in which the statement has them."""
+        """Return the sides with their names, in the order of the statement."""
         names = zip(self.sides, names_of(self.sides), strict=True)
         return [Side(keys(side), name) for side, name in names]
 
@@ -185,19 +187,19 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def selection(self) -> Selection:
-        """Return which runs to sample."""
+        """Return the selection of the runs to sample."""
         return Selection(
             self.study, self.scale, self.labels, self.scores, self.minus, self.where, self.over
         )
 
     @property
     def figure(self) -> str:
-        """Return the name of the value: the scores, and the score that is subtracted from each."""
+        """Return the name of the value: the scores, and the score to subtract from each."""
         name = " and ".join(self.scores)
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Return the end of a question, in words: the selection, and the nuisance keys."""
+        """Return the end of a question as text: the selection, and the nuisance keys."""
         where = f"; {keys(self.where)}" if self.where else ""
         mean = f"; {nuisances} {', '.join(self.over)}" if self.over else ""
         return where + mean + (f"; seeds after {self.seen_seeds}" if self.seen_seeds else "")
@@ -207,35 +209,35 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return tuple(seed for seed in sample.seeds if seed > self.seen_seeds)
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
-        """Return why these runs cannot answer the question; None if they can."""
+        """Return why these runs cannot answer the question, or None if they can."""
         return None
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the value of each seed to judge, by default the first side's."""
+        """Return the value of each seed to judge, by default the value of the first side."""
         values = sample.values(next(iter(sample.cells)))
         return {seed: values[seed] for seed in seeds}
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
-        """Decide by the values if all seeds train."""
+        """Decide by the values, if all seeds train."""
         raise NotImplementedError
 
     def decide_counts(
         self, trained: Sequence[Count], look: Analysis, assertion: str
     ) -> Decision | None:
-        """Decide by the numbers of trained seeds if a seed diverged; None if this kind cannot."""
+        """Decide by the numbers of trained seeds, if a seed diverged; None if this kind cannot."""
         return None
 
     def behind(self, sample: Sample, seeds: Sequence[int]) -> Mapping[str, str]:
-        """Return the values behind a decision, by the label of the side."""
+        """Return the values behind a decision, by label of the side."""
         return {}
 
     def named_values(self, values: Mapping[str, str]) -> tuple[SideValue, ...]:
-        """Return values by label with the names of their sides."""
+        """Return values with the names of their sides, given values by label."""
         sides = [side for side in self.named_sides if side.label in values]
         return tuple(SideValue(each.name, values[each.label], place=each.place) for each in sides)
 
     def trained(self, sample: Sample, seeds: Sequence[int]) -> tuple[SideValue, ...]:
-        """Return how many seeds of each side train; if all do, also a lower bound on the share."""
+        """Return how many seeds of each side train and, if all do, a lower bound on the share."""
         counts, n = sample.train_counts(seeds), len(seeds)
         sides = self.named_values({side: f"{train}/{n}" for side, (train, _) in counts.items()})
         least = math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
@@ -247,7 +249,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
-        """Decide at one planned analysis: by value or, if any seed diverged, by how many train."""
+        """Decide at a planned analysis by value or, if any seed diverged, by how many train."""
         trained, counts = self.trained(sample, seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
             decision = self.decide_counts(counts, look, assertion)
@@ -288,7 +290,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return Judgement(decision, basis, more)
 
     def _check_sides(self, plan: PlannedRuns) -> None:
-        """Raise UserError if the study plans no run of a side."""
+        """Raise UserError if the study plans no runs for a side."""
         for side in self.sides:
             if not plan.may_choose(where := {**self.where, **side}):
                 raise UserError(
@@ -315,27 +317,27 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return decision, sample.seeds[: look.seeds]
 
     def _setting(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Setting:
-        """Return the data and the smallest and the largest model."""
+        """Return the data, and the sizes of the smallest and the largest model."""
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
         data = plan.scale.data_name_of({str(lookup(run, "task")) for run in runs})
         return Setting(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
     def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> Measurement | None:
-        """Return the command for the seeds of the next analysis; None if this was the last."""
+        """Return the command for the seeds of the next analysis, or None after the last one."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
             return None
         planned, hours = study.cost(self.scale)
         seeds = target - have
-        # Use new seeds: completing a partly run seed could pair runs from two machines.
+        # Use new seeds, because completing a partly run seed could pair runs from two machines.
         records = runs.records.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
         known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))
         labels = (str(record.data.get("label", "")) for record, _ in records.values())
         again = any(map(is_earlier_version, labels))
-        if again:  # new runs would have other text than the published ones
+        if again:  # new runs would use different text than the published ones
             new = sorted({*known_seeds, *new})
         chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         runs_left, hours_left = (each * len(new) / len(scale.seeds) for each in (planned, hours))

@@ -1,6 +1,6 @@
 """The evidence for the ledger: runs by study and scale, findings of checks, and timings.
 
-Findings of checks are in `results/computed.json`, timings in `results/bench/norms*.json`.
+Findings of checks are in `results/computed.json`, and timings in `results/bench/norms*.json`.
 """
 
 import json
@@ -24,22 +24,23 @@ from normlab.studies.study import Study
 
 BENCH = "bench"
 Where = Mapping[str, object]
-"""A selection of runs: options of config groups and dotted config keys, with their values."""
+"""A selection of runs: config groups with their options, and dotted config keys with their values.
+"""
 Place = tuple[str, str]
 """A study and a scale, or `BENCH` and a report of timings."""
 _FORMAT = "normlab.computed/1"
-_NOISE = 1e-9  # smaller float64 values are rounding noise, which differs between machines
+_NOISE = 1e-9  # smaller float64 values are rounding errors, which differ between machines
 _NOT_COMPARED = ("seed", "observe", "probe")
 _NO_NORM = norm_label({})
 _GROUPS = ("norm", "sites")
-_SETTLED = "auto"  # resolved to a concrete value by the run
+_SETTLED = "auto"  # a value that the run resolves
 _T = TypeVar("_T")
 
 
 class CheckFinding(Struct, frozen=True):
     """A finding of a check: the question, the finding, and whether it supports the claim.
 
-    Its `name`, unique within the check, selects it.
+    It is selected by its `name`, which is unique within the check.
     """
 
     question: str
@@ -55,7 +56,7 @@ class _Computed(Struct):
 
 
 def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
-    """Serialize the findings of checks by name; the result is byte-identical on every machine."""
+    """Return the findings of checks by name as JSON, with the same bytes on every machine."""
     content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
     for piece in (piece for pieces in content["checks"].values() for piece in pieces):
         piece["numbers"] = {
@@ -66,12 +67,12 @@ def to_json(checks: Mapping[str, Sequence[CheckFinding]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[CheckFinding]]:
-    """Read the findings of checks; empty if there is no file, `UserError` if it is damaged."""
+    """Read the findings of checks (empty without a file), or raise `UserError` if damaged."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
 class TimedCandidate(Struct, frozen=True):
-    """A timed candidate: its milliseconds, and per round its ratio to the first candidate."""
+    """A timed candidate: its milliseconds, and its ratio to the first candidate in each round."""
 
     name: str
     milliseconds: dict[str, float]
@@ -79,7 +80,7 @@ class TimedCandidate(Struct, frozen=True):
 
 
 class Timings(Struct, frozen=True):
-    """A report of `python scripts/bench norms`; `path` is set when it is read."""
+    """A report of `python scripts/bench norms`, whose `path` is set when it is read."""
 
     format: Literal["normlab.bench.norms/1"]
     environment: dict[str, Any]
@@ -97,12 +98,12 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
 class PlannedRuns:
     """The planned runs of a study at a scale.
 
-    `names` are the rows with their grid points, as in an address; `varied` lists the config keys in
+    `names` are the rows with their grid points, as in an address. `varied` lists the config keys in
     which the runs differ.
     """
 
     def __init__(self, study: Study, scale: str) -> None:
-        """Read the plan; raises `UserError` for an unknown scale."""
+        """Read the plan, or raise `UserError` for an unknown scale."""
         self.study, self.scale = study, study.scale(scale)
         planned = study.planned(scale, seeds=[0])
         self.names = [Key(run.row, run.point, 0).name for run in planned]
@@ -120,7 +121,7 @@ class PlannedRuns:
         return {name for name, run in runs if all(_may_be(run, *pair) for pair in where.items())}
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Return the values of a grid key at this scale; empty for keys outside the grid."""
+        """Return the values of a grid key at this scale, or nothing for keys outside the grid."""
         points = [p for axis in self.scale.grid.values() for p in map(_values, axis.values())]
         return tuple(dict.fromkeys(written(point[key]) for point in points if key in point))
 
@@ -132,10 +133,10 @@ def _values(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
-    """Return whether a planned run may have this value; False if its overrides set another."""
+    """Return whether a planned run may have this value; False if an override sets another."""
     if key not in run:
         return True
-    if key == "norm" and "sites" in run:  # the label names the places, such as ln+final_none
+    if key == "norm" and "sites" in run:  # the label has the sites, such as ln+final_none
         return True
     if key == "norm":
         chosen = [name for name in run if "@" in name or name in _GROUPS]
@@ -156,9 +157,9 @@ class RecordAt(NamedTuple):
 class EvidenceStore:
     """All evidence: runs, timings and findings of checks.
 
-    `records` has the runs of each study and scale by id; a packed run belongs to the study of its
-    folder. `damaged` has a message for each unreadable run, `timings` the reports by their file's
-    stem; `configs` is the folder with the studies.
+    `records` has the runs of each study and scale by id. A packed run belongs to the study of its
+    folder. `damaged` has a message for each unreadable run, and `timings` has the reports by stem
+    of their file. `configs` is the folder with the studies.
     """
 
     configs: Path
@@ -193,7 +194,7 @@ class EvidenceStore:
         self.records.setdefault(place, {}).setdefault(record_at.record.run_id, record_at)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
-        """Return a study's plan at a scale; raises `UserError` for an unknown study or scale."""
+        """Return a study's plan at a scale; raise `UserError` for an unknown study or scale."""
         if (study, scale) not in self._plans:
             self._plans[study, scale] = PlannedRuns(load_study(study, self.configs), scale)
         return self._plans[study, scale]

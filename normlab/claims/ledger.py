@@ -3,9 +3,9 @@
 Each p value is first corrected for its interim analysis. Then the p values of the primary endpoints
 of all claims are corrected together (Holm 1979), per study and scale, and per report of timings. An
 endpoint counts as p = 1 if it was not measured, or if one of its sides is at the untrained
-baseline; an endpoint written after its runs were seen tests nothing. A decided part with a
-corrected p of 0.05 or more becomes undecided. An interval that contains an article's value is not
-corrected.
+baseline. An endpoint that was written after its runs were seen tests nothing and is left out. A
+decided part with a corrected p of 0.05 or more becomes undecided. An interval that contains an
+article's value is not corrected.
 """
 
 from collections import Counter, defaultdict
@@ -31,12 +31,12 @@ VERDICTS = {
     "undecided": "measured, but no part is decided",
     "not measured": "no evidence counts yet",
 }
-"""The verdicts of claims, and what each means for the parts."""
+"""The verdicts of claims, and what each verdict means for the parts."""
 
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """The corrected result of an endpoint of a part; only primary endpoints have `p_holm`.
+    """The corrected result of an endpoint of a part. Only primary endpoints have `p_holm`.
 
     `number` is the position of the part in its claim, from 1.
     """
@@ -74,7 +74,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim with one primary outcome per part, and all secondary outcomes."""
+    """A claim with a primary outcome for each part, and all secondary outcomes."""
 
     claim: Claim
     primary: tuple[JudgedPart, ...]
@@ -92,7 +92,7 @@ class JudgedClaim:
 
     @property
     def counts(self) -> str:
-        """Count the parts that do not enter the verdict, such as `1 part open, 2 not measured`."""
+        """The number of parts not in the verdict, such as `1 part open, 2 not measured`."""
         numbers = Counter(each.verdict for each in self.primary)
         texts: list[str] = []
         for name in PARTS:
@@ -104,9 +104,9 @@ class JudgedClaim:
 
 
 def ledger(claims: Sequence[Claim], runs: EvidenceStore) -> list[JudgedClaim]:
-    """Judge claims; pass all of them, because the parts of one study are corrected together.
+    """Judge claims. Pass all claims, because the parts decided by one study are corrected together.
 
-    Raises `UserError` naming the claim and the part, for example if a run is on both sides.
+    Raises `UserError` with the claim and the part, for example if a run is on both sides.
     """
     primary = [
         [_judged(claim, n, part.endpoint, runs) for n, part in enumerate(claim.parts, 1)]
@@ -148,7 +148,7 @@ def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: EvidenceStore) 
 
 
 def _corrected(outcome: JudgedPart, family: Sequence[float] = ()) -> JudgedPart:
-    """Correct an outcome for a `family` of p values that includes its own, if it has one."""
+    """Correct an outcome for the `family` of p values that contains its own, if there is one."""
     decision, p_holm = outcome.decision, None
     if family and (p := decision.p) is not None:
         p_holm = holm(family)[family.index(p.at_look)]
@@ -162,6 +162,6 @@ def _corrected(outcome: JudgedPart, family: Sequence[float] = ()) -> JudgedPart:
     if verdict in DECIDED and p_holm is not None and p_holm >= ERROR and not holds:
         verdict, reason = "undecided", NOT_SURVIVED
     judgement = replace(outcome.judgement, decision=decision)
-    if verdict in DECIDED:  # nothing more to measure
+    if verdict in DECIDED:  # there is nothing more to measure
         judgement = replace(judgement, to_measure=None)
     return replace(outcome, p_holm=p_holm, judgement=judgement, verdict=verdict, reason=reason)

@@ -1,6 +1,7 @@
-"""The ledger's file, `results/claims.json`: what it says on each claim, and on each part.
+"""The ledger's file, `results/claims.json`, with an entry for each claim and each part.
 
-`saved` makes it of judged claims; whatever shows a verdict reads it with `read_ledger`.
+`saved` makes the entries from judged claims. All code that shows a verdict reads it with
+`read_ledger`.
 """
 
 from collections.abc import Mapping
@@ -22,14 +23,14 @@ Language = Literal["en", "zh"]
 
 
 class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a claim, or a secondary endpoint of it: the question, the verdict, what was found.
+    """A part of a claim, or one of its secondary endpoints: question, verdict and result.
 
-    `part` is its number, `name` what other files call it; `grades` is its grade in Chinese and in
-    English, or empty. `number` is the value with the ends of its interval, as text with the digits
-    that it deserves, `sides` the values behind it, or, if `counted`, how many seeds of each side
-    train; between the `limits` there is no difference. `p` is the p value before its correction.
-    `excluded` says why runs do not count, `to_measure` is the command that measures more. Fields
-    with a default are left out of the file where they are empty.
+    `part` is its number, and `name` its name in other files. `grades` is its grade in Chinese and
+    in English, or empty. `number` is the value with the ends of its interval, as rounded text.
+    `sides` are the values behind it or, if `counted`, how many seeds of each side train. A number
+    between the `limits` means no difference. `p` is the p value before its correction. `excluded`
+    says why runs do not count, and `to_measure` is the command that measures more. Fields with a
+    default are omitted from the file if they are empty.
     """
 
     part: int
@@ -65,19 +66,19 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def measured(self) -> bool:
-        """Whether evidence counts for it, decided or not."""
+        """Whether any evidence counts for the part, whether decided or not."""
         return self.verdict != "not measured"
 
     def statement_in(self, language: Language) -> str:
         return self.chinese if language == "zh" else self.statement
 
     def grade_in(self, language: Language) -> str:
-        """Return the grade with its setting, or ""."""
+        """Return the grade with its setting, or "" without a grade."""
         return self.grades[language == "en"] if self.grades else ""
 
 
 class SavedClaim(Struct, frozen=True, kw_only=True):
-    """A claim with its verdict, its parts and the secondary endpoints."""
+    """A claim with its verdict, its parts and their secondary endpoints."""
 
     id: int
     verdict: str
@@ -101,9 +102,9 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
 
 
 def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping[int, SavedClaim]:
-    """Return the claims in a folder of published runs by number.
+    """Return the claims in a folder of published runs, by number.
 
-    Raises a UserError with the command that writes them, `again`, if there are none.
+    If there are none, raises a UserError with the command that writes them, `again`.
     """
     path = results / LEDGER
     try:

@@ -1,4 +1,4 @@
-"""The kinds of endpoints in claim files that need no runs: `published`, `computed` and `timing`."""
+"""The kinds of endpoints that need no runs: `published`, `computed` and `timing`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +57,7 @@ class Published(Endpoint, frozen=True):
 
 
 class Computed(Endpoint, frozen=True):
-    """The findings of a computed check; `only` selects findings by their names.
+    """The findings of a computed check. `only` selects findings by name.
 
     computed: {check: batch.mates, only: [bn in training]}
     """
@@ -91,7 +91,7 @@ class Computed(Endpoint, frozen=True):
 
 
 class Timing(Endpoint, frozen=True):
-    """A comparison of two candidates in a group by their times: is the first faster?
+    """A comparison of the times of two candidates in a group: is the first faster?
 
     timing:
       faster: bn folded
@@ -106,9 +106,9 @@ class Timing(Endpoint, frozen=True):
       seen: true                   optional: written after this report was seen, so the report
                                    is shown but decides nothing
 
-    Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
-    round within one process, so the interval covers noise, not differences between machines. The p
-    values of a report are corrected together, like the p values of a study.
+    Candidates and groups have the names that `python scripts/bench norms` prints. The share of time
+    saved is computed per round within one process, so the interval covers noise but not differences
+    between machines. The p values of a report are corrected together, like the p values of a study.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("difference",)
@@ -173,7 +173,7 @@ class Timing(Endpoint, frozen=True):
         return Judgement(replace(self._decide(saved), sides=tuple(sides)), basis, more)
 
     def _decide(self, saved: Sequence[float]) -> Decision:
-        """Decide by the share of time saved in each round; there is one analysis, of all rounds."""
+        """Decide by the share of time saved in each round, in a single analysis of all rounds."""
         if (n := len(saved)) < FEWEST:
             return Decision("not measured", reason=f"too few rounds ({n} of {FEWEST})")
         decision = decide(saved, margin=self.margin, equality=False)

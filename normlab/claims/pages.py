@@ -1,7 +1,7 @@
 """The ledger as a Markdown page, and its summary in English and Chinese.
 
-The text is in `templates/`. The articles are in Chinese. The same evidence always gives the
-same bytes.
+The text is in `templates/`. The summary is also in Chinese because the articles are. The same
+evidence always gives the same bytes.
 """
 
 import posixpath
@@ -30,14 +30,14 @@ _HOME = "results"
 
 
 def markdown(entries: Sequence[JudgedClaim]) -> str:
-    """Return the page in Markdown, `results/claims.md`."""
+    """Return the Markdown of the page `results/claims.md`."""
     counts = Counter(entry.verdict for entry in entries)
     tally = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
     return _filled("ledger.md", {"claims": entries, "counts": tally, "meanings": VERDICTS})
 
 
 def summary(entries: Sequence[JudgedClaim]) -> str:
-    """Return the summary in plain words, `results/summary.md`: one line per claim and part."""
+    """Return the Markdown of `results/summary.md`, which has a line per claim and part."""
     return _filled("summary.md", {"claims": list(map(_summarized, entries))})
 
 
@@ -74,7 +74,7 @@ def _summarized(entry: JudgedClaim) -> dict[str, Any]:
 
 
 def _summarized_part(outcome: JudgedPart) -> dict[str, Any]:
-    """Return a part's entry in the summary; only a decided part has a grade."""
+    """Return a part's entry in the summary. Only a decided part has a grade."""
     part, graded = outcome.part, outcome.verdict in DECIDED and outcome.grade
     statements = _by_language(part.statement, part.chinese or part.statement)
     return {
@@ -89,7 +89,7 @@ def _by_language(english: str, chinese: str) -> dict[str, str]:
 
 
 def _notes(outcome: JudgedPart) -> Iterator[str]:
-    """Yield the command that would measure a part, and the runs of it that do not count."""
+    """Yield lines with the command that measures a part, and with its runs that do not count."""
     part = f"- Part {outcome.number}"
     if measure := outcome.judgement.to_measure:
         yield f"{part}, to measure: `{measure.command}` ({measure.cost})"
@@ -110,7 +110,7 @@ def _row(outcome: JudgedPart) -> list[str]:
 
 
 def _links(outcome: JudgedPart) -> str:
-    """Return a link to each file on which an outcome is based, with the rows of its records."""
+    """Return a link to each file that an outcome is based on, with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
     for path in outcome.basis.records:
         packed = address_of(path, packed=False)

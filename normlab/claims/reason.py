@@ -1,4 +1,4 @@
-"""Why a part is open, in English and in Chinese; the words are in `templates/reasons.yaml`."""
+"""The reason why a part is open, in English and in Chinese (text in `templates/reasons.yaml`)."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
-    """Why a part is open: the key of a sentence in the template, and the values it quotes.
+    """Why a part is open: the key of a sentence in the template, and the values in the sentence.
 
     With `final`, the text adds that more seeds cannot decide the part.
     """
@@ -19,7 +19,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     final: bool = False
 
     def for_good(self) -> "Reason":
-        """Return the reason with the words that more seeds cannot decide the part."""
+        """Return the reason with the addition that more seeds cannot decide the part."""
         return Reason(self.name, self.values, final=True)
 
     def text(self, language: str) -> str:

@@ -1,6 +1,6 @@
 """The sample of an endpoint: the runs of each side that count, by seed.
 
-A run counts if it ended (finished or diverged), was made by committed code, was tested with its
+A run counts if it has ended (finished or diverged), was made by committed code, was tested with its
 last weights or their average, and has the score. A seed counts if all its runs on every side count,
 and if these runs are pairs (`normlab.records.pairs`) that differ only in the compared settings.
 Runs that do not count are listed with the reason.
@@ -31,9 +31,9 @@ from normlab.records.store import fits, lookup, written
 Point = tuple[str, ...]
 """The values of the nuisance keys."""
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
-"""The runs by side and seed, one per nuisance setting."""
+"""The runs by side and seed, with one run per nuisance setting."""
 Count = tuple[int, int]
-"""A number of trained seeds, and the number of seeds."""
+"""The number of seeds that train, and the number of seeds."""
 
 
 def keys(where: Where) -> str:
@@ -43,10 +43,10 @@ def keys(where: Where) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which runs of a study to sample: `sides` by label, and the settings that all share.
+    """The runs of a study to sample, with the settings of each of the `sides` by label.
 
     `where` has the settings that all sides share. Values are means over `scores`, minus the score
-    `minus` of the same run, and over the settings of the nuisance keys `over`.
+    `minus` of the same run, and then means over the settings of the nuisance keys `over`.
     """
 
     study: str
@@ -64,7 +64,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Sample:
-    """The seeds that count and their runs; if there are none, `problem` may say why."""
+    """The seeds that count and their runs. If there are none, `problem` may say why."""
 
     scores: tuple[str, ...]
     minus: str | None
@@ -74,7 +74,7 @@ class Sample:
     problem: str | None = None
 
     def values(self, side: str) -> dict[int, float]:
-        """Return a side's value per seed: the mean over scores, then over nuisance settings."""
+        """Return a side's value per seed, which is the mean over scores and nuisance settings."""
         cells = self.cells[side].items()
         finished = ((seed, runs) for seed, runs in cells if all(run.finished for run in runs))
         return {seed: fmean(map(self._value, runs)) for seed, runs in finished}
@@ -86,7 +86,7 @@ class Sample:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a higher first score is better, according to the records of its runs."""
+        """Whether a higher value of the first score is better, according to the runs' records."""
         runs = (run for cell in self.cells.values() for each in cell.values() for run in each)
         scores = (run.metric(self.scores[0]) for run in runs if run.finished)
         return next((score.higher_is_better for score in scores if score is not None), True)
@@ -96,7 +96,7 @@ class Sample:
 
     @property
     def all_runs(self) -> list[RunRecord]:
-        """Return the runs of all seeds that have every side's settings, paired or not."""
+        """Return the runs of all seeds that have every side's settings, whether paired or not."""
         return [run for cell in self.cells.values() for each in cell.values() for run in each]
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
@@ -112,7 +112,7 @@ class Sample:
         }
 
     def floor(self, side: str, seeds: Sequence[int]) -> Reason | None:
-        """Return the score that shows that a side does not train; None if every setting trains."""
+        """Return the score showing that a side does not train, or None if every setting trains."""
         scores = (*self.scores, *((self.minus,) if self.minus else ()))
         for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
@@ -140,7 +140,7 @@ def _not_trained(side: str, compared: BaselineComparison) -> Reason:
 
 
 def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
-    """Return why a run cannot be used as evidence in any comparison; None if it can."""
+    """Return why a run cannot be used as evidence in any comparison, or None if it can."""
     if (status := record.outcome.status) not in ("finished", "diverged"):
         return f"did not end ({status})"
     dirty = record.environment.get("dirty")
@@ -159,7 +159,7 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 
 def sample_of(runs: EvidenceStore, selection: Selection) -> Sample:
-    """Sample the runs of a study; `UserError` if a run is on both sides."""
+    """Sample the runs of a study, or raise `UserError` if a run is on both sides."""
     records_at = runs.records.get((selection.study, selection.scale), {})
     records = [record for record, _ in records_at.values()]
     reasons: Counter[str] = Counter()
@@ -203,7 +203,7 @@ def _sample(
 def _eligible(
     records: Sequence[RunRecord], selection: Selection, label: str, reasons: Counter[str]
 ) -> list[RunRecord]:
-    """Return the runs of a side that count, and record why others do not."""
+    """Return the runs of a side that count, and add to `reasons` why the other runs do not."""
     where = {**selection.where, **selection.sides[label]}
     runs = [record for record in records if fits(record, where)]
     why = [why_not_evidence(run, selection.all_scores) for run in runs]
@@ -222,7 +222,7 @@ def _cells(
 ) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
     """Return the runs of each side by seed, for the seeds that have all nuisance settings.
 
-    These are the planned settings or, without a plan, all settings that any run has.
+    All nuisance settings are the planned ones or, without a plan, the ones that any run has.
     """
     existing = {point for side in sides.values() for _, point in side}
     axes = (plan.values(key) or sorted({at[n] for at in existing}) for n, key in enumerate(over))
@@ -238,7 +238,7 @@ def _cells(
 
 
 def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int, str]:
-    """Return, for each seed of all sides, why its runs are not pairs."""
+    """Return why the runs of a seed are not pairs, for each such seed that all sides have."""
     chosen = {key for side in selection.sides.values() for key in side}
     compared = tuple(name for key in sorted(chosen) for name in spelled(key))
     rules = PairRules(may_differ=plan.varied + compared)
@@ -254,7 +254,7 @@ def _unpaired(cells: Cells, selection: Selection, plan: PlannedRuns) -> dict[int
 
 
 def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
-    """Return why a side's runs at a point have different configs; None if all have the same."""
+    """Return why a side's runs at a point have different configs, or None if all are the same."""
     differing = varying([run.parts for run in runs])
     keys = ", ".join(key for key in differing if not key.endswith(".option"))
     problem = f"{label} matches runs that differ in {keys}; the claim must say which it means"
@@ -262,7 +262,7 @@ def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
 
 
 def _not_one_experiment(cells: Cells, seeds: Sequence[int], scores: Sequence[str]) -> str | None:
-    """Return why a side's seeds are not one experiment, scored in one way; None if they are."""
+    """Return why a side's seeds are not one experiment scored in one way, or None if they are."""
     for cell in cells.values():
         for runs in zip(*(cell[seed] for seed in seeds), strict=True):
             try:

@@ -1,4 +1,4 @@
-"""A judged claim as the ledger's file has it, and the file's text."""
+"""Converts judged claims to entries of the ledger's file, and to its text."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def ledger_json(claims: Sequence[SavedClaim]) -> str:
 
 
 def saved_claim(entry: JudgedClaim) -> SavedClaim:
-    """Return a claim with its parts."""
+    """Return the ledger's entry for a claim with its parts."""
     claim = entry.claim
     return SavedClaim(
         id=claim.id,
@@ -48,7 +48,7 @@ def saved_claim(entry: JudgedClaim) -> SavedClaim:
 
 
 def saved_part(outcome: JudgedPart) -> SavedPart:
-    """Return a part, or a secondary endpoint, with its numbers rounded."""
+    """Return the ledger's entry for a part or a secondary endpoint, with rounded numbers."""
     decision, basis, endpoint = outcome.decision, outcome.basis, outcome.endpoint
     estimate, p, more = decision.estimate, observed_p(outcome), outcome.judgement.to_measure
     measured = bool(endpoint.scored or endpoint.limits)
@@ -89,7 +89,7 @@ def saved_part(outcome: JudgedPart) -> SavedPart:
 
 
 def _rounded(value: Any) -> Any:
-    """Return a number with six digits; an infinite one as text, as JSON has none."""
+    """Return a number rounded to six digits, or an infinite one as text, because JSON has none."""
     if value is None:
         return None
     rounded = float(f"{value:.6g}")

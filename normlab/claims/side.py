@@ -1,4 +1,4 @@
-"""The values behind a decision: each with the name of its side, in Chinese and in English."""
+"""The values behind a decision, each with the name of its side in Chinese and in English."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ _NOT_SET = object()
 class Side:
     """One of the settings that an endpoint compares: its `label`, and its name for readers.
 
-    The sides of an interaction also have a `place`: the name of the setting in which two of them
-    are compared.
+    The sides of an interaction also have a `place`, which is the name of the setting in which two
+    of them are compared.
     """
 
     label: str
@@ -31,7 +31,7 @@ class Side:
 
 
 class SideValue(Struct, frozen=True, omit_defaults=True):
-    """The value of a side; `least` is a lower bound in % on the share of seeds that train."""
+    """The value of a side. `least` is a lower bound, in %, on the share of seeds that train."""
 
     name: Name
     value: str
@@ -39,7 +39,7 @@ class SideValue(Struct, frozen=True, omit_defaults=True):
     place: Name | None = None
 
     def text(self, *, chinese: bool) -> str:
-        """Return `34.8 with layer norm`, or `层归一化 34.8`."""
+        """Return the value with its side, such as `34.8 with layer norm`, or `层归一化 34.8`."""
         least = "" if self.least is None else f"{self.least} %"
         if chinese:
             gap = "" if self.name[0].endswith("）") else " "
@@ -58,9 +58,9 @@ def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:
 
 
 def names_of(sides: Sequence[Where]) -> list[Name]:
-    """Return a name for each of some settings: that of the first key in which they differ.
+    """Return a name for each setting, after the first key in which the settings differ.
 
-    A single setting is named by all its keys.
+    A single setting is named after all its keys.
     """
     if len(sides) == 1:
         return [name_of(sides[0])]

@@ -1,19 +1,20 @@
-"""What decides a part of a claim, and in which unit its number is."""
+"""The source that decides a part of a claim, and the unit of its number."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 Unit = Literal["value", "difference", "interaction", "factor", "spread", "time saved", "seeds"]
-"""What a number is: a value, a difference, a difference of differences, a factor, a factor of
-standard deviations, the share of time saved, a count of seeds."""
+"""The meaning of a number: a value, a difference, a difference of differences, a factor, a factor
+of standard deviations, the share of time saved, or a count of seeds.
+"""
 
 
 class EvidenceSource(Struct, frozen=True, omit_defaults=True):
-    """What decides a part: runs of a study (STUDY/SCALE), timings, a check, or published sources.
+    """The source that decides a part: runs (STUDY/SCALE), timings, a check, or publications.
 
-    `only` has the names of the check's findings that count; all of them if it is empty. `chinese`
-    says in Chinese what published sources show.
+    `only` has the names of the check's findings that count; if it is empty, all count. `chinese`
+    says in Chinese what the publications show.
     """
 
     kind: Literal["runs", "timing", "check", "sources"]

@@ -1,7 +1,7 @@
 """The kinds of endpoints in claim files that are decided by the runs of a study.
 
-These are `contrast`, `gap`, `spread`, `level`, `reported` and `trains`; `other_endpoints` has
-the others.
+These are `contrast`, `gap`, `spread`, `level`, `reported` and `trains`. The other kinds are in
+`other_endpoints`.
 """
 
 import math
@@ -85,7 +85,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         ]
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the difference per seed; for an interaction, the difference of differences."""
+        """Return the difference per seed or, for an interaction, the difference of differences."""
         sides = [sample.values(side) for side in sample.cells]
         sign = 1 if sample.higher_is_better else -1
         scaled = _logarithm if self.ratio else float
@@ -97,7 +97,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         return differences
 
     def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, str]:
-        """Return the sides' means; with `ratio`, geometric means, whose ratio is the factor."""
+        """Return the sides' means or, with `ratio`, geometric means, whose ratio is the factor."""
         mean = geometric_mean if self.ratio else fmean
         values = {side: sample.values(side) for side in sample.cells}
         means = [mean([by_seed[seed] for seed in seeds]) for by_seed in values.values()]
@@ -105,7 +105,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
 
 class Contrast(Difference, frozen=True, kw_only=True):
-    """A comparison of two settings: is the first better by more than the margin?
+    """A comparison of two settings: is the first one better by more than the margin?
 
     contrast: {better: {norm: ln}, worse: {norm: bn}, margin: 0.5}
 
@@ -164,7 +164,7 @@ class Gap(Difference, frozen=True, kw_only=True):
 
     gap: {better: {norm: ln}, worse: {norm: bn}, value: 6.5}
 
-    Other data may be used only if the claim is about the difference in general.
+    The data may differ from the article's only if the claim is about the difference in general.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("figure",)
@@ -184,16 +184,17 @@ class Gap(Difference, frozen=True, kw_only=True):
 
 
 class Spread(StudyEndpoint, frozen=True, kw_only=True):
-    """Scores that differ more from seed to seed in one setting than in another.
+    """A comparison of spreads: do scores vary more over seeds in one setting than in another?
 
     spread: {wider: {norm: bn}, narrower: {norm: ln}, margin: 1.5}     a factor of the deviations
 
     The logarithm of the ratio of both standard deviations is judged by its jackknife (Miller 1968,
     "Jackknifing variances"): with n seeds, the value of a seed is n times the logarithm minus n - 1
-    times the logarithm without that seed, and the mean of these values has a t interval. It does
-    not assume a normal distribution, and keeps pairs of runs with the same seed together. If both
-    deviations of normal values were equal, its error was 0.012 where 0.0125 is allowed (12 seeds,
-    4,000 draws), and 0.020 with the heavy tails of a t distribution with 5 degrees of freedom.
+    times the logarithm without that seed, and the mean of these values has a t interval. The method
+    does not assume a normal distribution, and keeps pairs of runs with the same seed together. In
+    simulations with equal deviations (12 seeds, 4,000 draws, allowed error 0.0125), its error was
+    0.012 for normal values, and 0.020 for a t distribution with 5 degrees of freedom, which has
+    heavy tails.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("difference", "equality")
@@ -253,7 +254,7 @@ def _logarithm(value: float) -> float:
 
 
 class Level(StudyEndpoint, frozen=True, kw_only=True):
-    """A bound on the value of one setting: is the value above it?
+    """A bound on the value of one setting: is the value above the bound?
 
     level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
 
@@ -298,7 +299,7 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
 
     reported: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
 
-    `data` is the article's data; runs on other data are not compared with it.
+    `data` is the article's data. Runs on different data are not compared with the article's value.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("figure",)
@@ -329,7 +330,7 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
 
 
 class Trains(StudyEndpoint, frozen=True, kw_only=True):
-    """The number of seeds that train in one setting, compared with a reference setting.
+    """The number of seeds that train in a setting, compared with a reference setting.
 
     trains: {side: {norm: none}, reference: {norm: ln}}
 

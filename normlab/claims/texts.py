@@ -1,4 +1,4 @@
-"""How a claim's verdict, value and seeds are written, wherever they are shown."""
+"""Formats the verdict, value and seeds of a claim, for all places that show them."""
 
 from normlab.claims.claim import Part
 from normlab.claims.ledger import JudgedClaim, JudgedPart
@@ -22,7 +22,7 @@ def outcome_text(outcome: JudgedPart) -> str:
 
 
 def value_text(outcome: JudgedPart) -> str:
-    """Return the value with its interval, the values behind it, and the reason if it is open."""
+    """Return the value with its interval, the values behind it and, if it is open, the reason."""
     decision = outcome.decision
     value, sides = decision.value, "" if decision.counted else sides_text(decision.sides)
     text = f"{value} ({sides})" if value and sides else value or sides
@@ -39,6 +39,6 @@ def seeds_text(outcome: JudgedPart) -> str:
 
 
 def observed_p(outcome: JudgedPart) -> float | None:
-    """Return the p value before correction; None without a test."""
+    """Return the p value before correction, or None without a test."""
     p = outcome.decision.p
     return None if p is None else p.observed

@@ -1,4 +1,4 @@
-"""The registry of questions: each is a function that returns what it finds out about a subject."""
+"""The registry of questions. A question is a function that returns a finding about its subject."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from normlab.errors import UserError
 
 Of = Literal["norm", "model", "card", "claim", "module"]
-"""What a question is about: a norm by itself, a model that normlab built, a norm's report card, a
+"""The subject of a question: a norm by itself, a model that normlab built, a norm's report card, a
 claim of the articles, or any `nn.Module`.
 """
 Ask = TypeVar("Ask", bound=Callable[..., Any])
@@ -16,10 +16,10 @@ Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Question:
-    """A registered question: its name, the kind of subject it is about, its text and function.
+    """A registered question: its name, the kind of its subject, its text and its function.
 
-    Questions about `trained` models tell nothing about a model at initialization. A `slow` question
-    is asked only if the user asks for it.
+    Questions about `trained` models do not apply to a model at initialization. A `slow` question is
+    skipped unless the user selects it.
     """
 
     name: str
@@ -36,7 +36,7 @@ _REGISTRY: dict[tuple[Of, str], Question] = {}
 def question(
     name: str, *, of: Of, trained: bool = False, slow: bool = False
 ) -> Callable[[Ask], Ask]:
-    """Register a function as a question; the first line of its docstring is the question's text."""
+    """Register a function as a question, whose text is the first line of the docstring."""
 
     def register(ask: Ask) -> Ask:
         text = (inspect.getdoc(ask) or "").partition("\n")[0]
@@ -47,9 +47,9 @@ def question(
 
 
 def registered(*of: Of, modules: Sequence[str], names: Sequence[str] = ()) -> list[Question]:
-    """Return all questions about these kinds, or the named ones, in the order of their `modules`.
+    """Return the questions about some kinds of subjects, in the order of their `modules`.
 
-    Raises UserError for an unknown name.
+    If `names` are given, only these are returned; an unknown name raises UserError.
     """
     by_name = {name: question for (kind, name), question in _REGISTRY.items() if kind in of}
     for name in names:

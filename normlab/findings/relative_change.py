@@ -1,4 +1,4 @@
-"""How much a tensor changes, relative to its size: RMS(new - old) / RMS(old)."""
+"""The change of a tensor relative to its size: RMS(new - old) / RMS(old)."""
 
 import math
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 NonFinite = Literal["", "became NaN", "was NaN", "became infinite", "was infinite", "was 0"]
-"""Why a change is not a finite number; empty if it is."""
+"""Why a change is not a finite number, or "" if it is finite."""
 
 
 def rms(values: Float[Tensor, "..."]) -> float:
-    """Return the root mean square, computed in float64; 0 for an empty tensor."""
+    """Return the root mean square, computed in float64, or 0 for an empty tensor."""
     in_float64 = values.double()
     return float(torch.linalg.vector_norm(in_float64)) / math.sqrt(max(in_float64.numel(), 1))
 
@@ -26,8 +26,8 @@ def ratio(part: float, whole: float) -> float:
 def relative_change(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
     """Return RMS(values - base) / RMS(base).
 
-    Entries that are NaN in both, or the same infinity, count as equal zeros. The change is infinite
-    if only one of them is NaN or infinite.
+    Entries that are NaN in both tensors, or the same infinity, are replaced by 0 in both. The
+    change is infinite if an entry is NaN or infinite in only one of them.
     """
     change = _relative_change(values, base)
     if not math.isfinite(change):
@@ -41,7 +41,7 @@ def _relative_change(values: Tensor, base: Tensor) -> float:
 
 
 def why_not_finite(values: Tensor, base: Tensor) -> NonFinite:
-    """Return why the change from `base` to `values` is not a finite number; empty if it is."""
+    """Return why the change from `base` to `values` is not a finite number, or "" if it is."""
     if math.isfinite(relative_change(values, base)):
         return ""
     differ = (values != base) & ~(values.isnan() & base.isnan())
@@ -55,14 +55,14 @@ def why_not_finite(values: Tensor, base: Tensor) -> NonFinite:
 
 
 def largest_change(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, NonFinite]:
-    """Return the largest change of several tensors and, if it is not a finite number, why."""
+    """Return the largest change of several tensors, and why it is not finite or ""."""
     changes = ((relative_change(*pair), pair) for pair in pairs)
     change, pair = max(changes, key=lambda item: item[0])
     return change, why_not_finite(*pair)
 
 
 def percent(share: float) -> str:
-    """Format a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
+    """Format a share in percent with three significant digits, such as `0.0123 %` or `123 %`."""
     if not math.isfinite(share):
         return f"{share} %"
     rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets as many decimals as 100

@@ -1,4 +1,4 @@
-"""Verdicts, and the summary of findings: one per question, the most harmful first."""
+"""Verdicts, and the summary of findings by question, the most harmful first."""
 
 import textwrap
 from collections import Counter
@@ -46,13 +46,13 @@ def by_harm(findings: Mapping[str, JudgedT]) -> dict[str, JudgedT]:
 
 
 def counts(findings: Mapping[str, Any]) -> dict[Verdict, int]:
-    """Return how many findings have each verdict; unused verdicts are left out."""
+    """Return the number of findings per verdict, without unused verdicts."""
     numbers = Counter(finding.verdict for finding in findings.values())
     return {verdict: numbers[verdict] for verdict in VERDICTS if numbers[verdict]}
 
 
 def conclusion(findings: Mapping[str, JudgedT]) -> str:
-    """Return one sentence: what is broken, and what is worth a look."""
+    """Return a sentence that lists the questions that are broken or worth a look."""
     names: dict[Verdict, list[str]] = {}
     for name, finding in by_harm(findings).items():
         names.setdefault(finding.verdict, []).append(name)
@@ -64,7 +64,7 @@ def conclusion(findings: Mapping[str, JudgedT]) -> str:
 def summary(
     findings: Mapping[str, JudgedT], *, width: int, in_colour: bool = False
 ) -> Iterator[str]:
-    """Yield lines of at most `width` columns: each finding's verdict, question and answer.
+    """Yield lines of at most `width` columns with each finding's verdict, question and answer.
 
     Questions that do not apply for the same reason share a line.
     """

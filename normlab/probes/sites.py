@@ -42,8 +42,8 @@ class Site(NamedTuple):
 class ModuleCall:
     """One call of a module, or a recurrent norm's calls for one batch joined along positions.
 
-    `args` holds the module's arguments, and `y` its output. `grad` is dL/dy, which only probes with
-    `after_backward` get.
+    `args` holds the module's arguments, and `y` its output. `grad` is dL/dy, which is set only for
+    probes that wait for the backward pass.
     """
 
     site: str

@@ -1,1 +1,1 @@
-"""Studies: tune, run and publish grids of runs that fill comparison tables."""
+"""Studies, which are grids of runs that fill comparison tables: tuning, running, publishing."""

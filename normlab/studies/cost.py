@@ -1,7 +1,7 @@
-"""What the remaining runs of a study cost: runs, updates, minutes and hours, by row and point.
+"""The cost of a study's remaining runs: runs, updates, minutes and hours, by row and point.
 
-Times come from finished runs on the same kind of device as the runs to be made; if there are none,
-they come from another kind, or from the study's file, and are marked.
+Times come from finished runs on the kind of device that the remaining runs will use. If there are
+none, times come from another kind of device or from the study's file, and are marked.
 """
 
 from collections import Counter
@@ -23,14 +23,14 @@ OTHER_DEVICE = "*"
 ESTIMATE = "~"
 _MILLION = 1_000_000
 _LIMITS = ("steps", "tokens", "epochs", "minutes")
-"""The limits of a budget, which are also their units."""
+"""The limits of a budget, which are also the units of the limits."""
 
 
 class TimedRuns(NamedTuple):
     """Finished runs of one kind of device, from which times are estimated.
 
-    `whose` is "own" or "published"; `other` is set if their device is of a different kind than the
-    runs to be made will use. Without runs, the study's file has the `minutes` of a run.
+    `whose` is "own" or "published". `other` is set if they used a different kind of device than the
+    remaining runs will use. If there are no runs, `minutes` is the estimate in the study's file.
     """
 
     records: Sequence[RunRecord]
@@ -60,8 +60,9 @@ def timed(
 ) -> TimedRuns:
     """Return the finished runs that best predict how long a run takes on a device, `cpu` or `cuda`.
 
-    Runs on this kind of device come first, your own before published ones; if there are none, the
-    runs on the kind of device that most other runs used. `minutes` are those of the study's file.
+    Runs on this kind of device are preferred, your own before published ones. If there are none,
+    the runs on the most frequent other kind of device are returned. `minutes` is the estimate in
+    the study's file.
     """
     sources = {"own": ours, "published": published}
     for whose, records in sources.items():
@@ -81,9 +82,9 @@ def cost_table(
 ) -> tuple[list[list[str]], list[str]]:
     """Return the table rows (`COLUMNS`), one per study row and point, and notes on data and time.
 
-    A run's expected duration is the median over finished runs of its row and point (`timed`), of
-    the job or published in `results`; without any, it is the estimate in the study's file. `left`
-    are the runs still to be made.
+    A run's expected duration is the median over finished runs of its row and point (`timed`),
+    either of the job or published in `results`. If there are none, it is the estimate in the
+    study's file. `left` are the runs that are still to be made.
     """
     size = job.study.scale(job.scale)
     published = _published(job, results)
@@ -111,12 +112,12 @@ def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunReco
 
 
 def _time(value: float, decimals: int) -> str:
-    """Format minutes or hours; from 100 on without decimals."""
+    """Format minutes or hours, without decimals from 100 on."""
     return f"{value:.{decimals if value < 100 else 0}f}"
 
 
 def _length(budget: Mapping[str, float | int | None]) -> str:
-    """Return how long a run trains: `800 steps`, `600,000 tokens`, `1M steps`."""
+    """Return the length of a run's training, such as `800 steps` or `600,000 tokens`."""
     return " or ".join(
         f"{limit / _MILLION:g}M {unit}" if limit >= _MILLION else f"{limit:,} {unit}"
         for unit in _LIMITS

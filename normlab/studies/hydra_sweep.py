@@ -1,4 +1,4 @@
-"""The runs that Hydra starts for one `normlab train`: one, a grid, a search, jobs of a cluster."""
+"""The runs that Hydra starts for one `normlab train`: one run, a grid, a search or cluster jobs."""
 
 import math
 import os
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class SweepActions(NamedTuple):
     """The functions that a sweep needs from its caller.
 
-    `train` trains a run in this process and returns its record, `train_alone` the exit status of
-    the only run. `compare` shows the runs in some folders.
+    `train` trains a run in this process and returns its record. `train_alone` trains the only run
+    and returns its exit status. `compare` shows the runs in some folders.
     """
 
     train: "Callable[[DictConfig], RunRecord]"
@@ -40,7 +40,7 @@ class SweepActions(NamedTuple):
 def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
     """Let Hydra parse the arguments, run everything, and return the exit status.
 
-    `again` is the command that resumes.
+    `again` is the command that resumes the runs.
     """
     import hydra
 
@@ -55,7 +55,7 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
     if {"-m", "--multirun"}.intersection(argv):
         check_single("a sweep starts its own processes")
     if EXPERIMENT in values:
-        compose_written(first_run(argv))  # an error in the file names the file
+        compose_written(first_run(argv))  # so that an error contains the file
     register()
     if "slurm" in values.get("hydra/launcher", "") and shutil.which("srun") is None:
         raise UserError(
@@ -67,7 +67,7 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
     def job(config: "DictConfig") -> float | None:
         return runs.execute(config)
 
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # cli.py gets errors and prints one line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     place = [f"hydra.sweep.dir={quoted(str(runs.folder))}"] if runs.is_search else []
     sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
@@ -84,7 +84,7 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
 def flags_first(arguments: Sequence[str]) -> list[str]:
     """Return Hydra's arguments with its flags before all overrides.
 
-    argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
+    argparse takes a single block of overrides, and rejects a second block after a flag.
     """
     from hydra._internal.utils import get_args_parser  # the parser is not public
 
@@ -96,20 +96,21 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 class HydraRuns:
-    """The runs of one command: `execute` takes each config from Hydra, `finish` ends the command.
+    """The runs of one command. `execute` gets each config from Hydra; `finish` ends the command.
 
-    Hydra's basic launcher only lists the runs of a grid; they all start together in `finish`. A
-    search executes its runs one after the other, and another launcher's jobs run elsewhere.
+    With Hydra's basic launcher, `execute` only lists the runs of a grid, which all start together
+    in `finish`. A search executes its runs one after the other, and another launcher runs them in
+    other processes.
 
     Args:
-        values: the settings and flags of Hydra that were typed.
+        values: the settings and flags of Hydra that the user typed.
         again: the command that resumes.
     """
 
     def __init__(self, values: Mapping[str, str], again: str, actions: SweepActions) -> None:
         self.actions = actions
         runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
-        # A folder for this sweep only, below `runs_dir`, where all of its processes can reach it.
+        # A folder of this sweep below `runs_dir`, where all of its processes can reach it.
         self.folder = runs_dir / ".sweeps" / uuid.uuid4().hex
         self.is_search = values.get("hydra/sweeper", "basic") != "basic"
         self.again = again
@@ -120,7 +121,7 @@ class HydraRuns:
         self._processes: int | None = None
 
     def execute(self, config: "DictConfig") -> float | None:
-        """Train a run, or note it for `finish`; return the objective of a search."""
+        """Train a run, or list it for `finish`, and return the objective of a search."""
         from hydra.core.hydra_config import HydraConfig
         from hydra.types import RunMode
 
@@ -163,7 +164,7 @@ class HydraRuns:
         return self._runs[-1]
 
     def finish(self) -> int:
-        """Run a grid, or print the results of a search or of a cluster; return the status."""
+        """Run a grid, or print the results of a search or a cluster, and return the status."""
         if self._status is not None:
             return self._status
         if self.is_search:
@@ -181,7 +182,7 @@ class HydraRuns:
         return 1 if notes else 0
 
     def _run_grid(self, runs: Sequence[RunToStart]) -> int:
-        """Run what has not ended, and compare all runs."""
+        """Execute the runs that have not ended, and compare all runs."""
         from normlab.studies.runs_display import run_all_shown
 
         runs = each_run_once(runs)
@@ -189,7 +190,7 @@ class HydraRuns:
         if len(left) < len(runs):
             print(f"{len(runs) - len(left)} of {len(runs)} runs had already ended and are skipped")
         ended = run_all_shown(RunsInOrder(left), self._processes, again=self.again) if left else []
-        failed = {done.run.folder for done in ended if done.failed}  # and have an old record
+        failed = {done.run.folder for done in ended if done.failed}  # these have an old record
         folders = [run.folder for run in runs if run.folder not in failed]
         if recorded := [folder for folder in folders if (folder / RECORD_FILE).is_file()]:
             print()
@@ -200,9 +201,9 @@ class HydraRuns:
 def _in_groups(
     runs: list[RunToStart], configs: Mapping[Path, Mapping[str, Any]]
 ) -> list[RunToStart]:
-    """Return the runs; those sent to W&B get their group and job type.
+    """Return the runs, with a group and a job type for runs sent to W&B.
 
-    A run stays as it is if its config is invalid or sets both itself.
+    A run is unchanged if its config is invalid or already sets both.
     """
     sent = [
         (run, configs[run.folder])
@@ -224,7 +225,7 @@ def _in_groups(
 
 
 def each_run_once(runs: Iterable[RunToStart]) -> list[RunToStart]:
-    """Drop runs that are the same run as an earlier one, with a message; return the others."""
+    """Drop runs that repeat an earlier run, with a message, and return the others."""
     first: dict[Path, RunToStart] = {}
     for run in runs:
         if (twin := first.setdefault(run.folder, run)) is not run:
@@ -239,11 +240,11 @@ def _train_elsewhere(
     note: Path | None,
     train: "Callable[[DictConfig], RunRecord]",
 ) -> "RunRecord | None":
-    """Train a run inside a job of another launcher; return its record.
+    """Train a run inside a job of another launcher, and return its record.
 
     If `note` is set, an error is written to that file and None is returned, because Hydra would
-    name only the first failed run. A run that was asked to stop ends the process without a result,
-    so that the sweep waits for a scheduler that requeues it.
+    report only the first failed run. A run that was asked to stop ends the process without a
+    result, so that the sweep waits until the scheduler has requeued it.
     """
     from normlab.config.compose import from_hydra
 
@@ -263,10 +264,10 @@ def _train_elsewhere(
 
 
 def objective(record: "RunRecord", config: "DictConfig", direction: object) -> float:
-    """Return the objective for a sweeper such as Optuna: the tested `valid/<select_by>`.
+    """Return the objective for a sweeper such as Optuna: `valid/<select_by>` of the tested weights.
 
-    A diverged run gets the worst value. Raises UserError if the sweeper's direction seeks the worst
-    score.
+    A diverged run gets the worst value. Raises UserError if the sweeper's direction would seek the
+    worst score.
     """
     name, sought = f"valid/{config.validate.select_by}", getattr(direction, "name", direction)
     score = record.scores.get(name)
@@ -280,7 +281,7 @@ def objective(record: "RunRecord", config: "DictConfig", direction: object) -> f
 
 
 def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
-    """Name each run by the overrides that are not common to all runs."""
+    """Return a name for each run, made of the overrides that are not common to all runs."""
     common = set(runs[0]).intersection(*runs[1:]) if len(runs) > 1 else set[str]()
     names = (" ".join(text for text in overrides if text not in common) for overrides in runs)
     return [name or "all defaults" for name in names]

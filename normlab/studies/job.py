@@ -1,4 +1,4 @@
-"""A study at a scale whose runs are to be made, by seed."""
+"""A study at a scale, with the runs to be made by seed."""
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
@@ -11,9 +11,9 @@ from normlab.studies.study_runs import StudyRun, runs_of
 
 
 class Job:
-    """A study at a scale: its runs by seed, in the study's order.
+    """A study at a scale, with its runs by seed in the study's order.
 
-    `rows` selects rows; `extra` are overrides for every run.
+    `rows` selects rows, and `extra` are overrides for every run.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Job:
     ) -> None:
         self.study, self.scale = study, scale
         self.lacks_data = False
-        """Whether to start none of its runs, because their data are missing."""
+        """Whether none of its runs are started, because their data are missing."""
         self.by_seed: dict[int, list[StudyRun]] = {}
         for run in runs_of(study.planned(scale, seeds=seeds, rows=rows, extra=extra)):
             self.by_seed.setdefault(run.planned.seed, []).append(run)
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def complete_seeds(self) -> list[int]:
-        """Return the seeds whose runs have all ended, as their records show."""
+        """Return the seeds whose runs have all ended according to their records."""
         return [
             seed
             for seed, runs in self.by_seed.items()
@@ -55,12 +55,12 @@ class Job:
         ]
 
     def left(self, complain: Callable[[str], object]) -> list[StudyRun]:
-        """Return the runs that have not ended; `complain` gets a line for each damaged record."""
+        """Return the runs that have not ended; pass a line per damaged record to `complain`."""
         records = [(run, run.record(complain)) for run in self.runs]
         return [run for run, record in records if not run.has_ended(record)]
 
     def progress(self, left: Sequence[StudyRun]) -> str:
-        """Return one line: the number of runs, the grid they fill, and how many are `left`."""
+        """Return a line with the number of runs, the grid they fill, and how many are `left`."""
         keys = [run.planned.key for run in self.runs]
         rows, points, seeds = (len(set(each)) for each in zip(*keys, strict=True))
         shape = ", ".join([counted(rows, "row"), counted(points, "point"), counted(seeds, "seed")])
@@ -78,12 +78,12 @@ class Job:
 
     @property
     def counts(self) -> bool:
-        """Whether its runs may count as evidence; runs of a smoke test or a pilot never do."""
+        """Whether its runs may count as evidence. Runs of a smoke test or a pilot never count."""
         return self.scale != SMOKE and not self.study.scale(self.scale).pilot
 
 
 def jobs_of(words: Sequence[str]) -> list[Job]:
-    """Return a job for each named study; the other words select its part (`StudyPart`)."""
+    """Return a job for each study in `words`, whose overrides select its part (`StudyPart`)."""
     jobs: list[Job] = []
     for name, overrides in words_by_study(words).items():
         study = load_study(name)

@@ -1,4 +1,4 @@
-"""Reading and checking a study's file; every error names the file and the key."""
+"""Reads and checks a study's file. Every error contains the file and the key."""
 
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
@@ -30,10 +30,10 @@ _LEAST = "give at least three (two at scale=smoke and with `pilot: true`)"
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:
-    """Read a study; UserError for an unknown name or, with file and key, an invalid file.
+    """Read a study. Raise UserError for an unknown name or, with file and key, an invalid file.
 
-    `configs` replaces normlab's own; the user's folders are searched too.
-    In the file, a list of values for an axis means `axis=value` for each value.
+    `configs` replaces normlab's configs. The user's folders are also searched. In the file, a list
+    of values for an axis means `axis=value` for each value.
     """
     known = {option.name: option for option in options("study", configs)}
     if name not in known:
@@ -68,7 +68,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
-    """Convert numbers and booleans to text, as typed, except under `article_values`."""
+    """Convert numbers and booleans to text as typed, except under `article_values`."""
     if isinstance(node, dict) and key != "article_values":
         return {_typed(name): _typed(value, key=name) for name, value in node.items()}
     if isinstance(node, list):
@@ -128,7 +128,7 @@ def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str)
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
-    """Return the tuning of a study at a scale; UserError if the file has none."""
+    """Return the tuning of a study at a scale, or raise UserError if the file has none."""
     tuning, by, size = study.scale(scale).tuning, study, scale
     if isinstance(tuning, str) and tuning in study.scales:
         size, tuning = tuning, study.scale(tuning).tuning
@@ -144,7 +144,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
 
 
 def unchosen(study: Study, scale: str) -> tuple[str, ...]:
-    """Return the rows, with their points, that lack a tuned value at a scale with tuning."""
+    """Return the rows, with their points, that have no tuned value yet at a scale with tuning."""
     size = study.scale(scale)
     if size.tuning is None:
         return ()

@@ -1,8 +1,8 @@
-"""Executes many runs on this machine: a queue picks the next run, and each run is a process.
+"""Executes many runs on this machine. A queue chooses the next run, and each run is a process.
 
 A process uses only its share of the machine, and its output goes to `log.txt` in the run's folder.
-A run that fails does not affect the others. All state is in the run folders, so the same command
-resumes interrupted runs.
+A run that fails does not affect the others. All state is in the run folders, so that the same
+command resumes interrupted runs.
 """
 
 import math
@@ -30,7 +30,7 @@ INTERRUPTED = 130
 """Exit status of a run that was asked to stop and has saved its state."""
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
-_GPU = re.compile(r"\d+$|GPU-|MIG-")  # not -1 or Slurm's NoDevFiles
+_GPU = re.compile(r"\d+$|GPU-|MIG-")  # excludes -1 and Slurm's NoDevFiles
 _KILLED = "killed, most likely because memory ran out: use a smaller batch_size or fewer processes"
 _WAIT = 0.05  # seconds between polls of the running processes
 
@@ -72,7 +72,7 @@ class RunQueue(ABC):
 
     @abstractmethod
     def next(self) -> RunToStart | None:
-        """Return the next run to start; None if no run can start now."""
+        """Return the next run to start, or None if no run can start now."""
 
     @abstractmethod
     def ended(self, done: EndedRun) -> None:
@@ -98,7 +98,7 @@ class RunsInOrder(RunQueue):
 
 
 class ProgressDisplay:
-    """The display of progress, updated every `every` seconds; by default it only prints lines."""
+    """The display of progress, updated every `every` seconds. This base class only prints lines."""
 
     every = math.inf
 
@@ -109,7 +109,7 @@ class ProgressDisplay:
     def beat(
         self, running: Mapping[RunToStart, float], ended: Sequence[EndedRun], count: int
     ) -> None:
-        """Show the current runs with their seconds so far, and the ended runs, out of `count`."""
+        """Show the current runs with their seconds so far, and the ended of all `count` runs."""
 
 
 def run_all(
@@ -119,12 +119,12 @@ def run_all(
     deadline: float = math.inf,
     show: ProgressDisplay | None = None,
 ) -> list[EndedRun]:
-    """Execute the runs of a queue; return the ended runs in the order in which they ended.
+    """Execute the runs of a queue, and return them in the order in which they ended.
 
-    `processes` is as in `machine_shares`. At `deadline` (by `time.monotonic`) the current runs are
-    asked to stop and returned as interrupted; no more are started. Ctrl-C reaches the processes
-    directly, other signals that ask to stop (`STOP_SIGNALS`) are passed on as SIGTERM; all of them
-    raise KeyboardInterrupt once every run has saved its state.
+    `processes` is as in `machine_shares`. At `deadline` (by `time.monotonic`) no more runs are
+    started, and the current runs are asked to stop and returned as interrupted. Ctrl-C reaches the
+    processes directly, and other signals that ask to stop (`STOP_SIGNALS`) are passed on as
+    SIGTERM. Either raises KeyboardInterrupt once every run has saved its state.
     """
     check_single("a sweep or a study starts its own processes")
     pool = _Pool(queue, show or ProgressDisplay(), machine_shares(processes))
@@ -153,7 +153,7 @@ def run_all(
 
 
 class MachineShare(NamedTuple):
-    """A share of the machine: the override and the variables that confine a process to it."""
+    """A share of the machine: the override and the variables that limit a process to it."""
 
     threads: str
     variables: dict[str, str]
@@ -162,7 +162,7 @@ class MachineShare(NamedTuple):
 class _Pool:
     """The running processes of a queue, and the runs that have ended.
 
-    `stopped`: no more runs are started. `interrupted`: runs were asked to stop from outside.
+    If `stopped`, no more runs are started. If `interrupted`, runs were asked to stop from outside.
     """
 
     def __init__(self, queue: RunQueue, show: ProgressDisplay, free: list[MachineShare]) -> None:
@@ -178,7 +178,7 @@ class _Pool:
             process.popen.terminate()
 
     def heed(self, signals: list[int], *, late: bool) -> None:
-        """Stop if there are signals, and empty their list, or if it is `late`."""
+        """Stop if it is `late`, or if there are signals, whose list is then emptied."""
         if set(signals) - {signal.SIGINT} or (late and not self.stopped):
             self.terminate()
         self.interrupted = self.interrupted or bool(signals)
@@ -192,14 +192,14 @@ class _Pool:
             self.running[run] = _RunProcess(run, self.free.pop(0))
 
     def beat(self, now: float) -> None:
-        """Show how far the runs are, at most as often as the display wants it."""
+        """Show the progress of the runs, at most once per interval of the display."""
         if now >= self._next_beat:
             self._next_beat = now + self.show.every
             seconds = {run: now - process.begun for run, process in self.running.items()}
             self.show.beat(seconds, self.done, self.queue.count)
 
     def take_ended(self) -> bool:
-        """Move the runs that have ended to `done`; return whether there were any."""
+        """Move the runs that have ended to `done`, and return whether there were any."""
         ended = [done for process in self.running.values() if (done := process.ended()) is not None]
         for done in ended:
             self.free.append(self.running.pop(done.run).share)
@@ -238,7 +238,7 @@ class _RunProcess:
             )
 
     def ended(self) -> EndedRun | None:
-        """Return how the run ended; None if it is still running."""
+        """Return the ended run, or None if it is still running."""
         if (status := self.popen.poll()) is None:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
@@ -249,17 +249,17 @@ class _RunProcess:
 
 
 def each_once(overrides: Sequence[str]) -> list[str]:
-    """Return overrides with each key once, as `train` reads them: the last value of a key wins."""
+    """Return overrides with each key once and its last value, which is what `train` reads."""
     return [*{override.split("=")[0]: override for override in overrides}.values()]
 
 
 def program() -> list[str]:
-    """Return the words that start normlab in a process that imports nothing from its folder."""
+    """Return the command that starts normlab, importing nothing from the current folder."""
     return [sys.executable, "-P", "-m", "normlab"]
 
 
 def machine_shares(processes: int | None) -> list[MachineShare]:
-    """Divide the machine among `processes`; None is one per GPU or, without GPUs, per core.
+    """Divide the machine among `processes` (None: one per GPU or, without GPUs, one per core).
 
     Raises UserError if `processes` is below 1.
     """
@@ -286,7 +286,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def _signals_into(received: list[int]) -> Generator[None]:
-    """Within the block, append signals that ask to stop to a list instead of handling them."""
+    """Inside the context, append signals that ask to stop to a list instead of handling them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

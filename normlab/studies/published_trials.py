@@ -1,4 +1,4 @@
-"""The tuning trials of a study in `results/<study>/`: `tuning.json`, by scale, and a page.
+"""The published tuning trials of a study: `results/<study>/tuning.json`, by scale, and a page.
 
 Trials are not evidence for any claim.
 """
@@ -19,7 +19,7 @@ _FORMAT = "normlab.tuning/1"
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Add trials, by scale, to the published ones and rewrite the page; return its path."""
+    """Add trials, by scale, to the published ones, rewrite the page, and return its path."""
     path = root / study / "tuning.json"
     page = path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale; empty if there is no file, UserError if it is damaged."""
+    """Return the trials by scale (empty without a file), or raise UserError for a damaged file."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:
@@ -53,8 +53,8 @@ def with_others(
 ) -> dict[str, Any]:
     """Add the rows tuned `before` to the rows tuned now.
 
-    `places` lists all rows and points of the scale, in order. Raises UserError if the earlier rows
-    were tuned differently.
+    `places` lists all rows and points of the scale, in order. Raises UserError if the rows of
+    `before` were tuned differently.
     """
     rows = {(row["row"], row["point"]): row for row in tuned["rows"]}
     earlier = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
@@ -66,7 +66,7 @@ def with_others(
 
 
 def table(tuned: Mapping[str, Any]) -> str:
-    """Return the table of one scale: one line per row and point, one column per tried value.
+    """Return the table of a scale, with a line per row and point, and a column per tried value.
 
     If losses of learning rates are compared, the last column is the sensitivity to the rate.
     """
@@ -90,8 +90,8 @@ def table(tuned: Mapping[str, Any]) -> str:
 def sensitivity(tuning: Mapping[str, Any], row: Mapping[str, Any]) -> float | None:
     """Return the sensitivity of a row's loss to the learning rate (`rate_sensitivity`).
 
-    None unless learning rates were compared by `valid/loss` and all of them were tried; also None
-    if a trial was stopped early, or diverged while the loss before training is unknown.
+    Return None unless learning rates were compared by `valid/loss` and all of them were tried. Also
+    return None if a trial was stopped early, or diverged and the loss before training is unknown.
     """
     trials: Sequence[Mapping[str, Any]] = row["trials"]
     compared = (tuning["key"], tuning["score"]) == ("optim.lr", "valid/loss")

@@ -1,4 +1,4 @@
-"""Publishing the runs of studies, seed by seed, while further runs are executed."""
+"""Publishes the runs of studies, seed by seed, while other runs are executed."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,10 +8,10 @@ from normlab.studies.job import Job
 
 
 class Publisher:
-    """Publishes whole seeds with `publish`, which returns the folder; None publishes nothing.
+    """Publishes whole seeds with a function that returns the folder, or nothing if it is None.
 
     A problem is recorded in `problems`, by study and scale, and runs continue. `on_line` gets a
-    line for each change, `on_problem` a line for each problem.
+    line for each change, and `on_problem` a line for each problem.
     """
 
     def __init__(

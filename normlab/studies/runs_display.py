@@ -1,4 +1,4 @@
-"""The progress of runs: a live table on a terminal, or in a pipe a line every few seconds.
+"""The progress of runs, shown as a live table on a terminal, or as regular lines in a pipe.
 
 The progress of each run is read from its folder.
 """
@@ -33,7 +33,7 @@ _LINES = 8  # terminal lines outside the table
 
 
 class RunsDisplay(ProgressDisplay):
-    """The display of runs, `at_a_time` of them in parallel; on standard error by default."""
+    """The display of runs, `at_a_time` of them in parallel, by default on standard error."""
 
     def __init__(self, at_a_time: int, console: "Console | None" = None) -> None:
         from rich.console import Console
@@ -67,7 +67,7 @@ class RunsDisplay(ProgressDisplay):
             self._live = None
 
     def say(self, line: str) -> None:
-        # The live table already shows this, so print the line only to a file.
+        # The live table already shows this, so print the line only to a pipe or file.
         if self._live is None or not sys.stdout.isatty():
             print(line, flush=True)
 
@@ -100,7 +100,7 @@ class RunsDisplay(ProgressDisplay):
 
     @property
     def left(self) -> float | None:
-        """The estimated seconds left; None if unknown.
+        """The estimated seconds left, or None if unknown.
 
         The last validation and the test are expected to take as long as in the runs that have
         ended. Until a run has ended, only the remaining training time is estimated.
@@ -151,7 +151,7 @@ class RunsDisplay(ProgressDisplay):
         return table
 
     def stopped(self, command: str) -> list[str]:
-        """Return lines for Ctrl-C: how many runs are done and left, and the command to resume."""
+        """Return lines to print after Ctrl-C: the runs done and left, and the command to resume."""
         saved = [done.run for done in self._ended if done.interrupted]
         done = len(self._done)
         summary = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
@@ -187,7 +187,7 @@ def run_all_shown(
 
 
 def _by_reason(failed: Sequence[EndedRun]) -> dict[tuple[int, str], list[EndedRun]]:
-    """Group failed runs by status and reason, which the runs of a sweep often share."""
+    """Group failed runs by status and reason, because the runs of a sweep often share these."""
     groups: dict[tuple[int, str], list[EndedRun]] = {}
     for done in failed:
         groups.setdefault((done.status, done.last_line), []).append(done)

@@ -1,4 +1,4 @@
-"""The definition of a study: its rows, grid, scales and tuning, and the runs it plans."""
+"""The definition of a study: its rows, grid, scales and tuning, and the runs that it plans."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -14,8 +14,9 @@ from normlab.records.packed import Key
 STABILITY = "stability"
 """The key of `article_values` for an article's statement on training stability."""
 SMOKE = "smoke"
-"""The smallest scale and the commands' default: it shows that a study works, but decides
-nothing."""
+"""The smallest scale and the default of commands, which shows that a study works but decides
+nothing.
+"""
 TUNING = "tuning"
 """The study name in the config of tuning trials, so that no trial counts as evidence."""
 ANALYSES = (5, 8, 12)
@@ -33,9 +34,9 @@ Seeds = Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
 
 
 class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
-    """How tuning chooses a value for each row and point, with the same values and seeds for all.
+    """How tuning chooses a value for each row and point, from the same values and seeds for all.
 
-    Each of `values` for the config key `key` is tried on `seeds`, which no other run uses, and
+    Each of `values` of the config key `key` is tried on `seeds`, which no other run uses, and
     judged by the validation score `score` of the last weights. `overrides` shorten the trials. Rows
     in `whole_runs` get full-length trials, because short trials may choose too high a rate.
     """
@@ -52,11 +53,11 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """A size of a study: overrides for all runs, seeds, minutes per run, and data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
-    and values to run at this scale. `data_name` is a short name for titles, by default `data`;
-    `data_of_tasks` has the name of each task's data, if a study has several. `rates` maps "row" or
+    and values to run at this scale. `data_name` is a short name for titles, by default `data`. If a
+    study has several tasks, `data_of_tasks` has the name of each task's data. `rates` maps "row" or
     "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
-    `tuning` says how rates are chosen, or names another scale of this study, or another study at
-    this scale, whose tuning is used.
+    `tuning` says how rates are chosen. It may also be the name of another scale of this study, or
+    of another study with this scale, to use the tuning found there.
     """
 
     overrides: Overrides
@@ -73,7 +74,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     tuning: Tuning | str | None = None
 
     def data_name_of(self, tasks: Collection[str]) -> str:
-        """Return the short name of the data of some tasks, by default that of the whole study."""
+        """Return the short name of the data of some tasks, by default that of the study's data."""
         names = self.data_of_tasks
         if not tasks or set(tasks) >= names.keys() or not set(tasks) <= names.keys():
             return self.data_name
@@ -87,9 +88,9 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
     """A number that others published: `what` it measures, its `source` with a version, its range.
 
-    It belongs to a score of a row at a scale and point; with `minus`, to the difference from
-    another row, paired by seed. `by: sign` says that only the sign can be expected at our size.
-    `why` says why it has not been run, or what differs.
+    It belongs to a score of a row at a scale and point or, with `minus`, to the difference from
+    another row, paired by seed. `by: sign` says that at our size only the sign is expected to
+    agree. `why` says why it has not been run, or what differs.
     """
 
     what: Text
@@ -105,9 +106,9 @@ class LiteratureNumber(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Planned(NamedTuple):
-    """A run of a study: its row, point in the grid, seed, and all overrides.
+    """A run of a study: its row, its point in the grid, its seed, and all overrides.
 
-    `tuned` is the value that a tuning trial tries; it is empty for other runs.
+    `tuned` is the value that a tuning trial tries, and empty for other runs.
     """
 
     row: str
@@ -131,12 +132,13 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A comparison table, of an article or planned here, and the runs that fill it.
+    """A comparison table, from an article or planned for normlab, and the runs that fill it.
 
-    `article` names the article, or another source. `article_values` are its values by row and
-    column, or by row and `stability`; `article_data` names the data on which it measured them. `at`
-    maps "row @ axis=value ..." to additional overrides of the row at these points of the grid.
-    `literature` has numbers of others, which `results/literature.md` compares with ours.
+    `article` is the name of the article or another source. `article_values` are its values by row
+    and column, or by row and `stability`, and `article_data` is the name of the data on which they
+    were measured. `at` maps "row @ axis=value ..." to additional overrides of the row at these
+    points of the grid. `literature` has numbers published by others, which `results/literature.md`
+    compares with ours.
     """
 
     name: str
@@ -158,7 +160,7 @@ class Study:
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
-        """Return a scale by name; for an unknown name, raise a UserError that lists them."""
+        """Return a scale by name, or raise a UserError that lists all scales."""
         if name not in self.scales:
             raise UserError(
                 f"scale={name} is not a scale of {self.name}; choose from {', '.join(self.scales)}"
@@ -173,11 +175,11 @@ class Study:
         rows: Collection[str] | None = None,
         extra: Sequence[str] = (),
     ) -> list[Planned]:
-        """Return all runs, ordered by seed, so that the first ones already make complete tables.
+        """Return all runs, ordered by seed, so that the first seeds already make complete tables.
 
         `rows` selects rows, which keep the study's order. `extra` are overrides for every run; an
         override of an axis, such as `placement=pre`, selects values of the grid. For an unknown
-        value, UserError lists the existing ones.
+        value, raises a UserError that lists the existing values.
         """
         size = self.scale(scale)
         grid, rest = self._part(size, extra)
@@ -237,7 +239,7 @@ class Study:
         ]
 
     def _settings(self, size: Scale, row: str, point: str, of_point: Overrides) -> Overrides:
-        """Return the overrides of a row at a point, except tuned ones."""
+        """Return the overrides of a row at a point, except the tuned ones."""
         return (*size.overrides, *self.rows[row], *of_point, *_entries(self.at, row, point))
 
     def _part(self, size: Scale, extra: Sequence[str]) -> tuple[dict[str, Axis], list[str]]:
@@ -270,7 +272,7 @@ class Study:
 
 
 def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
-    """Return the points of a grid and their overrides; a grid without axes has one point, ""."""
+    """Return the points of a grid and their overrides. A grid without axes has one point, ""."""
     return {
         " ".join(f"{axis}={value}" for axis, value in zip(grid, values, strict=True)): tuple(
             override

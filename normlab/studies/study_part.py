@@ -1,4 +1,4 @@
-"""The part of a study that command-line arguments select: its scale, rows, seeds, and overrides."""
+"""The part of a study that command-line arguments select: scale, rows, seeds and overrides."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,12 +11,12 @@ from normlab.errors import UserError
 from normlab.studies.study import SMOKE, Study
 
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
-_OF_ONE_RUN = (EXPERIMENT, "debug")  # short keys that only apply to a single run
-_MOST_SEEDS = 1000  # at most this many seeds in one range
+_OF_ONE_RUN = (EXPERIMENT, "debug")  # keys that apply only to a single run
+_MOST_SEEDS = 1000  # maximum number of seeds in a range
 
 
 class StudyPart(NamedTuple):
-    """A scale, its rows and seeds (None: all of the scale), and overrides for every run."""
+    """A scale, rows and seeds (None for all of the scale's), and overrides for every run."""
 
     scale: str
     rows: list[str] | None
@@ -39,7 +39,7 @@ class StudyPart(NamedTuple):
 
 
 def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the overrides of each named study; `STUDY:key=value` is only for that study."""
+    """Return the overrides of each study in `words`; `STUDY:key=value` is only for that study."""
     studies = [word for word in words if "=" not in word]
     overrides: dict[str, list[str]] = {name: [] for name in studies}
     if not studies or len(overrides) < len(studies):
@@ -58,8 +58,8 @@ def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
 def read_rows(text: str, study: Study, scale: str) -> list[str]:
     """Return the rows of a scale selected by `rows=`, in the scale's order.
 
-    A row is selected by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
-    padding counted']`. For an unknown row, UserError lists all.
+    A row is selected by name or number. A list is `ln,bn` or, if names contain commas,
+    `[ln,'bn, padding counted']`. For an unknown row, raises a UserError that lists all rows.
     """
     names = study.scale(scale).rows
     try:

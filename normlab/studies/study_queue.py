@@ -1,7 +1,7 @@
 """The order of runs across several studies: one seed at a time.
 
-Studies run in the order in which they are named. All rows and points of a seed run before the next
-seed, because part of a seed decides nothing. Runs shared by studies are made once.
+Studies run in the order in which they are listed. All rows and points of a seed run before the next
+seed, because an incomplete seed decides nothing. Runs shared by studies are made once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ class StudyQueue(RunQueue):
     """The runs of several studies, in the order in which they start.
 
     Args:
-        jobs: in the order to run them; a job without data starts no runs, but its complete seeds
-            are known.
+        jobs: the studies in the order to run them. A job without data starts no runs, but its
+            complete seeds are known.
         on_seeds: called with a job and its complete seeds whenever another seed is complete.
     """
 
@@ -73,12 +73,12 @@ class StudyQueue(RunQueue):
         return [seed for seed in job.by_seed if self._is_complete(job, seed)]
 
     def left(self) -> list[StudyRun]:
-        """Return the runs still to be made, each once, except those that failed."""
+        """Return the runs still to be made, each once, except the failed ones."""
         runs = {run.folder: run for job in self.jobs if not job.lacks_data for run in job.runs}
         return [run for folder, run in runs.items() if folder not in self.done | self.failed]
 
     def summary(self) -> list[str]:
-        """Return lines on what is done and what is left."""
+        """Return lines about the runs that are done and left."""
         now, left = len(self.done) - self.before, len(self.left())
         lines = [f"{len(self.done)} runs done, {now} of them now; {left} left"]
         for job in self.jobs:

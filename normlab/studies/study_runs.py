@@ -46,9 +46,9 @@ class StudyRun(NamedTuple):
             return None
 
     def has_ended(self, record: "RunRecord | None") -> bool:
-        """Return whether a record shows that the run ended, with these data.
+        """Return whether a record shows that the run has ended, with unchanged data.
 
-        If the run is to be repeated, the record must also be made by the current code.
+        If the run is to be repeated, the record must also have been made by the current code.
         """
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
@@ -60,9 +60,10 @@ class StudyRun(NamedTuple):
 def runs_of(
     planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
 ) -> list[StudyRun]:
-    """Compose the runs' configs, once for all seeds; UserError for wrong values or equal runs.
+    """Compose the configs of runs. Raise UserError if a value is wrong or two runs are equal.
 
-    `known` is a cache of configs by overrides without the seed; new configs are added to it.
+    Each config is composed once for all seeds. `known` is a cache of configs by overrides without
+    the seed, to which new configs are added.
     """
     known = {} if known is None else known
     by_folder: dict[Path, StudyRun] = {}
@@ -85,7 +86,7 @@ def runs_of(
 
 
 def _with_files(run: Planned) -> Planned:
-    """Return a run without `data_dir` if its task reads no files (other runs of a study may)."""
+    """Return a run without `data_dir` if its task reads no files (other runs of the study may)."""
     from normlab.config.compose import TASK
     from normlab.config.plain import reads_files
 
@@ -96,7 +97,7 @@ def _with_files(run: Planned) -> Planned:
 
 
 def composed(run: Planned) -> dict[str, Any]:
-    """Return the config of a run; raises UserError for wrong overrides."""
+    """Return the config of a run, or raise UserError if overrides are wrong."""
     from normlab.config.compose import compose
     from normlab.config.plain import to_dict
 
@@ -104,7 +105,7 @@ def composed(run: Planned) -> dict[str, Any]:
 
 
 def check_data(study: Study, scale: str, runs: Iterable[StudyRun]) -> None:
-    """Prepare the runs' data, each data set once; if any is missing, raise UserError naming it."""
+    """Prepare the runs' data, each data set once, or raise UserError for a missing data set."""
     by_data: dict[str, StudyRun] = {}
     for run in runs:
         task = run.config["task"]
@@ -122,7 +123,7 @@ def check_data(study: Study, scale: str, runs: Iterable[StudyRun]) -> None:
 
 
 def data_problem(run: StudyRun) -> str | None:
-    """Prepare the data of a run; return the error message if that fails."""
+    """Prepare the data of a run, and return the error message if that fails."""
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
     # A separate process frees the memory of torch and of the text when it ends.
@@ -134,11 +135,11 @@ def data_problem(run: StudyRun) -> str | None:
         raise KeyboardInterrupt
     try:
         return json.loads(done.stdout)["error"]
-    except (ValueError, KeyError):  # the failure was not a user error
+    except (ValueError, KeyError):  # the failure was not a UserError
         return f"its preparation exited with {done.returncode}: {done.stderr.strip()}"
 
 
 def uncommitted() -> str | None:
-    """Return a warning if code or configs have uncommitted changes; None otherwise."""
+    """Return a warning if code or configs have uncommitted changes, otherwise None."""
     warning = "code or configs have uncommitted changes, so these runs will decide nothing"
     return warning if checkout_state()[1] else None

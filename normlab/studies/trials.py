@@ -1,4 +1,4 @@
-"""The trials of a tuning: the result of each value, and the choice among them."""
+"""The trials of a tuning: the result of each value, and the choice of one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +13,11 @@ from normlab.studies.study_runs import StudyRun
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """The runs for one value, one per seed; `status` is diverged if any of them diverged.
+    """The runs with one value, one per seed. `status` is diverged if any of them diverged.
 
-    `score` is the mean over seeds, None if any diverged; `step` is the step of the first
-    divergence. `first_loss` is the mean loss of the first steps, None if a record does not have it.
+    `score` is the mean over seeds, or None if any diverged, and `step` is the step of the first
+    divergence. `first_loss` is the mean loss of the first steps, or None if a record does not have
+    it.
     """
 
     value: str
@@ -48,7 +49,7 @@ class ValueTrials:
         return trials
 
     def chosen(self, trials: Sequence[TuningTrial]) -> str | None:
-        """Return the value with the best mean; None if some are untried or all diverged."""
+        """Return the value with the best mean, or None if some are untried or all diverged."""
         if len(trials) < len(self.runs):
             return None
         return best_value(
@@ -80,13 +81,13 @@ def _trial(
 
 
 def best_value(scores: Mapping[str, float | None], sign: int) -> str | None:
-    """Return the value with the best score, the first in a tie; None if there is no score."""
+    """Return the value with the best score, the first of equal ones; None without scores."""
     losses = {value: sign * score for value, score in scores.items() if score is not None}
     return min(losses, key=lambda value: losses[value]) if losses else None
 
 
 def sign_of(score: str) -> int:
-    """Return 1 if a lower score is better, -1 if a higher one is; UserError if neither is."""
+    """Return 1 if a lower score is better and -1 if a higher one is. Raise UserError otherwise."""
     known = metric(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")

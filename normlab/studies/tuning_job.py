@@ -1,4 +1,4 @@
-"""The tuning of a study at a scale: its trials, the choice, and the files that hold both."""
+"""The tuning of a study at a scale: its trials, the choice, and the files with both."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,12 +20,12 @@ from normlab.studies.study_runs import StudyRun, runs_of
 from normlab.studies.trials import ValueTrials, sign_of
 
 _ABOUT_MACHINE = ("device=", "data_dir=", "runs_dir=", "observe.")
-"""Settings of a tuning that may differ from the study's plan: they change no experiment."""
+"""Settings of a tuning that may differ from the study's plan, as they change no experiment."""
 
 
 @dataclass(frozen=True)
 class TuningJob:
-    """A study at a scale, how it is tuned, and the trials of each row and point.
+    """A study at a scale, its tuning, and the trials of each row and point.
 
     `folder` has the published results of all studies.
     """
@@ -54,7 +54,7 @@ class TuningJob:
         return runs
 
     def results(self) -> dict[str, Any]:
-        """Return the ended trials and the choices in the form in which they are published."""
+        """Return the ended trials and the choices as they are published."""
         rows: list[dict[str, Any]] = []
         for (row, point), of_place in self.by_place.items():
             trials = of_place.trials()
@@ -71,7 +71,7 @@ class TuningJob:
     def write(self, results: Mapping[str, Any]) -> tuple[Path, list[str]]:
         """Write the choices to the study's file, and every trial to the results.
 
-        Returns the page of all trials, and the names of rates that were removed because no value
+        Returns the page of all trials, and the keys of rates that were removed because no value
         trains.
         """
         choices = {(row["row"], row["point"]): row["chosen"] for row in results["rows"]}
@@ -87,7 +87,7 @@ class TuningJob:
         return page, [each for each in untrainable if each in self.study.scale(self.scale).rates]
 
     def _with_published(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the trials, plus the published trials of rows that are not tuned now."""
+        """Return the trials together with the published trials of rows that are not tuned now."""
         size, path = self.study.scale(self.scale), self.folder / self.study.name / "tuning.json"
         places = [(row, point) for row in size.rows for point in points_of(size.grid)]
         before = published_trials.read(path).get(self.scale)
@@ -115,7 +115,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
     """Return the tuning of each study in `words`, which may also contain settings for all trials.
 
     Raises UserError for `seeds=` or, with `write`, for a setting that would make the trials differ
-    from those the study plans.
+    from the trials that the study plans.
     """
     jobs: list[TuningJob] = []
     for name, overrides in words_by_study(words).items():
@@ -126,7 +126,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
         if write:
             _check_planned(study, extra)
         tuning = tuning_of(study, scale, load_study)
-        sign_of(tuning.score)  # raises for a score without a direction
+        sign_of(tuning.score)  # raises UserError if the score has no direction
         runs: dict[tuple[str, str], dict[str, list[StudyRun]]] = {}
         for run in runs_of(study.trials(scale, tuning, extra, rows=rows)):
             by_value = runs.setdefault(run.planned.place, {})
@@ -137,7 +137,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
 
 
 def _check_planned(study: Study, settings: Sequence[str]) -> None:
-    """Raise UserError for a setting with which the trials would not be the study's."""
+    """Raise UserError for a setting that would change the trials that the study plans."""
     for setting in settings:
         if not setting.startswith(_ABOUT_MACHINE) and setting.partition("=")[0] not in study.grid:
             raise UserError(
