@@ -70,7 +70,7 @@ class Cluster:
     def time_out(self, job: str) -> None:
         """Send the signal that Slurm sends to a submitit job shortly before its time limit."""
         command = ["scancel", "--signal=USR2", job]
-        # It asks repeatedly, although the first signal reaches the job; the second would, too.
+        # scancel repeats its request although the first signal reaches the job, as would a second.
         asking = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)
         try:
             requeued = f"Requeuing JobId={job}("

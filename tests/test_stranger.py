@@ -47,7 +47,7 @@ def test_a_config_node_with_a_plain_value_or_unknown_option_is_refused(place, co
     for value in ({"a": 1}, {"": {}}, {"option": None}, {"option": {}}, 5, "x", [1]):
         with pytest.raises(ValueError, match=key):
             check_nodes(changed(config, place, value))
-    if place != "task.test_search":  # of one kind only, so it names no option
+    if place != "task.test_search":  # there is only one kind, so it has no `option`
         with pytest.raises(ValueError, match=rf"{key}\.option='os\.system' does not exist here"):
             check_nodes(changed(config, place, {"option": "os.system"}))
 
@@ -69,7 +69,7 @@ def test_the_whole_config_is_checked_before_anything_is_built(config, monkeypatc
 
 
 @pytest.mark.parametrize("place", ["norm", "optim", "task.corpus", "observe.probe.tid"])
-def test_a_class_in_a_record_is_not_called(place, config, tmp_path, monkeypatch):
+def test_a_class_that_a_record_refers_to_is_never_called(place, config, tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr("normlab.data.cache.download", lambda *a, **b: called.append(a))
     node = {"_target_": "normlab.data.cache.download", "url": "http://127.0.0.1:9", "name": "x"}

@@ -1,4 +1,4 @@
-"""Overrides for the smallest runs that speed tests measure, and the path of the scripts."""
+"""Overrides for the small runs of the speed tests; importing this puts scripts/ on the path."""
 
 import sys
 from pathlib import Path

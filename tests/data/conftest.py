@@ -1,4 +1,4 @@
-"""Fixtures of the tests of data."""
+"""Fixtures for the data tests."""
 
 import pytest
 

@@ -28,7 +28,7 @@ MOST = 80  # files that a walk enters, including those that its page leaves out
 
 
 def imports(frame):
-    """Return whether a module of the package is being imported, which may call functions, too."""
+    """Return whether a module of the package is being imported; it may then call functions."""
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(PACKAGE)

@@ -51,7 +51,7 @@ def test_every_golden_entry_belongs_to_an_option_and_its_loss_falls():
     for (norm, place), (losses, scores) in TABLE.items():
         assert norm in NORMS and place in (*PLACEMENTS, *SETTINGS)
         assert len(losses) == 20 + 1 and bool(scores) is (place != "precision=bf16")
-        if norm != "prepbn":  # it turns into another function within these few steps
+        if norm != "prepbn":  # PRepBN becomes another function within these steps
             assert sum(losses[15:20]) < sum(losses[:5])
 
 

@@ -11,9 +11,9 @@ from tests.training.sink_runs import record
     ("name", "baseline", "values", "n", "clear"),
     [
         ("loss", 6.7, [5.6], None, True),
-        ("loss", 6.7, [5.8], None, False),  # by 0.9, of 1 nat
-        ("mlm_loss", 6.7, [5.6, 5.8], None, True),  # by their mean
-        ("nsp_loss", 0.693, [0.34], None, True),  # two classes: by half of 0.693
+        ("loss", 6.7, [5.8], None, False),  # better by 0.9, but 1 nat is needed
+        ("mlm_loss", 6.7, [5.6, 5.8], None, True),  # their mean decides
+        ("nsp_loss", 0.693, [0.34], None, True),  # two classes: half of 0.693 is needed
         ("nsp_loss", 0.693, [0.36], None, False),
         ("nll", 1.085, [0.112], None, True),
         ("accuracy", 0.5, [0.53], None, True),

@@ -23,5 +23,5 @@ def test_a_mean_over_zero_items_is_refused():
 def test_the_unigram_nll_is_the_entropy_of_the_items_frequencies():
     assert unigram_nll([4, 4, 0, 4, 4]) == pytest.approx(16 * math.log(4))
     assert unigram_nll([7, 0]) == 0
-    # No other frequencies give a lower loss; here, those of a fair coin.
+    # Any other frequencies give a higher loss, for example those of a fair coin.
     assert unigram_nll([1, 3]) < 4 * math.log(2)

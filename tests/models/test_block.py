@@ -224,7 +224,7 @@ def test_decoding_and_folding_a_gated_model_do_not_change_its_logits(changes):
 
 
 @torch.no_grad()
-def test_reordered_adds_the_normalized_branch_and_starts_as_the_identity_if_asked():
+def test_reordered_adds_the_normalized_branch_and_zero_start_makes_it_the_identity():
     x, tokens = double(2, 3, 16), Tokens()
     residual = block("rms", "reordered").decoder.layers[0].ffn_residual
     assert_close(residual(x, tokens, torch.sin), x + residual.norm(x.sin(), tokens))

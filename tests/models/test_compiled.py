@@ -17,7 +17,7 @@ IN_PART = [NORMS[number::3] for number in range(3)]
 
 
 class Outside(TorchDispatchMode):
-    """Counts the operators that run outside graphs, and the graphs; both are compiled by `run`."""
+    """Counts graphs, which `run` compiles, and the operators that run outside of them."""
 
     def __init__(self):
         super().__init__()
@@ -28,7 +28,8 @@ class Outside(TorchDispatchMode):
         return True
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        constant = operator is torch.ops.aten.lift_fresh.default  # a number's: launches nothing
+        # A constant from a Python number launches no kernel.
+        constant = operator is torch.ops.aten.lift_fresh.default
         self.outside += not (self.inside or constant)
         return operator(*args, **(kwargs or {}))
 

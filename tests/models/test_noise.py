@@ -71,7 +71,7 @@ def test_a_test_is_repeated_with_noise_but_statistics_are_recalibrated_without_i
 
 
 def test_in_translation_noise_is_added_only_to_the_source():
-    model = seq2seq("ln", "pre").eval()  # whose stacks share a table
+    model = seq2seq("ln", "pre").eval()  # its stacks share an embedding table
     source, target = sentences([4, 5], seed=1)[0], sentences([3, 6], seed=2)[0]
     seen = {}
     for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):

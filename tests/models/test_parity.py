@@ -50,7 +50,7 @@ def torch_twin(model, *, norm_first) -> Any:
 
 
 @torch.no_grad()
-def shake_biases(model):
+def randomize_biases(model):
     """Draw random biases: they start as zeros, which would hide a bias in the wrong place."""
     torch.manual_seed(3)
     for name, parameter in model.named_parameters():
@@ -62,7 +62,7 @@ def shake_biases(model):
 @pytest.mark.parametrize("training", [False, True])
 def test_outputs_and_gradients_match_torchs_transformer(place, norm_first, training):
     model = seq2seq("ln", place).train(training)
-    shake_biases(model)
+    randomize_biases(model)
     twin = torch_twin(model, norm_first=norm_first)  # training mode: torch's plain code path
     source_ids, source = sentences(LENGTHS[0], seed=1)
     target_ids, target = sentences(LENGTHS[1], seed=2, first=BOS)

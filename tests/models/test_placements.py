@@ -39,7 +39,7 @@ def outputs(model):
 
 
 def same_weights(model, other):
-    """Copy another model's weights into a model, for parameters with the same names."""
+    """Copy the parameters with the same names from another model into a model."""
     there = dict(other.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -254,7 +254,7 @@ def test_hybridnorm_with_star_has_a_pre_norm_first_layer():
 
 
 def test_inner_norms_and_opening_norms_are_exactly_where_the_papers_put_them():
-    """In the heads, on the mix, on the output and after the activation, and nowhere else."""
+    """Inner norms are in the heads, on their mix, on the output and after the activation."""
     inner = ("attention.q_norm", ".v_norm", ".mix_norm", "attention.out_norm", ".hidden_norm")
     sites = {
         place: {

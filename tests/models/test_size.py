@@ -13,7 +13,8 @@ GERMAN, ENGLISH = 8848, 6632
 
 
 def parameters(monkeypatch, *overrides):
-    monkeypatch.setattr("normlab.training.build.initialize", lambda model, seed: None)  # no values
+    # Parameters are counted without initial values.
+    monkeypatch.setattr("normlab.training.build.initialize", lambda model, seed: None)
     config = to_dict(compose(["task=iwslt", *overrides]))
     with torch.device("meta"):
         model = build_model(config, Words(GERMAN, ENGLISH))

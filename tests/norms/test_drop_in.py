@@ -20,7 +20,7 @@ def seeded():
 
 
 def replaced(model, name):
-    """Return the model with its layer norms replaced by `name`, and how many there were."""
+    """Return the model with its layer norms replaced by the norm `name`."""
     norms = {path: m for path, m in model.named_modules() if isinstance(m, nn.LayerNorm)}
     for path, norm in norms.items():
         model.set_submodule(path, normlab.make_norm(name, norm.normalized_shape[0]))
@@ -52,7 +52,7 @@ def test_torchs_fused_encoder_path_does_not_replace_the_norm_with_layer_norm(nam
     with torch.no_grad():
         fast = model(x, src_key_padding_mask=mask)
     torch.testing.assert_close(fast[real], slow[real], rtol=1e-4, atol=1e-5)
-    if name == "bn":  # the danger is real: without the hooks the results are layer norm's
+    if name == "bn":  # this can happen: without the hooks, the fused path computes layer norm
         for module in model.modules():
             module._forward_pre_hooks.clear()
         with torch.no_grad():

@@ -19,7 +19,7 @@ def root(x):
     return (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
 
 
-def moved(norm, *names):
+def redrawn(norm, *names):
     """Redraw these parameters."""
     for number, name in enumerate(names):
         parameter = norm.get_parameter(name)
@@ -39,7 +39,7 @@ def test_seednorm_starts_bitwise_equal_to_rms_norm_with_zero_gradient_in_alpha()
 @torch.no_grad()
 @pytest.mark.parametrize("groups", [1, 3])
 def test_seednorms_gain_depends_on_one_scalar_per_token_and_group(groups):
-    norm = moved(made("seednorm", groups=groups), "weight", "alpha", "beta")
+    norm = redrawn(made("seednorm", groups=groups), "weight", "alpha", "beta")
     width = DIM // groups
     for cut in (slice(first, first + width) for first in range(0, DIM, width)):
         scalar = (X[..., cut] @ norm.beta[cut]).tanh()[..., None]
@@ -50,7 +50,7 @@ def test_seednorms_gain_depends_on_one_scalar_per_token_and_group(groups):
 
 @torch.no_grad()
 def test_gatednorm_multiplies_rms_norm_by_a_low_rank_gate():
-    norm = moved(made("gatednorm", rank=2), "weight", "down", "up")
+    norm = redrawn(made("gatednorm", rank=2), "weight", "down", "up")
     y = norm.weight * X / root(X)
     gate = torch.sigmoid(torch.nn.functional.silu(y @ norm.down.T) @ norm.up.T)
     torch.testing.assert_close(norm(X), gate * y)

@@ -84,13 +84,13 @@ def test_batch_norms_match_a_plain_formula_with_and_without_a_kernel(
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def _ways(option, kept=lambda way: way not in ("include", "forward")):
+def _padding_options(option, kept=lambda way: way not in ("include", "forward")):
     hints = get_type_hints(type(MADE[option]).__init__)
     return [way for way in get_args(hints.get("padding")) if kept(way)]
 
 
 @pytest.mark.parametrize(
-    ("option", "padding"), [(o, way) for o in POOLED for way in _ways(o) or [None]]
+    ("option", "padding"), [(o, way) for o in POOLED for way in _padding_options(o) or [None]]
 )
 def test_a_nan_in_padding_reaches_neither_real_tokens_nor_running_statistics(option, padding):
     found = []
@@ -117,22 +117,25 @@ def test_a_batch_without_real_tokens_leaves_the_statistics_unchanged(option, mon
     for seed in (1, 2, 3):
         x, valid = _batch(seed)
         (norm(x.requires_grad_(), Tokens(valid)) ** 2)[valid].sum().backward()
-    before = _remembered(norm)
+    before = _copied_tables(norm)
     empty = Tokens(torch.zeros_like(valid))
     if "position" in norm.pools:
         with pytest.raises(ValueError, match="batch of 0 token"):
             norm(x, empty)
     monkeypatch.setattr(Tokens, "known", lambda self, x: None)
     norm(x, empty).sum().backward()
-    torch.testing.assert_close(_remembered(norm), before, rtol=0, atol=0)
+    torch.testing.assert_close(_copied_tables(norm), before, rtol=0, atol=0)
 
 
-def _remembered(norm):
-    """Return copies of the tables, and only the sign of the window, which every batch enters."""
+def _copied_tables(norm):
+    """Return copies of the tables; of a window, only whether all of its entries are positive.
+
+    Every batch enters the window, even an empty one.
+    """
     found = {name: table.clone() for name, table in norm.tables.items()}
     if "squares" in found:
         found["squares"] = (found["squares"] > 0).all()
-        if "gradient_moment" in found:  # a running average, which enters the window instead
+        if "gradient_moment" in found:  # a running average, which enters this window
             del found["gradient_moments"]
     return found
 
@@ -163,7 +166,7 @@ def test_ghost_batches_are_normalized_separately_but_share_running_statistics(op
 
 @pytest.mark.parametrize(
     ("option", "padding"),
-    [(o, way) for o in RUNNING for way in _ways(o, bool) if MADE[o].exact_gradient],
+    [(o, way) for o in RUNNING for way in _padding_options(o, bool) if MADE[o].exact_gradient],
 )
 def test_the_gradient_matches_finite_differences(option, padding):
     torch.manual_seed(1)

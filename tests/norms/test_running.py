@@ -127,7 +127,7 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
 
 
 @pytest.mark.parametrize("option", ["bn", *WARMUPS])
-def test_a_second_forward_before_the_backward_does_not_change_the_firsts_gradient(option):
+def test_a_second_forward_pass_before_backward_does_not_change_the_first_ones_gradient(option):
     norm = _trained(option)
     state = {name: value.clone() for name, value in norm.state_dict().items()}
     grads = []

@@ -278,7 +278,8 @@ def test_activation_metrics_use_only_real_tokens():
     assert float(found["var"]) == pytest.approx(float(values.var(correction=0)))
     assert float(found["kurtosis"]) == pytest.approx(kurtosis(values.numpy()))
     assert float(found["largest"]) == 5.0
-    # Root mean squares: sqrt(26/3) and sqrt(14/3), of all sqrt(20/3): only the first is 1.1 times.
+    # The features' root mean squares are sqrt(26/3) and sqrt(14/3), that of all values sqrt(20/3):
+    # only the first feature exceeds it by a factor of 1.1.
     assert float(found["outliers"]) == 0.0
     assert float(describe(x, valid, threshold=1.1)["outliers"]) == 0.5
 

@@ -151,7 +151,7 @@ def test_damaged_records_are_skipped_and_reported(store):
     assert store.damaged == []
 
 
-def test_unfinished_runs_are_listed_separately_and_runs_are_not_searched_for_more(store):
+def test_unfinished_runs_are_listed_separately_and_folders_of_runs_are_not_searched(store):
     ended = store.run_dir(config(seed=1, norm="ln"))
     (ended / "config.yaml").touch()
     (ended / "wandb" / "files").mkdir(parents=True)

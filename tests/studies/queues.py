@@ -24,7 +24,7 @@ TUNING = """smoke:
     minutes: 0.5
     data: the built-in corpus
   other: {overrides: [task=toy]"""
-"""The scale `smoke` with a tuning, in place of its line up to the overrides."""
+"""The scale `smoke` with a tuning; it replaces the line of `smoke` up to the overrides."""
 
 
 def plan(place, of, seeds=range(1, 13)):

@@ -53,7 +53,9 @@ def test_as_many_runs_as_requested_run_at_once(tmp_path, stand_in, capsys):
     assert "seed=3" in (tmp_path / "runs" / "seed=3" / LOG_FILE).read_text()
 
 
-def test_a_failing_run_does_not_affect_the_others_and_says_why(tmp_path, stand_in, capsys):
+def test_a_failing_run_does_not_affect_the_others_and_its_reason_is_printed(
+    tmp_path, stand_in, capsys
+):
     stand_in(
         'case "$*" in *norm=b*) echo "train: no such thing" >&2; exit 3;; *rms*) exit 1;; esac'
     )
@@ -69,7 +71,7 @@ def test_a_failing_run_does_not_affect_the_others_and_says_why(tmp_path, stand_i
     assert "no output" in lines[4]
 
 
-def test_a_killed_run_says_that_memory_may_have_run_out(tmp_path, stand_in):
+def test_a_killed_run_is_reported_with_a_hint_that_memory_may_have_run_out(tmp_path, stand_in):
     stand_in("kill -9 $$")
     (done,) = sweep(tmp_path, "a=1")
     assert done.failed and "memory" in done.last_line and "batch_size" in done.last_line
@@ -133,7 +135,7 @@ def test_each_process_uses_its_own_gpu_and_explicit_threads_are_kept(
         ("3,5", ["3", "5"]),
         ("GPU-1a2b, MIG-3c4d", ["GPU-1a2b", "MIG-3c4d"]),
         ("NoDevFiles", []),  # Slurm without --gres
-        ("-1", []),  # CUDA's none
+        ("-1", []),  # how CUDA hides all GPUs
         ("-1,0", []),
         ("", []),
     ],

@@ -116,7 +116,7 @@ def test_runs_compose_and_are_found_by_their_claims(name, scale, runs, unmade):
             assert own in ("toy", "digits", "pydoc", "wine"), "a smoke run needs no data"
         if scale.startswith("paper"):  # the value of `auto` depends on the GPU
             assert config["precision"] != "auto"
-        if name == "batch_size":  # at equal tokens
+        if name == "batch_size":  # compared at equal numbers of tokens
             assert config["budget"]["steps"] is None and config["max_tokens"] is None
             assert f"batch_size={config['batch_size']}" == run.point
     if unmade:

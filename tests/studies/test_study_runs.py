@@ -24,7 +24,7 @@ def wide(place, monkeypatch):
 
 
 def printed(capsys, verb, *argv):
-    """Return the exit status, the printed lines, and the complaints."""
+    """Return the exit status, the printed lines and the errors."""
     code = command.main([verb, "one", "--processes", "1", *argv])
     out, err = capsys.readouterr()
     return code, out.splitlines(), err

@@ -42,7 +42,7 @@ def save_and_stop(self):
     raise KeyboardInterrupt
 
 
-def test_a_run_started_with_uncommitted_code_is_no_evidence_even_if_resumed_clean(
+def test_a_run_started_with_uncommitted_code_is_not_evidence_even_if_resumed_clean(
     trained,
 ):
     with pytest.raises(KeyboardInterrupt):

@@ -132,7 +132,7 @@ def test_after_the_last_training_step_the_time_left_is_that_of_the_test(monkeypa
     pace = files.Pace()
     pace.see(Stage("training", 10, total, 2.0, 0.25))
     pace.see(Stage("training", 20, total, 2.0, 0.5))
-    pace.see(Stage("validating", 3, 7))  # a validation on the way
+    pace.see(Stage("validating", 3, 7))  # a validation during training
     assert not pace.trained and pace.left == 10 / 0.25 * 0.5
     pace.see(Stage("training", 40, total, 2.0, 1.0))
     assert pace.trained and pace.left is None
@@ -166,7 +166,7 @@ def test_the_time_left_follows_recent_step_times_and_adds_the_mean_share_of_paus
     "seconds, text",
     [(7.4, "7 s"), (83, "1 min 25 s"), (61, "1 min"), (1979, "33 min"), (9000, "2 h 30 min")],
 )
-def test_an_estimated_duration_is_rounded_to_what_can_be_known(seconds, text):
+def test_an_estimated_duration_is_rounded_to_a_sensible_precision(seconds, text):
     assert estimated(seconds) == text
 
 

@@ -101,7 +101,7 @@ def test_steps_after_the_last_window_are_logged_and_judged(corpus: Path, tmp_pat
     assert [row["step"] for row in rows] == [2, 4, 5]
 
 
-def judged(losses: list[float], *, resumed_at: int | None = None) -> list[int]:
+def steps_with_high_loss(losses: list[float], *, resumed_at: int | None = None) -> list[int]:
     """Return the steps after which the mean loss was too high."""
     state, high = Divergence(3.0, torch.device("cpu")), []
     one = torch.ones((), dtype=torch.float64)
@@ -122,8 +122,8 @@ def test_a_window_is_judged_by_its_mean_loss_even_if_the_run_was_interrupted_in_
     whole = divergence.WINDOW
     losses = [1.0] * whole + [2.9] * (whole - 1) + [9.0] + [2.9] * (whole // 2) + [3.5]
     for resumed_at in (None, whole + 3):
-        assert judged(losses, resumed_at=resumed_at) == [2 * whole]
-    assert judged([1.0, 1.0, 8.0]) == [3]
+        assert steps_with_high_loss(losses, resumed_at=resumed_at) == [2 * whole]
+    assert steps_with_high_loss([1.0, 1.0, 8.0]) == [3]
 
 
 def test_a_nan_on_one_rank_ends_both_ranks(corpus: Path, tmp_path: Path):

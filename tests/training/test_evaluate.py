@@ -44,9 +44,7 @@ def test_a_loaded_run_has_the_scores_of_its_record(undisturbed: Path):
     torch.set_float32_matmul_precision("highest")
     run = normlab.load_run(undisturbed)
     run.evaluate("valid", limit=1)
-    assert (
-        torch.get_float32_matmul_precision() == "highest"
-    )  # the caller's, though the run has its own
+    assert torch.get_float32_matmul_precision() == "highest"  # the run's own ends with the call
     found = run.evaluate("test")
     assert {name: run.record.scores[name] for name in found} == found
     assert not run.model.training

@@ -32,7 +32,7 @@ STEPS = ("budget.steps=8", "norm.warmup_share=0.5", "accumulate=2")
 
 
 class Rows:
-    """Keeps the rows of the loop."""
+    """A sink that keeps the rows of the training loop."""
 
     def __init__(self):
         self.rows = []
@@ -129,7 +129,7 @@ def test_the_penalty_is_in_the_gradient_and_logged_separately(corpus, tmp_path):
 
 @pytest.fixture
 def device_waits(monkeypatch):
-    """Lists the reads from the device `meta`, which has no values; only `tolist` makes some up."""
+    """List the reads from the device `meta`; it has no values, so `tolist` returns ones."""
     asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
 
     def answered(tensor):
@@ -152,7 +152,7 @@ def test_a_step_waits_for_the_device_only_when_a_row_is_logged(device_waits, mon
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
     overrides = [*TOY, "model.encoder_layers=6", "model.decoder_layers=6", f"sites={{{sites}}}"]
     overrides += ["probe=full", "observe.log_every=5"]
-    overrides += ["optim.fused=false"]  # no fused kernels know `meta`
+    overrides += ["optim.fused=false"]  # fused kernels do not support `meta`
     trainer = start("all", to_dict(compose(overrides)), device).trainer
     for _ in range(3):
         trainer.step()

@@ -73,12 +73,12 @@ def place(corpus: Path, tmp_path: Path) -> Place:
     return Place(corpus, tmp_path)
 
 
-# 12 steps; rows at 2, 4, ...; validations at 4, 8, 12; states at 3, 4, 6, 8, 9, 12.
+# 12 steps; rows at 2, 4, ...; validations at 4, 8, 12; checkpoints at 3, 4, 6, 8, 9, 12.
 MOMENTS = {
     "before the first step": Kill("normlab.training.trainer.Trainer.step", 1),
     "in the middle of a step": Kill("normlab.training.trainer.Trainer._loss", 6, "after"),
-    "after a row, before its state": Kill("normlab.training.sinks.Jsonl.log", 3, "after"),
-    "while recording a later state": Kill("normlab.training.checkpoint.torch.save", 9, "within"),
+    "after a row, before its checkpoint": Kill("normlab.training.sinks.Jsonl.log", 3, "after"),
+    "while saving a later checkpoint": Kill("normlab.training.checkpoint.torch.save", 9, "within"),
     "in the middle of the test": Kill("normlab.tasks.translation.Translation.score_lines", 4),
     "before the record is written": Kill("normlab.records.record.RunRecord.to_json", 1),
 }

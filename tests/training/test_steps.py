@@ -128,7 +128,7 @@ def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[st
     return load_checkpoint(last)["model"]
 
 
-def full_set() -> list[str]:
+def all_probes_at_every_step() -> list[str]:
     """Return the overrides that make every probe measure every step."""
     nodes = ((CONFIG_DIR / "probe" / f"{name}.yaml").read_text() for name in option_names("probe"))
     named = zip(option_names("probe"), nodes, strict=True)
@@ -138,7 +138,7 @@ def full_set() -> list[str]:
     return ["probe=full", *often, *few]
 
 
-def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
+def state_and_summary_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
     trainer = build_trainer(corpus, folder, *EXACT, "norm=bn", "batch_size=4", *overrides)
     config = to_dict(normlab.compose(tiny(corpus, folder, *overrides)))
     nodes = config["observe"]["probe"]
@@ -154,8 +154,8 @@ def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
 
 
 def test_probes_do_not_change_training_on_two_ranks(corpus: Path, tmp_path: Path):
-    watched = on_ranks(2, watched_on_a_rank, corpus, tmp_path, full_set())
-    alone = on_ranks(2, watched_on_a_rank, corpus, tmp_path, ["probe=[]"])
+    watched = on_ranks(2, state_and_summary_on_a_rank, corpus, tmp_path, all_probes_at_every_step())
+    alone = on_ranks(2, state_and_summary_on_a_rank, corpus, tmp_path, ["probe=[]"])
     for (state, figures), (plain, none) in zip(watched, alone, strict=True):
         assert largest_difference(state, plain) == 0
         assert figures["stability/tid/mean"] > 0 and not none
@@ -166,7 +166,7 @@ def test_probes_do_not_change_training_on_two_ranks(corpus: Path, tmp_path: Path
     assert tids[0] == tids[1]  # the statistics are synced
 
 
-def ended_on_a_rank(corpus: Path, folder: Path):
+def outcome_on_a_rank(corpus: Path, folder: Path):
     """Train with a budget of one minute and a clock that is far ahead on the second rank."""
     trainer = build_trainer(
         corpus, folder, "norm=ln", "batch_size=4", "budget.steps=4", "budget.minutes=1"
@@ -179,11 +179,11 @@ def ended_on_a_rank(corpus: Path, folder: Path):
 
 
 def test_the_first_ranks_clock_decides_when_the_minutes_are_over(corpus: Path, tmp_path: Path):
-    assert on_ranks(2, ended_on_a_rank, corpus, tmp_path) == [("finished", 4)] * 2
+    assert on_ranks(2, outcome_on_a_rank, corpus, tmp_path) == [("finished", 4)] * 2
 
 
 def test_validation_does_not_change_training(corpus: Path, tmp_path: Path):
-    """Weights, statistics, batch order and dropout are unchanged, also with recalibration."""
+    """Weights, statistics, batch order and dropout are unchanged, even with recalibration."""
     values = ("norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=2")
     values = (*values, "budget.steps=3")
     often = parameters_after_a_run(corpus, tmp_path / "often", *values, "validate.every=1")

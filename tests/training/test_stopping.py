@@ -76,7 +76,7 @@ FLAT = [4.0, 3.0, 2.019, 2.01, 2.005, 2.004, 2.003, 2.002, 2.001, 2.0]
         (FLAT, 30),
         ([2.021 if loss == 2.019 else loss for loss in FLAT], 40),  # 1.05 % above the last
         ([*FLAT[:7], 2.02, 2.01, 2.0], math.inf),  # the last fifth gained 1 %
-        ([*FLAT[:7], 2.0199, 2.01, 2.0], 30),  # and a little less
+        ([*FLAT[:7], 2.0199, 2.01, 2.0], 30),  # a little less than 1 %
         ([3.0, 2.0, 1.0, 1.0, 1.5, 1.9, 2.0, 2.0, 2.0, 2.0], 20),  # a loss that rises gains nothing
         ([2.0] * 5, 10),
         ([2.0], math.inf),  # no validation before the last fifth
@@ -126,9 +126,7 @@ FAR = {"steps": 0, "epochs": 0.0, "tokens": 0, "seconds": 0.0}
         ({"minutes": 2.0}, {"seconds": 119.9}, {"seconds": 120.0}),
     ],
 )
-def test_the_budget_returns_the_limit_that_is_reached_exactly_when_it_is(
-    limit: dict, before: dict, at: dict
-):
+def test_the_budget_reports_a_limit_exactly_when_it_is_reached(limit: dict, before: dict, at: dict):
     budget = Budget(**limit)
     assert budget.spent(**{**FAR, **before}) is None
     assert budget.spent(**{**FAR, **at}) == next(iter(limit))

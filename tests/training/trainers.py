@@ -18,8 +18,8 @@ from normlab.training.runtime import Runtime
 from normlab.training.trainer import Trainer
 from tests.tiny_runs import fork_server, tiny
 
-# One draw of 8 sentences at random is the next two draws of 4; without dropout, in float64,
-# nothing but the order of sums may differ.
+# One random batch of 8 sentences equals the next two batches of 4. Without dropout and in
+# float64, only the order of sums differs.
 EXACT = ("precision=fp64", "model.dropout=0.0", "batching=random", "validate.every=100")
 
 

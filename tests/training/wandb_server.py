@@ -20,7 +20,7 @@ KEY = "a" * 40  # the length that W&B requires of a key
 
 @dataclass
 class Run:
-    """What the server has of one run."""
+    """The server's data on one run."""
 
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Run:
 
 @dataclass
 class Server:
-    """What the server has, and its address."""
+    """The server's runs, and its address."""
 
     url: str = ""
     refuses: bool = False
@@ -118,7 +118,7 @@ class Server:
         return {"bucket": bucket, "inserted": True}
 
     def stream(self, name: str, sent: dict[str, Any]) -> None:
-        """Take lines of a run's files."""
+        """Store lines of a run's files."""
         run = self.runs.setdefault(name, Run(name))
         for file, chunk in (sent.get("files") or {}).items():
             lines = run.lines.setdefault(file, {})
@@ -139,7 +139,7 @@ def serving() -> Iterator[Server]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Keep the terminal clean."""
+            """Print nothing."""
 
         def do_GET(self) -> None:
             self._answer({})
