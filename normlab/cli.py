@@ -71,9 +71,9 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error)
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):
-        from normlab.config.error_messages import error_line
+        from normlab.config.error_messages import setting_error
 
-        return error_line(error)
+        return str(setting_error(error))
     if isinstance(error, OSError) and not own_line(error):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return f"{error}{'; make room, then run the same command again' if full else ''}"

@@ -11,3 +11,11 @@ class UserError(ValueError):
     this line. Any other exception is a bug in normlab or in the user's own code, for which the
     command line prints one line with its place, and then its traceback.
     """
+
+
+class SettingError(UserError):
+    """A `UserError` about settings of a run; `keys` are those that may have caused it."""
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(message)
+        self.keys = keys

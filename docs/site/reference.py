@@ -10,7 +10,7 @@ from io import StringIO
 
 from normlab import commands
 from normlab.config import folders, registry
-from normlab.config.keys import ConfigKey, config_keys
+from normlab.config.key_list import ConfigKey, config_keys
 from normlab.metrics.glossary import PROBES, SCORES, Metric
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
-from normlab.config.keys import config_keys
+from normlab.config.key_list import config_keys
 from normlab.config.suggestions import choice_of, did_you_mean
 from normlab.errors import UserError
 from normlab.formats import estimated

@@ -16,15 +16,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config import registry
-from normlab.config.error_messages import error_line
-from normlab.config.experiments import EXPERIMENT, names_in, settings_in
-from normlab.config.overrides import is_sweep, quoted, typed, written_out
+from normlab.config.error_messages import setting_error
+from normlab.config.experiments import EXPERIMENT, files_of, names_in
+from normlab.config.overrides import parsed, typed, written_out
 from normlab.config.plain import to_dict
-from normlab.config.recipe import default_recipe
-from normlab.config.settle import settle
+from normlab.config.schema import full_key
+from normlab.config.settle import default_recipe, settle
 from normlab.config.source import CONFIG_NAME, configs_open, defaults_list
-from normlab.errors import UserError
+from normlab.errors import SettingError, UserError
 
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
 TASK = "toy"  # the default of configs/config.yaml
@@ -39,31 +38,18 @@ def compose_written(overrides: Sequence[str]) -> DictConfig:
     """Return the checked config of a run, from arguments that `written_out` returned."""
     try:
         return _checked(overrides)
-    except UserError as error:
-        raise UserError(f"{_file_to_blame(overrides, error)}{error}") from error.__cause__
+    except SettingError as error:
+        files = {} if EXPERIMENT in error.keys else _files_of_keys(overrides)
+        path = next((files[key] for key in map(full_key, error.keys) if key in files), None)
+        raise UserError(f"{path}: {error}" if path else str(error)) from error.__cause__
 
 
-def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
-    """Return the file of the experiment that causes the error, and a colon; "" if none does."""
-    names = names_in(typed(overrides).get(EXPERIMENT, ""))
-    others = [text for text in overrides if not text.startswith(f"{EXPERIMENT}=")]
-    for name in names:
-        try:
-            _checked([f"{EXPERIMENT}=[{','.join(quoted(e) for e in names if e != name)}]", *others])
-        except UserError as same:
-            if str(same) == str(error):
-                continue
-        path = Path(registry.paths(EXPERIMENT).get(name, name))
-        return f"{path}: " if _is_readable(path) else ""  # if it cannot be read, the error names it
-    return ""
-
-
-def _is_readable(path: Path) -> bool:
-    """Return whether an experiment has a file, with settings that can be read."""
-    try:
-        return path.is_file() and bool(settings_in(path, registry.read_option(path)))
-    except UserError:
-        return False
+def _files_of_keys(overrides: Sequence[str]) -> dict[str, Path]:
+    """Return the file of an experiment that sets each key or group, unless it was typed, too."""
+    values = typed(overrides)
+    names = names_in(values.pop(EXPERIMENT, None))
+    decided = {*map(full_key, values)}
+    return {key: path for key, path in files_of(names).items() if key not in decided}
 
 
 def _checked(overrides: Sequence[str]) -> DictConfig:
@@ -75,7 +61,7 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
             del composed["hydra"]
         return settle(composed, choices, overrides_of_task)
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(error_line(error, typed(overrides))) from None
+        raise setting_error(error, typed(overrides)) from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
@@ -88,7 +74,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
     options = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
     recipe = default_recipe(options["task"], options.get("scale"))
-    if recipe is None or options.get("recipe") is not None:
+    if recipe is None or "recipe" in options:
         return [*overrides]
     # Insert it right before the override that needs it, so that Hydra's flags keep their values.
     place = next(n for n, text in enumerate(overrides) if text.startswith(_ASK_FOR_RECIPES))
@@ -98,7 +84,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
 def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
     """Return the options that a run's experiments choose, by Hydra's own rules."""
     words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
-    if not words or is_sweep(typed(words)[EXPERIMENT]):
+    if not words or any(parsed(text).is_sweep_override() for text in words):
         return {}
     choices = defaults_list(words).overrides.known_choices
     return {key: name for key, name in choices.items() if name}

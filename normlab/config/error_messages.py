@@ -1,17 +1,16 @@
 """Messages about keys and options that do not exist, and Hydra's errors as one line.
 
-Nothing here imports torch, and only `error_line` imports OmegaConf.
+Nothing here imports torch, and only `setting_error` imports OmegaConf.
 """
 
 from collections.abc import Collection
 from difflib import get_close_matches
 
 from normlab.config.folders import groups, of_your_own
-from normlab.config.ranges import range_of
 from normlab.config.registry import NORM_WORDS, option_names, options_with
-from normlab.config.schema import NORM_KEYS, OPTIONS, SHORT, TRACKERS, top_level_keys
+from normlab.config.schema import NORM_KEYS, OPTIONS, SHORT, TRACKERS, key_of, top_level_keys
 from normlab.config.suggestions import choice_of, did_you_mean, suggestion
-from normlab.errors import UserError
+from normlab.errors import SettingError, UserError
 
 _SYNONYMS = {"norm": NORM_WORDS, "task": dict(bert="mlm", gpt="lm")}
 _MOST = 3  # maximum number of suggestions
@@ -65,7 +64,7 @@ def no_option(group: str, option: str) -> str:
     return f"no option {option!r:.60} of the group {group!r}{choice}.{of_your_own()}"
 
 
-def error_line(error: Exception, typed: Collection[str] = ()) -> str:
+def setting_error(error: Exception, typed: Collection[str] = ()) -> SettingError:
     """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
 
     For a missing key such as `task.source.size`, OmegaConf may name only the missing node,
@@ -75,22 +74,30 @@ def error_line(error: Exception, typed: Collection[str] = ()) -> str:
 
     if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
         group, _, option = missing.removesuffix(".yaml").rpartition("/")
-        return no_option(group, option)
+        return SettingError(no_option(group, option), group)
     causes = (error, error.__cause__, error.__context__)  # Hydra wraps OmegaConf's
     cause = next((e for e in causes if isinstance(e, errors.OmegaConfBaseException)), None)
     if cause is None or not (key := cause.full_key):
-        return "; ".join(filter(None, map(str.strip, str(error).splitlines())))
+        return SettingError("; ".join(filter(None, map(str.strip, str(error).splitlines()))))
     if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
         key = next((name for name in typed if name.startswith(f"{key}.")), key)
+    return SettingError(_problem(cause, key), key)
+
+
+def _problem(cause: Exception, key: str) -> str:
+    """Return what is wrong with a key, according to OmegaConf."""
+    from omegaconf import errors
+
+    if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
         if key.startswith("optim.groups"):
             return f"{key} must be added with a plus sign: give +{key}=VALUE"
         return no_such_key(key)
-    problem = str(cause).splitlines()[0]  # the other lines name the key and OmegaConf's types
     if isinstance(cause, errors.MissingMandatoryValue):
         return f"{key} must be given, as {key}=VALUE"
-    if isinstance(cause, errors.ValidationError):
-        limits = range_of(key)
-        return f"{key}={cause.value} must be {limits.allowed}" if limits else f"{key}: {problem}"
+    problem = str(cause).splitlines()[0]  # the other lines name the key and OmegaConf's types
+    limits = key_of(key).range
+    if isinstance(cause, errors.ValidationError) and limits is not None:
+        return f"{key}={cause.value} must be {limits.allowed}"
     return problem if key in problem else f"{key}: {problem}"
 
 

@@ -12,13 +12,11 @@ from typing import Any
 
 from normlab.config.folders import INCLUDE, groups
 from normlab.config.registry import paths, read_option
-from normlab.config.schema import SHORT, leaves, text_keys
+from normlab.config.schema import SHORT, full_key, key_of, leaves
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 
 EXPERIMENT = "experiment"
-_LISTS = ("tags", SHORT["tags"])  # keys whose value is a list of text
-_TRACKER = "observe.sink.wandb."
 
 
 def is_file(text: str) -> bool:
@@ -26,10 +24,10 @@ def is_file(text: str) -> bool:
     return "=" not in text and text.endswith((".yaml", ".yml"))
 
 
-def names_in(value: str) -> list[str]:
+def names_in(value: Any) -> list[str]:
     """Return the experiments in the value of `experiment=`: names, and paths of files."""
-    names = [name.strip().strip("'\"") for name in value.strip("[]").split(",")]
-    return [name for name in names if name not in ("", "null")]
+    names = value if isinstance(value, list) else [value]
+    return [str(name) for name in names if name not in ("", None)]
 
 
 def chosen_file(text: str) -> str:
@@ -73,13 +71,14 @@ def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> 
     settings: dict[str, Any] = {}
     for name, value in content.items():
         key, written = f"{prefix}{name}", text[str(name)]
-        is_text = key in text_keys() or key in _LISTS or key.startswith(_TRACKER)
+        limits = key_of(full_key(key)).range
         if isinstance(value, Mapping):
             settings[name] = _texts(value, written, f"{key}.")
-        elif is_text and value is not None:
-            settings[name] = [written] if key in _LISTS and isinstance(written, str) else written
-        else:
+        elif value is None or limits is None or not (limits.has("text") or limits.has(["text"])):
             settings[name] = value
+        else:
+            is_one = limits.has(["text"]) and isinstance(written, str)
+            settings[name] = [written] if is_one else written
     return settings
 
 
@@ -89,16 +88,33 @@ def settings_of(names: Sequence[str]) -> dict[str, Any]:
     The keys are in the order in which they are set last.
     """
     settings: dict[str, Any] = {}
-    for key, value in chain.from_iterable(map(_settings, names)):
-        settings.pop(key, None)
-        settings[key] = value
+    for _, content in chain.from_iterable(map(_with_bases, names)):
+        for key, value in _settings(content):
+            settings.pop(key, None)
+            settings[key] = value
     return settings
 
 
-def _settings(name: str) -> Iterator[tuple[str, Any]]:
+def files_of(names: Sequence[str]) -> dict[str, Path]:
+    """Return, for each full key and each group, the file of an experiment that sets it last."""
+    files: dict[str, Path] = {}
+    for path, content in chain.from_iterable(map(_with_bases, names)):
+        chosen = [each for each in content.get("defaults", []) if isinstance(each, Mapping)]
+        groups_set = [str(x).removeprefix("override").strip(" /") for each in chosen for x in each]
+        keys_set = [full_key(key) for key, _ in _settings(content)]
+        files |= dict.fromkeys([*groups_set, *keys_set], path)
+    return files
+
+
+def _with_bases(name: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the file and the content of an experiment after those from which it inherits."""
     path = paths(EXPERIMENT).get(name, Path(name))
     content = read_option(path)
     for base in content.get("defaults", []):
         if isinstance(base, str) and base != "_self_" and base in paths(EXPERIMENT):
-            yield from _settings(base)
-    yield from leaves({key: value for key, value in content.items() if key != "defaults"})
+            yield from _with_bases(base)
+    yield path, content
+
+
+def _settings(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return leaves({key: value for key, value in content.items() if key != "defaults"})

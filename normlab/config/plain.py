@@ -9,16 +9,11 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from normlab.config import ranges, registry
-from normlab.config.error_messages import error_line, meant
+from normlab.config.error_messages import meant, setting_error
 from normlab.config.machine import MOST_THREADS
-from normlab.config.overrides import typed
 from normlab.config.registry import TARGET
-from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, RunConfig, leaves
-from normlab.errors import UserError
-
-# Top-level keys that composition copies into the task's nodes, under the same name.
-_COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
-_TASK_NODES = ("task", "task.corpus", "task.source")  # the nodes they are copied to
+from normlab.config.schema import OPTIONS, PARTS, REPEATS, RunConfig, key_of, leaves
+from normlab.errors import SettingError, UserError
 
 
 def in_schema(*parts: Any) -> DictConfig:
@@ -26,7 +21,8 @@ def in_schema(*parts: Any) -> DictConfig:
     try:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds
-        raise UserError(f"the run's config: {error_line(error)}") from None
+        problem = setting_error(error)
+        raise SettingError(f"the run's config: {problem}", *problem.keys) from None
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -35,23 +31,22 @@ def to_dict(config: Any) -> dict[str, Any]:
     Newer keys at their defaults are left out, so that older runs keep their fingerprints.
     """
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    for key, default in LATER.items():
-        node, *names = key.split(".")
-        norms = [*map(plain.get, NORM_KEYS), *(plain.get("sites") or {}).values()]
-        for each in norms if node == "norm" else [plain.get(node)]:
-            _drop(each, names, default)
-    return plain
+    return _without_newer(plain, "")
 
 
-def _drop(node: Any, names: Sequence[str], default: object) -> None:
-    """Remove a key that is at its default from a node, and a node that this leaves empty."""
-    name, *below = names
-    if not isinstance(node, dict) or name not in node:
-        return
-    if below:
-        _drop(node[name], below, default)
-    if node[name] == ({} if below else default):
-        del node[name]
+def _without_newer(node: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return a node without newer keys at their defaults, and without nodes that this empties."""
+    rest: dict[str, Any] = {}
+    for name, value in node.items():
+        facts = key_of(f"{prefix}{name}")
+        if isinstance(value, dict) and value:
+            value = _without_newer(value, f"{prefix}{name}.")
+            if not value:
+                continue
+        elif facts.newer and value == facts.default:
+            continue
+        rest[name] = value
+    return rest
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
@@ -77,12 +72,12 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             raise UserError(f"{change!r}: no such key in a run{of_option}.{meant(key)}")
         if isinstance(parent[last], DictConfig):
             raise UserError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
-        copied = nodes_with(config, key) if key in _COPIED else []
-        if key == "data_dir" and not copied:
+        if key == "data_dir" and not has_data_dir(config):
             raise UserError(f"{change!r}: the run's task={config.choices['task']} reads no files")
-        copies += [f"{task}.{key}={value}" for task in copied]
-    changed = in_schema(config, OmegaConf.from_dotlist([*changes, *copies]))
-    threads, is_change = changed.observe.threads, "observe.threads" in typed(changes)
+        copies += [f"{each}={value}" for each in keys_that_repeat(config, key)]
+    changed = in_schema(config, OmegaConf.from_dotlist([*copies, *changes]))
+    is_change = any(change.startswith("observe.threads=") for change in changes)
+    threads = changed.observe.threads
     if isinstance(threads, int) and threads > MOST_THREADS and not is_change:
         changed.observe.threads = None  # the run was made on a machine with more cores
     ranges.check(to_dict(changed))
@@ -105,12 +100,27 @@ def _names_classes(node: object) -> bool:
     return isinstance(node, list) and any(map(_names_classes, node))
 
 
-def nodes_with(config: DictConfig, key: str) -> list[str]:
-    """Return the nodes of the task that have a key."""
-    return [node for node in _TASK_NODES if key in (OmegaConf.select(config, node) or {})]
+def keys_that_repeat(config: DictConfig, key: str) -> list[str]:
+    """Return the keys of a config that repeat a key, and do not have a value of their own."""
+    value = OmegaConf.select(config, key)
+    repeating = [name for name, source in REPEATS.items() if source == key]
+    return [x for x in repeating if _has(config, x) and OmegaConf.select(config, x) == value]
+
+
+def _has(config: DictConfig, key: str) -> bool:
+    """Return whether a config has a dotted key, even if it is null."""
+    node, _, name = key.rpartition(".")
+    parent = OmegaConf.select(config, node)
+    return isinstance(parent, DictConfig) and name in parent
 
 
 def reads_files(task: str) -> bool:
     """Return whether a task has a `data_dir`, as it does if a corpus can be chosen for it."""
-    node = OmegaConf.create({"task": dict(registry.option_settings("task", task, "task"))})
-    return bool(nodes_with(node, "data_dir")) or not node.task.keys() & {"corpus", "source"}
+    node = dict(registry.option_settings("task", task, "task"))
+    config = OmegaConf.create({"data_dir": None, "task": node})
+    return has_data_dir(config) or not config.task.keys() & {"corpus", "source"}
+
+
+def has_data_dir(config: DictConfig) -> bool:
+    """Return whether the task of a config has a key that repeats `data_dir`."""
+    return any(_has(config, key) for key, source in REPEATS.items() if source == "data_dir")

@@ -3,7 +3,13 @@
 A folder below `configs/` is a group, a YAML file in it is an option, and the comment at the top of
 the file is its description; the user's own folders add options to these groups. Listing needs
 neither torch nor Hydra. A node in a run's config names an option with its values, and
-`settings_of` returns the file's content, which names the class.
+`settings_of` returns the file's settings, which name the class.
+
+Some keys of a file say something about the option and are no settings (`ABOUT`):
+
+_title_: layer norm            its name in tables of papers; otherwise that of the file
+_pools_over_: feature          the axes over which a norm pools, for the list of norms
+_norms_: none, or required     the norms that a placement takes; otherwise any
 """
 
 import hashlib
@@ -25,13 +31,12 @@ OPTION, TARGET = "option", "_target_"
 START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
+ABOUT = ("_title_", "_pools_over_", "_norms_")
+"""Keys of an option's file that are no settings."""
 NORM_WORDS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
 """The options that the names of norms stand for."""
 
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
-_TITLE = 4
-"""The most words of a name at the beginning of a description."""
-_POOLS = re.compile(r"Pools over ([^.;]+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
@@ -51,18 +56,18 @@ class Option:
 
     @property
     def title(self) -> str:
-        """Return the name that the description begins with, such as `Layer norm`.
-
-        It ends before a bracket or colon; for a longer phrase, `name` is returned instead.
-        """
-        words = re.split(r" \(|:", self.description)[0].split()
-        return " ".join(words) if 0 < len(words) <= _TITLE else self.name
+        """Return the name for tables of papers, such as `Layer norm`."""
+        return str(_content_of(self.path).get("_title_", self.name))
 
     @property
     def pools_over(self) -> str:
-        """Return the axes in a norm's sentence `Pools over feature.`; "" if it has none."""
-        match = _POOLS.search(self.details.replace("\n", " "))
-        return match[1] if match else ""
+        """Return the axes over which a norm pools, such as `batch and position`; "" if not said."""
+        return str(_content_of(self.path).get("_pools_over_", ""))
+
+    @property
+    def norms(self) -> str:
+        """Return the norms that a placement takes: `none`, `required` (not none) or `any`."""
+        return str(_content_of(self.path).get("_norms_", "any"))
 
 
 def paths(group: str, first: Path | None = None) -> dict[str, Path]:
@@ -109,10 +114,16 @@ def options(group: str, first: Path | None = None) -> list[Option]:
     return [_read(path) for path in paths(group, first).values()]
 
 
+def option_of(group: str, name: str) -> Option | None:
+    """Return an option; None if there is no such option here."""
+    path = path_of(group, name)
+    return None if path is None else _read(path)
+
+
 def option_title(group: str, name: str) -> str:
     """Return the title of an option; its name if there is no such option here."""
-    path = path_of(group, name)
-    return name if path is None else _read(path).title
+    option = option_of(group, name)
+    return name if option is None else option.title
 
 
 def _read(path: Path) -> Option:
@@ -153,7 +164,11 @@ def _settings(path: Path, group: str) -> Mapping[str, Any]:
 
 
 def read_option(path: Path) -> Mapping[str, Any]:
-    """Return the content of an option's file, {} if empty; UserError if it is not a mapping."""
+    """Return the settings of an option's file, {} if empty; UserError if it is not a mapping."""
+    return {name: value for name, value in _content_of(path).items() if name not in ABOUT}
+
+
+def _content_of(path: Path) -> Mapping[str, Any]:
     changed = path.stat()
     return _content(path, changed.st_mtime_ns, changed.st_size)
 

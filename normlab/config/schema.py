@@ -1,9 +1,12 @@
-"""The typed schema of a run: the keys of its config, with types and defaults.
+"""The schema of a run: what is true of each key of its config, in one place.
 
-A wrong key or type fails while the config is composed, with its full path; `ranges` says which
-values are allowed. Groups such as `norm`, `placement` and `task` are YAML files instead; their
-values are checked against the signature of the class named in the option's file. Nothing here
-imports torch.
+A key of every run is a field of `RunConfig` or of its parts: its type, its default and, in `key`,
+all else. A key that only some options have, such as `norm.ghost`, is a line of `OPTION_KEYS` in
+`keys.py`; the options' files in `configs/` have its default. Comments there say what a key means.
+
+A wrong key or type fails while the config is composed, with its full path. Other values of options
+are checked against the signature of the class named in the option's file. Nothing here imports
+torch.
 
 `norm` sets the norm of all places, `norm@encoder_norm=bn` the norm of the encoder's places; each
 key is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
@@ -14,13 +17,33 @@ attention (`encoder.0.self.q`) `q`, `k`, `v`, `mix` before the output projection
 A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anything, dots included.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, make_dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, cast, get_type_hints
 
-MISSING = "???"  # as in omegaconf, which light commands do not import
+from normlab.config.keys import MISSING, OPTION_KEYS, Key, key
+from normlab.config.machine import MOST_THREADS
+from normlab.config.value_range import (
+    COUNT,
+    COUNT_OR_EPOCH,
+    FACTOR,
+    FROM_NONE,
+    NAME,
+    NOISES,
+    POSITIVE,
+    RUN,
+    SEED,
+    SHARE,
+    TAGS,
+    TEXT,
+    TRUE_OR_FALSE,
+    number,
+    one_of,
+)
 
 Batching = Enum("Batching", ("bucket", "random"))
 Precision = Enum("Precision", ("auto", "fp32", "bf16", "fp64"))
@@ -46,149 +69,160 @@ STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
 """The keys of a recurrent layer's norms."""
 
 
+_THREADS = number(int, gt=0, le=MOST_THREADS)
+
+
 @dataclass
 class BudgetConfig:
     """When a run ends: at the first limit that it reaches."""
 
-    steps: int | None = 3000
-    epochs: float | None = None
-    tokens: int | None = None
-    minutes: float | None = None
+    steps: int | None = key(3000, COUNT, short="steps")
+    epochs: float | None = key(None, POSITIVE, short="epochs")
+    tokens: int | None = key(None, COUNT)
+    minutes: float | None = key(None, POSITIVE)
 
 
 @dataclass
 class ValidateConfig:
     """When a run is validated, and which weights are tested."""
 
-    every: int | str = 250
-    test: TestedWeights = TestedWeights.last
-    best: bool = True
-    select_by: str = "loss"
-    patience: int | None = None
-    average: int = 0
-    average_statistics: AverageStatistics = AverageStatistics.recalibrate
-    recalibration_batches: int = 64
-    limit: int | None = None
+    every: int | str = key(250, COUNT_OR_EPOCH)
+    test: TestedWeights = key(TestedWeights.last)
+    best: bool = key(True)
+    select_by: str = key("loss")
+    patience: int | None = key(None, COUNT)
+    average: int = key(0, FROM_NONE)
+    average_statistics: AverageStatistics = key(AverageStatistics.recalibrate)
+    recalibration_batches: int = key(64, COUNT)
+    limit: int | None = key(None, COUNT, newer=True)
 
 
 @dataclass
 class ObserveConfig:
-    """How to observe a run.
+    """How to observe a run, without changing the experiment."""
 
-    These settings do not change the experiment and are left out of its fingerprint.
-    """
-
-    log_every: int = 50
-    checkpoint_every: int = 250
-    rank_timeout: float = 30.0
-    threads: int | None = None
-    fast: bool = False
-    other_code: OtherCode = OtherCode.refuse
-    debug: bool = False
-    name: str | None = None
-    tags: list[str] = field(default_factory=list)
-    study: str | None = None
-    processes: int | None = None
-    targets: Any = None
-    test_noise: list[float] = field(default_factory=list)
-    test_weight_noise: list[float] = field(default_factory=list)
-    test_brightness: list[float] = field(default_factory=list)
-    test_seen: int = 0
-    probe: dict[str, Any] = field(default_factory=dict)
-    sink: dict[str, Any] = field(default_factory=dict)
+    log_every: int = key(50, COUNT)
+    checkpoint_every: int = key(250, COUNT)
+    rank_timeout: float = key(30.0, POSITIVE)
+    threads: int | None = key(None, _THREADS)
+    fast: bool = key(False)
+    other_code: OtherCode = key(OtherCode.refuse)
+    debug: bool = key(False, short="debug")
+    name: str | None = key(None, NAME, short="name")
+    tags: list[str] = key([], TAGS, short="tags")
+    study: str | None = key(None)
+    processes: int | None = key(None, _THREADS)
+    targets: Any = key(None)
+    test_noise: list[float] = key([], NOISES)
+    test_weight_noise: list[float] = key([], NOISES)
+    test_brightness: list[float] = key([], NOISES)
+    test_seen: int = key(0, FROM_NONE)
+    probe: dict[str, Any] = key({})
+    sink: dict[str, Any] = key({})
 
 
 @dataclass
 class RunConfig:
     """The config of a run."""
 
-    task: Any = MISSING
-    model: Any = MISSING
-    norm: Any = MISSING
-    encoder_norm: Any = None
-    decoder_norm: Any = None
-    ffn_inner_norm: Any = MISSING
-    embedding_norm: Any = MISSING
-    input_norm: Any = None
-    hidden_norm: Any = None
-    cell_norm: Any = None
-    sites: Any = None
-    placement: Any = MISSING
-    optim: Any = MISSING
-    schedule: Any = MISSING
-    seed: int = 1
-    batch_size: int | None = 32
-    max_tokens: int | None = None
-    batching: Batching = Batching.bucket
-    accumulate: int = 1
-    clip_grad: float | None = None
-    precision: Precision = Precision.auto
-    device: Device = Device.auto
-    divergence_factor: float = 3.0
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    validate: ValidateConfig = field(default_factory=ValidateConfig)
-    observe: ObserveConfig = field(default_factory=ObserveConfig)
-    start_from: Any = None
-    freeze_statistics: float | None = None
-    data_dir: str | None = None
-    runs_dir: str = "runs"
-    choices: dict[str, Any] = field(default_factory=dict)
+    task: Any = key(MISSING)
+    model: Any = key(MISSING)
+    norm: Any = key(MISSING)
+    encoder_norm: Any = key(None)
+    decoder_norm: Any = key(None)
+    ffn_inner_norm: Any = key(MISSING)
+    embedding_norm: Any = key(MISSING)
+    input_norm: Any = key(None)
+    hidden_norm: Any = key(None)
+    cell_norm: Any = key(None)
+    sites: Any = key(None)
+    placement: Any = key(MISSING)
+    optim: Any = key(MISSING)
+    schedule: Any = key(MISSING)
+    seed: int = key(1, SEED, hashed=False)
+    batch_size: int | None = key(32, COUNT)
+    max_tokens: int | None = key(None, COUNT)
+    batching: Batching = key(Batching.bucket)
+    accumulate: int = key(1, COUNT)
+    clip_grad: float | None = key(None, POSITIVE)
+    precision: Precision = key(Precision.auto)
+    device: Device = key(Device.auto, hashed=False)
+    divergence_factor: float = key(3.0, FACTOR)
+    budget: BudgetConfig = key(BudgetConfig)
+    validate: ValidateConfig = key(ValidateConfig)
+    observe: ObserveConfig = key(ObserveConfig, hashed=False)
+    start_from: Any = key(None, RUN)
+    freeze_statistics: float | None = key(None, SHARE)
+    data_dir: str | None = key(None, hashed=False, folder=1)
+    runs_dir: str = key("runs", hashed=False, folder=1)
+    choices: dict[str, Any] = key({}, hashed=False)
 
 
-SHORT = {
-    "lr": "optim.lr",
-    "steps": "budget.steps",
-    "epochs": "budget.epochs",
-    "name": "observe.name",
-    "tags": "observe.tags",
-    "debug": "observe.debug",
-}
-"""Short keys, with what each stands for."""
-WrittenConfig = make_dataclass(
-    "WrittenConfig", [(key, Any, MISSING) for key in SHORT], bases=(RunConfig,)
-)
-"""What may be typed, or written in an experiment: the config of a run, and short keys."""
-TRACKERS = ("wandb", "tensorboard")
-"""The sinks with short keys of their own: `wandb=true`, `wandb.KEY=VALUE`."""
-LATER: dict[str, Any] = {
-    "model.rope.base": 10_000.0,
-    "model.rope.pairs": "halves",
-    "model.rope.local_base": None,
-    "model.rope.global_every": 6,
-    "model.gated": False,
-    "model.bias": True,
-    "model.tied": True,
-    "model.init": "xavier",
-    "model.qk_eps": 1e-5,
-    "model.score_cap": None,
-    "model.logit_cap": None,
-    "model.attention_gate": "none",
-    "norm.one_plus": False,
-    "validate.limit": None,
-}
-"""Keys that are newer than many runs, with their defaults; `norm.` stands for each norm of a run.
-
-No plain config holds one that is at its default, so that older runs keep their fingerprints. Those
-of `model` may be typed for any model whose class has them.
-"""
-REPEATS = {
-    "schedule.lr": "optim.lr",
-    "schedule.total": "budget.steps",
-    "model.num_layers": "model.depth",
-    "model.encoder_layers": "model.depth",
-    "model.decoder_layers": "model.depth",
-}
-"""The keys that repeat another key's value in the options of configs/."""
-_CORPUS = tuple(f"task.corpus.{name}" for name in ("name", "source_language", "target_language"))
 OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 """The nodes of `RunConfig` with a schema of their own."""
+TRACKERS = ("wandb", "tensorboard")
+"""The sinks with short keys of their own: `wandb=true`, `wandb.KEY=VALUE`."""
 
 
-def later_model_keys() -> dict[str, Any]:
-    """Return the dotted keys of `model` in `LATER`, with their defaults."""
-    return {key: default for key, default in LATER.items() if key.startswith("model.")}
+def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
+    """Yield the keys of a schema and of its parts; their types say the ranges of some."""
+    kinds = get_type_hints(schema)
+    for each in dataclasses.fields(schema):
+        facts: Key = each.metadata["key"]
+        yield f"{prefix}{each.name}", facts if facts.range else _with_range(facts, kinds[each.name])
+        if each.name in PARTS and not prefix:
+            yield from _keys_of(PARTS[each.name], f"{each.name}.")
+
+
+def _with_range(facts: Key, kind: Any) -> Key:
+    """Return a key with the range that its type has."""
+    if kind in (str, str | None, bool):
+        return dataclasses.replace(facts, range=TRUE_OR_FALSE if kind is bool else TEXT)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return dataclasses.replace(facts, range=one_of(kind))
+    return facts
+
+
+RUN_KEYS: Mapping[str, Key] = dict(_keys_of(RunConfig))
+"""The keys and nodes that every run has, whatever options it chooses."""
+KEYS: Mapping[str, Key] = {**RUN_KEYS, **OPTION_KEYS}
+"""All keys that something is true of, by pattern."""
+SHORT = {facts.short: name for name, facts in KEYS.items() if facts.short}
+"""Short keys, with what each stands for."""
+REPEATS = {name: facts.repeats for name, facts in KEYS.items() if facts.repeats}
+"""The keys that repeat another key's value in the options of configs/."""
+FOLDERS = {name.rpartition(".")[2]: facts.folder for name, facts in KEYS.items() if facts.folder}
+"""The names of keys of folders, which are never hashed at any depth, each with the number of last
+components that a published config keeps: of a run's folder, the experiment and the seed."""
+NOT_HASHED = frozenset(name for name, facts in RUN_KEYS.items() if not facts.hashed)
+"""The keys and nodes at the top that are not part of an experiment's fingerprint; the seed of a
+corpus is."""
+NEWER_OF_MODELS = {
+    name: facts.default for name, facts in KEYS.items() if facts.newer and name.startswith("model.")
+}
+"""The newer keys of models, with their defaults."""
+WrittenConfig = make_dataclass(
+    "WrittenConfig", [(name, Any, MISSING) for name in SHORT], bases=(RunConfig,)
+)
+"""What may be typed, or written in an experiment: the config of a run, and short keys."""
+
+
+@lru_cache(maxsize=4096)
+def key_of(name: str) -> Key:
+    """Return what is true of a dotted key; nothing but the defaults of `Key` if it is not known."""
+    first, _, rest = name.partition(".")
+    if first in ("sites", *NORM_KEYS) and rest:
+        name = f"norm.{name.rpartition('.')[2] if first == 'sites' else rest}"
+    patterns = (facts for pattern, facts in OPTION_KEYS.items() if fnmatchcase(name, pattern))
+    return KEYS.get(name) or next(patterns, Key())
+
+
+def full_key(name: str) -> str:
+    """Return the key that a short key, such as `lr` or `wandb.project`, stands for."""
+    tracked = name.partition(".")[0] in TRACKERS
+    return f"observe.sink.{name}" if tracked else SHORT.get(name, name)
 
 
 def lifts_steps(keys: Collection[str]) -> bool:
@@ -196,23 +230,10 @@ def lifts_steps(keys: Collection[str]) -> bool:
     return "epochs" in keys and not {"steps", SHORT["steps"]} & {*keys}
 
 
-def top_level_keys() -> dict[str, Any]:
-    """Return the dotted keys that every run has, whatever options it chooses, with their types."""
-    nodes = (*OPTIONS, *NORM_KEYS, *PARTS, "choices", "probe", "sink")
-    schemas = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
-    return {
-        f"{prefix}{key}": kind
-        for prefix, schema in schemas.items()
-        for key, kind in get_type_hints(schema).items()
-        if key not in nodes
-    }
-
-
-@lru_cache(maxsize=1)
-def text_keys() -> set[str]:
-    """Return the keys whose value is text."""
-    keys = {key for key, kind in top_level_keys().items() if kind in (str, str | None)}
-    return {*keys, *(key for key, full in SHORT.items() if full in keys), "start_from", *_CORPUS}
+def top_level_keys() -> list[str]:
+    """Return the dotted keys that every run has, without nodes."""
+    nodes = (*OPTIONS, *NORM_KEYS, *PARTS, "choices", "observe.probe", "observe.sink")
+    return [name for name in RUN_KEYS if name not in nodes]
 
 
 def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -16,10 +16,10 @@ from normlab.config import ranges, registry
 from normlab.config.error_messages import no_such_key
 from normlab.config.experiments import EXPERIMENT, names_in, settings_of
 from normlab.config.folders import groups
+from normlab.config.keys import MISSING
 from normlab.config.machine import settled_precision
 from normlab.config.overrides import typed
-from normlab.config.plain import check_plain, in_schema, nodes_with, to_dict
-from normlab.config.recipe import settle_recipe
+from normlab.config.plain import check_plain, has_data_dir, in_schema, to_dict
 from normlab.config.registry import (
     START_FILE,
     TARGET,
@@ -28,22 +28,28 @@ from normlab.config.registry import (
     with_option_names,
 )
 from normlab.config.schema import (
-    MISSING,
+    NEWER_OF_MODELS,
     NORM_KEYS,
     OPTIONS,
     SHORT,
     Precision,
-    later_model_keys,
+    full_key,
     lifts_steps,
 )
 from normlab.config.sites import settle_sites
 from normlab.config.suggestions import did_you_mean
-from normlab.errors import UserError
+from normlab.errors import SettingError, UserError
 
 _READS_FILES = (
     "add task=translation for your own pairs of sentences, task=lm task/corpus=documents for your "
     "own documents, or the task of a published data set (normlab list tasks)"
 )
+# The default recipe of a task without a scale, and at scale=paper. Other scales replace recipes.
+_RECIPES: dict[str | None, dict[str, str]] = {
+    None: {"iwslt": "rbn"},
+    "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
+}
+_BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Written:
 
     short: Mapping[str, Any]
     files: Mapping[str, Any]
-    typed: Mapping[str, str]
+    typed: Mapping[str, Any]
     keys: Sequence[str]
 
     @property
@@ -107,7 +113,7 @@ def what_was_written(
     if classes := [text for text in overrides if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     values = typed(overrides)
-    files = settings_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
+    files = settings_of(names_in(values.get(EXPERIMENT)))
     check_keys(files, choices)
     keys = [*files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
     return Written(short, files, values, keys)
@@ -124,11 +130,11 @@ def check_keys(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
         has = {*option_settings(group, option, node), *names}  # `norm: {rms: {eps: 1e-6}}`, too
         has |= {name.partition("/")[2] for name in groups() if name.startswith(f"{group}/")}
         if node == "model":
-            has |= {name.split(".")[1] for name in later_model_keys()}
+            has |= {name.split(".")[1] for name in NEWER_OF_MODELS}
         elif node == "optim":
             has.add("groups")
         if rest.partition(".")[0] not in has:
-            raise UserError(no_such_key(key))
+            raise SettingError(no_such_key(key), key)
 
 
 def set_full_keys(run: DictConfig, written: Written) -> None:
@@ -136,11 +142,49 @@ def set_full_keys(run: DictConfig, written: Written) -> None:
 
     `epochs` without `steps` lifts the limit on steps.
     """
-    last = {SHORT.get(key, key): key for key in written.keys}
+    last = {full_key(key): key for key in written.keys}
     for key in written.short.keys() & last.values():
         OmegaConf.update(run, SHORT[key], written.short[key])
     if lifts_steps(written.keys):
         run.budget.steps = None
+
+
+def default_recipe(task: str, scale: str | None) -> str | None:
+    """Return the recipe of a task at a scale if none is chosen; None if there is none."""
+    return _RECIPES.get(scale, {}).get(task)
+
+
+def settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) -> None:
+    """Set the recipe's values for the run's placement and for its other options, unless typed.
+
+    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
+    """
+    recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
+    if recipe not in (None, "none") and scale in ("small", "smoke"):
+        both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
+        raise SettingError(f"{both}: leave one out", "recipe", "scale")
+    expected = default_recipe(task, scale)
+    if recipe is None and expected is not None:
+        left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
+        problem = f"{left_out}: give recipe={expected}, or recipe=none"
+        raise SettingError(problem, "recipe", "task", "scale")
+    for key in _BY_PLACEMENT:
+        values = OmegaConf.select(config, key)
+        if not isinstance(values, DictConfig):
+            continue
+        if placement not in values:
+            lacks = f"recipe={recipe} has no {key} for placement={placement}"
+            problem = f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE"
+            raise SettingError(problem, key, "placement", "recipe")
+        OmegaConf.update(config, key, values[placement])
+    for group in ("norm", "placement", "optim", "schedule"):
+        node: Any = config[group]
+        names = (name for name in registry.option_names(group) if name in node)
+        of_options = {n: node.pop(n) for n in [*names] if isinstance(node[n], DictConfig)}
+        for key in NORM_KEYS if group == "norm" else [group]:
+            for name, value in of_options.get(choices.get(key), {}).items():
+                if f"{key}.{name}" not in written:
+                    config[key][name] = value
 
 
 def name_options(run: DictConfig) -> None:
@@ -158,7 +202,8 @@ def keep_one_batch_size(run: DictConfig, written: Written) -> None:
     sizes = [key for key in ("max_tokens", "batch_size") if run[key] is not None]
     if not sizes or len([key for key in sizes if key in written.typed]) == 2:
         both = f"batch_size={run.batch_size} and max_tokens={run.max_tokens}"
-        raise UserError(f"{both}: give exactly one (sequences or tokens per batch)")
+        problem = f"{both}: give exactly one (sequences or tokens per batch)"
+        raise SettingError(problem, "batch_size", "max_tokens")
     set_last = [key for key in (*written.files, *written.typed) if key in sizes]
     last = [*sizes[::-1], *set_last][-1]
     for key in sizes:
@@ -182,19 +227,22 @@ def _weights_of(name: str, runs: Path) -> Path:
     files = sorted(place.glob(f"**/{START_FILE}"))
     if len(files) > 1:
         one = files[0].parents[1]
-        raise UserError(f"start_from={name} has {len(files)} runs; name one, such as {one}")
+        problem = f"start_from={name} has {len(files)} runs; name one, such as {one}"
+        raise SettingError(problem, "start_from")
     if not files:
         folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
         names = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
         near = did_you_mean(name.removeprefix(f"{runs}/"), names)
-        raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
+        problem = f"start_from={name}: not a trained run, {START_FILE} is missing.{near}"
+        raise SettingError(problem, "start_from")
     return files[0]
 
 
 def check_complete(run: DictConfig) -> None:
     """Raise UserError for a `data_dir` that the task does not read, and for a missing value."""
-    if run.data_dir is not None and not nodes_with(run, "data_dir"):
+    if run.data_dir is not None and not has_data_dir(run):
         problem = f"data_dir={run.data_dir}: task={run.choices['task']} does not read it"
-        raise UserError(f"{problem}: {_READS_FILES}, or leave data_dir out")
+        advice = f"{_READS_FILES}, or leave data_dir out"
+        raise SettingError(f"{problem}: {advice}", "data_dir", "task")
     if missing := sorted(OmegaConf.missing_keys(run)):
-        raise UserError(f"{missing[0]} must be given, as {missing[0]}=VALUE")
+        raise SettingError(f"{missing[0]} must be given, as {missing[0]}=VALUE", missing[0])

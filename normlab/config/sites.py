@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from normlab.config import registry
 from normlab.config.error_messages import no_option
 from normlab.config.registry import with_option_names
-from normlab.errors import UserError
+from normlab.errors import SettingError
 
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _LABELED = 4  # maximum number of rules in a label
@@ -19,17 +19,21 @@ def settle_sites(config: DictConfig) -> None:
     """Replace the norm names in `sites` with nodes, and add the rules' label to the choices."""
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
-        raise UserError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")
+        raise SettingError(
+            f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}", "sites"
+        )
     names: dict[str, str] = {}
     for pattern, value in rules.items():
         if not _PATH.fullmatch(str(pattern)):
-            raise UserError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
+            raise SettingError(
+                f"sites: {pattern!r:.60} is not a path such as those in {_RULES}", "sites"
+            )
         settings = dict(value) if isinstance(value, Mapping) else {"norm": value}
         name = str(settings.pop("norm", None))
         if name not in registry.option_names("norm"):
-            raise UserError(f"sites: {pattern}: {no_option('norm', name)}")
+            raise SettingError(f"sites: {pattern}: {no_option('norm', name)}", "sites")
         if pattern == "*":
-            raise UserError(f"sites: * matches every place: give norm={name}")
+            raise SettingError(f"sites: * matches every place: give norm={name}", "sites")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
         names[str(pattern)] = name
         rules[pattern] = with_option_names(node, "norm", {"norm": name}) | settings

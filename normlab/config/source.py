@@ -24,10 +24,10 @@ from omegaconf import OmegaConf
 from normlab.config.experiments import EXPERIMENT, settings_in
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.registry import read_option
-from normlab.config.schema import WrittenConfig, later_model_keys
+from normlab.config.schema import NEWER_OF_MODELS, WrittenConfig
 
 CONFIG_NAME = "config"
-_SCHEMA, _LATER = "normlab_schema", "normlab_later"  # their names in configs/config.yaml
+_SCHEMA, _NEWER = "normlab_schema", "normlab_newer"  # their names in configs/config.yaml
 _SCHEME = "normlab"
 _FOLDERS = {
     str(CONFIG_DIR): CONFIG_DIR,
@@ -109,10 +109,10 @@ def register() -> None:
     if f"{_SCHEMA}.yaml" in store.repo:
         return
     store.store(_SCHEMA, node=WrittenConfig)
-    later = OmegaConf.create()
-    for key, default in later_model_keys().items():
-        OmegaConf.update(later, key, default, force_add=True)
-    store.store(_LATER, node=later)
+    newer = OmegaConf.create()
+    for key, default in NEWER_OF_MODELS.items():
+        OmegaConf.update(newer, key, default, force_add=True)
+    store.store(_NEWER, node=newer)
     Plugins.instance().register(OptionSource)
     Plugins.instance().register(OptionFolders)
 

@@ -1,8 +1,10 @@
 """The range of a value, in words and as a type, and the ranges that many keys have."""
 
 import sys
+from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
 
@@ -11,6 +13,14 @@ class Range(NamedTuple):
 
     allowed: str
     kind: Any
+
+    def has(self, value: object) -> bool:
+        """Return whether a value is one of them."""
+        try:
+            msgspec.convert(value, self.kind)
+        except msgspec.ValidationError:
+            return False
+        return True
 
 
 _MOST = sys.float_info.max  # leaves out infinity
@@ -31,6 +41,12 @@ def list_of(kind: str, each: Range, length: int | None = None) -> Range:
     return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
 
 
+def one_of(words: type[Enum]) -> Range:
+    """Return the range of the names of an enumeration."""
+    names = tuple(words.__members__)
+    return Range(", ".join(names), Literal[names])
+
+
 COUNT, FROM_NONE, FROM_TWO = number(int, gt=0), number(int, ge=0), number(int, ge=2)
 POSITIVE, NOT_NEGATIVE = number(gt=0), number(ge=0)
 SHARE, ABOVE_NONE, BELOW_ONE = number(ge=0, le=1), number(gt=0, le=1), number(ge=0, lt=1)
@@ -44,6 +60,14 @@ TAGS = Range(
     "a list of tags, each 1 to 64 characters on one line",
     list[Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[^\x00-\x1f]+\Z")]],
 )
+TRUE_OR_FALSE = Range("true, false", bool)
+TEXT = Range("text", str)
+LINES = Range("text, of one or several lines", str)
+NAME = Range(
+    "1 to 80 letters, digits, '-', '_' or '.', the first no '.' or '-'",
+    Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,79}\Z")],
+)
+RUN = Range("a run, by folder or name", str | dict[str, str])  # in a config, folder and checksum
 FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
 SEED = number(int, ge=0, le=10**12)
 NOISES = list_of("numbers", number(gt=0, le=100))

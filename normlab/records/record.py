@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 from msgspec.structs import asdict
 
-from normlab.config.schema import leaves
+from normlab.config.schema import FOLDERS, NOT_HASHED, leaves
 from normlab.errors import UserError
 from normlab.records.code import commit_text
 
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 FORMAT = "normlab.record/3"
 DISTURBANCES = ("noise", "weight_noise", "brightness")  # tests of `observe.test_<name>`
 MEND_RUN = "remove the file and start the run again"
-FOLDERS = {"data_dir": 1, "runs_dir": 1, "run_dir": 2}
-"""The config keys of folders, which are never hashed. The value is the number of last components of
-the path that a published config keeps; for a run's folder, these are experiment and seed.
-"""
-# `seed` is left out only at the top level, because the seed of a corpus matters.
-_NOT_HASHED = frozenset({"observe", "seed", "choices", "device", *FOLDERS})
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 MAIN_SCORES = (
@@ -290,7 +284,7 @@ def parts(config: Mapping[str, Any]) -> Parts:
 
 
 def _experiment(config: Mapping[str, Any]) -> Any:
-    return _hashed(plain({k: v for k, v in config.items() if k not in _NOT_HASHED}))
+    return _hashed(plain({k: v for k, v in config.items() if k not in NOT_HASHED}))
 
 
 def _hashed(value: Any) -> Any:

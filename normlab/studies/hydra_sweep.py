@@ -50,7 +50,7 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
     from normlab.config.source import CONFIG_NAME, register
 
     values = typed(argv)
-    if "true" in (values.get("debug"), values.get("observe.debug")):
+    if True in (values.get("debug"), values.get("observe.debug")):
         raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
     if {"-m", "--multirun"}.intersection(argv):
         check_single("a sweep starts its own processes")
@@ -107,7 +107,7 @@ class HydraRuns:
         again: the command that resumes.
     """
 
-    def __init__(self, values: Mapping[str, str], again: str, actions: SweepActions) -> None:
+    def __init__(self, values: Mapping[str, Any], again: str, actions: SweepActions) -> None:
         self.actions = actions
         runs_dir = Path(values.get("runs_dir", RunConfig().runs_dir)).resolve()
         # A folder of this sweep below `runs_dir`, where all of its processes can reach it.

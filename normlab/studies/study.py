@@ -122,6 +122,12 @@ class Planned(NamedTuple):
         return Key(self.row, self.point, self.seed)
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The last value of each key that its overrides set, as text."""
+        pairs = (text.partition("=") for text in self.overrides)
+        return {key: value for key, _, value in pairs}
+
+    @property
     def place(self) -> tuple[str, str]:
         return self.key.place
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.config.overrides import typed
 from normlab.config.registry import option_names
 from normlab.errors import UserError
 from normlab.records.code import checkout_state
@@ -90,7 +89,7 @@ def _with_files(run: Planned) -> Planned:
     from normlab.config.compose import TASK
     from normlab.config.plain import reads_files
 
-    task = typed(run.overrides).get("task", TASK)
+    task = run.settings.get("task", TASK)
     if task not in option_names("task") or reads_files(task):
         return run
     return run._replace(overrides=tuple(x for x in run.overrides if not x.startswith("data_dir=")))

@@ -9,7 +9,7 @@ from hydra.errors import MissingConfigException
 
 from normlab import commands
 from normlab.cli import _message, main
-from normlab.config.error_messages import error_line
+from normlab.config.error_messages import setting_error
 
 
 def test_the_page_of_commands_fits_a_terminal(capsys):
@@ -46,4 +46,4 @@ def test_a_missing_plugin_of_hydra_is_named_by_its_package():
     for kind, name in (("launcher", "joblib"), ("sweeper", "optuna")):
         missing = MissingConfigException("", missing_cfg_file=f"hydra/{kind}/{name}")
         package = f"hydra-{name}-{kind}"
-        assert f"pip install -c constraints.txt {package}" in error_line(missing)
+        assert f"pip install -c constraints.txt {package}" in str(setting_error(missing))

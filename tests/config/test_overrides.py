@@ -201,7 +201,10 @@ def test_a_tracker_is_added_to_a_sweep_over_all_experiments_of_a_pattern():
         ("dotted.yaml", r"dotted.yaml: budget.steps: 3: write budget: \{steps: 3\}"),
         ("unknown.yaml", "unknown.yaml: naem does not exist.* Did you mean name"),
         ("my.txt", r"'my.txt': expected key=value, such as norm=bn, or a \.yaml file"),
-        *((f"name={name}", "use letters, digits") for name in ("a/b", "../a", ".a", "-a", "a b")),
+        *(
+            (f"name={name}", "must be 1 to 80 letters, digits")
+            for name in ("a/b", "../a", ".a", "-a", "a b")
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named(text, said, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Impossible values are refused when a run is composed, using the table of ranges."""
+"""Impossible values are refused when a run is composed: each key has a range in the schema."""
 
 import json
 import math
@@ -8,11 +8,11 @@ import pytest
 
 from normlab.config import ranges
 from normlab.config.compose import compose
-from normlab.config.keys import config_keys
+from normlab.config.key_list import config_keys
+from normlab.config.keys import OPTION_KEYS
 from normlab.config.machine import MOST_THREADS
 from normlab.config.plain import from_dict, to_dict
-from normlab.config.ranges import RANGES
-from normlab.config.schema import top_level_keys
+from normlab.config.schema import key_of, top_level_keys
 from normlab.training import train
 from normlab.training.build import build_task, check_scores
 
@@ -49,7 +49,7 @@ def test_a_range_takes_what_it_says(key, fitting, others, allowed):
 
     for value in fitting:
         ranges.check(nested(value))
-    assert allowed in RANGES.get(key, ranges.range_of(key)).allowed
+    assert allowed in key_of(key).range.allowed
     for value in (*others, math.nan, "1", "many", True, {}, -1):
         with pytest.raises(ValueError, match=rf"^{key}=.* must be "):
             ranges.check(nested(value))
@@ -57,9 +57,9 @@ def test_a_range_takes_what_it_says(key, fitting, others, allowed):
 
 def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
     for key in ("norm.ghost", "decoder_norm.ghost", "sites.*.ffn.ghost"):
-        assert ranges.range_of(key) is RANGES["norm.ghost"]
-    assert ranges.range_of("optim.groups.bias.rate") is RANGES["optim.groups.*.rate"]
-    assert ranges.range_of("norm.nothing") is None
+        assert key_of(key) is OPTION_KEYS["norm.ghost"]
+    assert key_of("optim.groups.bias.rate") is OPTION_KEYS["optim.groups.*.rate"]
+    assert key_of("norm.nothing").range is None
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,9 @@ def test_the_configs_of_all_published_records_obey_the_table():
 
 def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():
     listed = {key.name: key for key in config_keys()}
-    assert {*top_level_keys(), *RANGES} <= set(listed)
+    assert {*top_level_keys(), *(x for x in OPTION_KEYS if OPTION_KEYS[x].range)} <= {*listed}
     assert listed["clip_grad"].allowed == "above 0"
     assert listed["batching"].allowed == "bucket, random"
+    assert listed["validate.best"].allowed == "true, false"
     assert listed["accumulate"].description.startswith("micro-batches per update")
     assert listed["budget.steps"].default == "3000"

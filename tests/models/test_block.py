@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from normlab.config.compose import compose
 from normlab.config.plain import to_dict
 from normlab.config.registry import option_settings
-from normlab.config.schema import LATER
+from normlab.config.schema import NEWER_OF_MODELS
 from normlab.models.attention import AttentionCore
 from normlab.models.base import Image, Text
 from normlab.models.folding import fold
@@ -378,8 +378,7 @@ def test_the_defaults_of_newer_keys_match_those_in_the_classes():
     parameters = inspect.signature(TextArchitecture).parameters
     defaults = {f"model.{name}": each.default for name, each in parameters.items()}
     defaults |= {f"model.rope.{name}": getattr(Rope(), name) for name in Rope.__struct_fields__}
-    later = {key: default for key, default in LATER.items() if key.startswith("model.")}
-    assert {key: defaults[key] for key in later} == later
+    assert {key: defaults[key] for key in NEWER_OF_MODELS} == NEWER_OF_MODELS
 
 
 def test_a_recipe_sets_only_the_values_of_its_own_options_and_typed_values_win():

@@ -47,7 +47,9 @@ class {title}(Norm):
         return (wide * (square + self.eps).rsqrt() * weight + bias).to(x.dtype)
 '''
 _CONFIG = """# normlab train norm={name}
-# {title}: one sentence on what it does (authors, year). Pools over feature.
+# {title}: one sentence on what it does (authors, year).
+_title_: {title}
+_pools_over_: feature
 _target_: {module}.{title}
 eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's file
 """

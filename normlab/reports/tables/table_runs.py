@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from normlab.config.overrides import typed
 from normlab.records.pairs import PLANNED, UNPLANNED, PairRules
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
@@ -78,7 +77,7 @@ class TableRuns:
 
 def _trained_as_planned(study: Study, scale: str, runs: Sequence[Run]) -> bool:
     """Return whether runs have the task and corpus that their study's plan chooses."""
-    plan = {planned.place: typed(planned.overrides) for planned in study.planned(scale, seeds=[0])}
+    plan = {planned.place: planned.settings for planned in study.planned(scale, seeds=[0])}
     return all(
         run.record.choice(group) == chosen
         for run in runs
