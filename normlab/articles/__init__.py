@@ -4,10 +4,11 @@ An article is a file of `configs/article`. A sentence of it, or a cell of its ta
 evidence: a part of a claim, a finding of a check, a row of a study.
 
 article.py     an article as its file has it       evidence/        what a sentence refers to
-results.py     the ledger, checks and runs         answer.py        what opens below a sentence
+results.py     the ledger, checks and runs         explanation.py   what opens below a sentence
 table.py       a table in Markdown, LaTeX, HTML    table_text.py    and on a terminal
 sentences.py   results/sentences.md                which_norm.py    results/which_norm.md
 pages.py       all pages of the articles           interactive_page.py    docs/play/index.html
+page_data.py   the data of that page
 language.py    the texts of both languages         claim_lines.py   a claim on a terminal
 
 Where the Chinese below a sentence of the page comes from:

@@ -1,23 +1,25 @@
 """The findings of computed checks in Chinese.
 
 A check says what it found in English. Its Chinese is written by hand: for a claim's part in
-`templates/check_findings.zh.yaml`, for a sentence in the `zh:` of its `check:`. It quotes the
-finding's numbers, or says for which standing it is true, so that it cannot stay as it is if the
-check finds something else.
+`templates/check_findings.zh.yaml`, by the finding's name, and for a sentence in the `zh:` of its
+`check:`. It quotes the finding's numbers, or says for which standing it is true, so that it cannot
+stay as it is if the check finds something else.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
-import msgspec
-import yaml
 from msgspec import Struct
 
 from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
 from normlab.claims.source import EvidenceSource
+from normlab.config.conversion import convert, wrong_value
+from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
+
+FINDINGS_IN_CHINESE = Path(__file__).parent / "templates" / "check_findings.zh.yaml"
 
 
 class ByStanding(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,17 +63,26 @@ def translated(translation: Translation, finding: CheckFinding, place: str) -> s
 
 
 def deciding_findings(
-    source: EvidenceSource, results: Results
+    source: EvidenceSource, results: Results, path: Path = FINDINGS_IN_CHINESE
 ) -> Iterator[tuple[CheckFinding, str]]:
-    """Yield the findings of a check that decide a part, each with its Chinese."""
-    findings, texts = results.checks.get(source.check, ()), _translations()[source.check]
-    for finding, text in zip(findings, texts, strict=True):
-        if not source.only or finding.name in source.only:
-            yield finding, translated(text, finding, source.check)
+    """Yield the findings of a check that decide a part, each with its Chinese.
+
+    Raises a UserError that names the file and the key if there is no Chinese.
+    """
+    texts = _translations(path).get(source.check, {})
+    for finding in results.checks.get(source.check, ()):
+        if source.only and finding.name not in source.only:
+            continue
+        key = f"{source.check}.{finding.name}"
+        if finding.name not in texts:
+            raise wrong_value(path, key, f"say in Chinese: {finding.finding}")
+        yield finding, translated(texts[finding.name], finding, f"{path}: {key}")
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    checks: dict[str, dict[str, Translation]]
 
 
 @cache
-def _translations() -> Mapping[str, tuple[Translation, ...]]:
-    path = files("normlab.articles") / "templates" / "check_findings.zh.yaml"
-    texts = yaml.safe_load(path.read_text("utf-8"))
-    return msgspec.convert(texts, dict[str, tuple[Translation, ...]])
+def _translations(path: Path) -> Mapping[str, Mapping[str, Translation]]:
+    return convert(read_yaml(path), _File, path).checks

@@ -1,6 +1,7 @@
 """`normlab documents`: the articles' tables, each cell above our findings on it."""
 
 import argparse
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,7 @@ from normlab.articles.results import Results
 from normlab.articles.table import html, latex, markdown, shown
 from normlab.articles.table_text import text
 from normlab.commands._arguments import as_path, command_parser
-from normlab.config.folders import CONFIG_DIR, RESULTS
+from normlab.config.folders import CONFIG_DIR, RESULTS, include_words
 from normlab.errors import UserError
 from normlab.terminal import print_prose
 
@@ -53,7 +54,8 @@ def main(argv: list[str]) -> int:
         if arguments.table is None:
             tables = ", ".join(article.tables)
             raise UserError(f"--run: name the table with --table, one of {tables}")
-        return _run(article.table(arguments.table), arguments.run)
+        again = shlex.join(["normlab", "documents", *argv, *include_words()])
+        return _run(article.table(arguments.table), arguments.run, again)
     _show_tables(article, arguments)
     return 0
 
@@ -128,11 +130,11 @@ def _show_tables(article: Article, arguments: argparse.Namespace) -> None:
             print_prose(language.legend)
 
 
-def _run(table: ArticleTable, words: Sequence[str]) -> int:
+def _run(table: ArticleTable, words: Sequence[str], again: str) -> int:
     """Show the cost of a table's runs, execute them, and print their tables."""
-    from normlab.commands import study
+    from normlab.commands._study_runs import print_plan, publisher_to, run_studies
+    from normlab.studies.job import jobs_of
 
-    jobs = [[*each, *words] for each in table.study_runs]
-    for job in jobs:
-        study.main(["plan", *job])
-    return max(study.main(["run", *job]) for job in jobs)
+    jobs = [job for each in table.study_runs for job in jobs_of([*each, *words])]
+    print_plan(jobs)
+    return run_studies(jobs, publisher_to(None, jobs, making=True), again)

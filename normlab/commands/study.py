@@ -6,22 +6,18 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
+from normlab.commands._study_runs import print_plan, print_tables, publisher_to, run_studies
 from normlab.config.folders import PUBLISH_TO, include_words
 from normlab.errors import UserError
-from normlab.reports.tables.notes import print_legend
 from normlab.studies import study_runs as studied
-from normlab.studies.cost import COLUMNS, cost_table
-from normlab.studies.job import Job, jobs_of
-from normlab.studies.process_pool import RunsInOrder, each_once, machine_shares
-from normlab.studies.publisher import Publisher
+from normlab.studies.job import jobs_of
+from normlab.studies.process_pool import RunsInOrder, each_once
 from normlab.studies.runs_display import run_all_shown
-from normlab.studies.study_queue import StudyQueue
-from normlab.terminal import print_error, print_prose, print_table
+from normlab.terminal import print_error, print_prose
 
 if TYPE_CHECKING:
     from normlab.studies.tuning_job import TuningJob
@@ -209,10 +205,10 @@ def _publish(arguments: argparse.Namespace) -> int:
     if not of_runs:
         return _published(arguments.results, arguments.words, write=True)
     jobs = jobs_of(arguments.words)
-    publisher = _publisher(arguments.results, jobs, arguments, making=False)
+    publisher = publisher_to(arguments.results, jobs, replace=arguments.replace, making=False)
     for job in jobs:
         print_prose(job.progress(job.left(print_error)))
-    _print_tables(jobs, notes=arguments.notes)
+    print_tables(jobs, notes=arguments.notes)
     for job in jobs:
         publisher.publish(job, job.complete_seeds)
     return 1 if publisher.problems else 0
@@ -237,42 +233,16 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
 def _run(arguments: argparse.Namespace, again: str) -> int:
     """Execute the remaining runs, publish completed seeds, and print the tables."""
-    until = time.monotonic() + arguments.budget
     jobs = jobs_of(arguments.words)
-    publisher = _publisher(arguments.publish, jobs, arguments, making=True)
-    for job in jobs:
-        _print_progress(job)
-    runnable = [job for job in jobs if not job.lacks_data]
-    if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
-        print_error(warning)
-    queue = StudyQueue(jobs, on_seeds=publisher.publish)
-    for job in jobs:
-        publisher.publish(job, queue.complete_seeds(job))
-    ended = []
-    if queue.left():
-        ended = run_all_shown(queue, arguments.processes, again=again, deadline=until)
-    _print_tables(runnable, notes=arguments.notes)
-    for folder in publisher.folders:
-        print(f"written to {folder}")
-    if runnable:
-        print("\n".join(["", *queue.summary()]))
-        if queue.left() or queue.failed:
-            print(f"resume with: {again}")
-    lacking = len(runnable) < len(jobs)
-    return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
-
-
-def _print_progress(job: Job) -> None:
-    """Print how far a study is, and why it cannot run or its rates are not tuned."""
-    left = job.left(print_error)
-    print_prose(job.progress(left))
-    if warning := job.untuned():
-        print_error(warning)
-    try:
-        studied.check_data(job.study, job.scale, left)
-    except UserError as error:
-        print_error(str(error))
-        job.lacks_data = True
+    publisher = publisher_to(arguments.publish, jobs, replace=arguments.replace, making=True)
+    return run_studies(
+        jobs,
+        publisher,
+        again,
+        processes=arguments.processes,
+        budget=arguments.budget,
+        notes=arguments.notes,
+    )
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -284,23 +254,12 @@ def _plan(arguments: argparse.Namespace) -> int:
             words = [*each_once(run.planned.overrides), *include_words()]
             print(f"normlab train {shlex.join(words)}")
         return 0
-    published = arguments.publish or PUBLISH_TO
-    for job in jobs:
-        left = job.left(print_error)
-        print_prose(job.progress(left))
-        rows, notes = cost_table(job, left, published, len(machine_shares(arguments.processes)))
-        if job.study.claims:
-            numbers = ", ".join(map(str, job.study.claims))
-            notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
-        place = COLUMNS.index("length")
-        columns = [*COLUMNS]
-        if len({row[place] for row in rows}) == 1 < len(rows):  # printed once, to save a column
-            print_prose(f"each run trains for {rows[0][place]}")
-            columns, *rows = ([*row[:place], *row[place + 1 :]] for row in (columns, *rows))
-        print_table(columns, rows, numeric=(columns[0], *columns[3:]), labels=2)
-        print_legend(notes, whole=arguments.notes)
-        if warning := job.untuned():
-            print_error(warning)
+    print_plan(
+        jobs,
+        processes=arguments.processes,
+        published=arguments.publish or PUBLISH_TO,
+        notes=arguments.notes,
+    )
     return 0
 
 
@@ -345,30 +304,3 @@ def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
     for name in removed:
         rate = " ".join(job.study.scale(job.scale).rates[name])
         print(f"no value trains for {name}: its old rate, {rate}, is removed")
-
-
-def _publisher(
-    root: Path | None, jobs: Sequence[Job], arguments: argparse.Namespace, *, making: bool
-) -> Publisher:
-    from normlab.reports.publishing.publish import check_jobs, publish_seeds
-
-    on_line, publish = partial(print, flush=True), None
-    if root is not None:
-        check_jobs(root, jobs, replacing=arguments.replace, making=making)
-        publish = partial(publish_seeds, root, on_line if arguments.replace else None)
-    return Publisher(publish, on_line=on_line, on_problem=print_error)
-
-
-def _print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
-    """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
-    from normlab.reports.runs import Run
-    from normlab.reports.tables.score_table import score_table
-    from normlab.reports.tables.table_runs import TableRuns
-    from normlab.reports.tables.terminal_table import print_score_table
-
-    for job in jobs:
-        runs = [Run(run.planned.key, run.record()) for run in job.runs]
-        print()
-        table = score_table(TableRuns.of_study(job.study, job.scale, runs)).filled
-        print_score_table(table, job.study.baseline)
-        print_legend(table.notes, whole=notes)

@@ -54,8 +54,8 @@ def path():
 def data():
     text = re.search(r'id="data">(.*?)</script>', PLAY.read_text("utf-8"), re.DOTALL)
     page = json.loads(text[1])
-    answers = [named(page, kind, values) for kind, *values in page["answers"]]
-    return {**page, "answers": answers}
+    explanations = [named(page, kind, values) for kind, *values in page["explanations"]]
+    return {**page, "explanations": explanations}
 
 
 def named(page, kind, values):
@@ -115,11 +115,15 @@ def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data)
     check(yaml.safe_load(words.read_text("utf-8")), "words")
 
 
-def test_each_answer_has_the_verdict_of_the_ledger(data):
+def test_each_explanation_has_the_verdict_of_the_ledger(data):
     ledger = json.loads((ROOT / "results" / "claims.json").read_text("utf-8"))
     known = {p["statement"]: p["verdict"] for claim in ledger for p in claim["parts"]}
-    judged = [answer for answer in data["answers"] if answer["kind"] in ("check", "runs")]
-    parts = [answer for answer in judged if answer["statement"][-1] in known]
+    judged = [
+        explanation
+        for explanation in data["explanations"]
+        if explanation["kind"] in ("check", "runs")
+    ]
+    parts = [explanation for explanation in judged if explanation["statement"][-1] in known]
     assert len(parts) > 80 and all(known[a["statement"][-1]] == a["verdict"] for a in parts)
 
 
@@ -134,16 +138,19 @@ def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
 
 
 def test_what_is_computed_or_published_is_said_in_chinese_too(data):
-    answers = [each for each in data["answers"] if each["kind"] in ("check", "sources")]
-    assert len(answers) > 60
-    for answer in answers:
-        findings = [data["findings"][number] for number in answer.get("findings", ())]
-        texts = [each[0] for each in (answer["statement"], answer.get("finding", [""]), *findings)]
-        assert re.search("[\u4e00-\u9fff]", "".join(texts)), answer
+    explanations = [each for each in data["explanations"] if each["kind"] in ("check", "sources")]
+    assert len(explanations) > 60
+    for explanation in explanations:
+        findings = [data["findings"][number] for number in explanation.get("findings", ())]
+        texts = [
+            each[0]
+            for each in (explanation["statement"], explanation.get("finding", [""]), *findings)
+        ]
+        assert re.search("[\u4e00-\u9fff]", "".join(texts)), explanation
 
 
 def test_a_part_that_was_not_measured_has_its_command_alone(data):
-    commands = [each["command"] for each in data["answers"] if "command" in each]
+    commands = [each["command"] for each in data["explanations"] if "command" in each]
     assert len(commands) > 5 and not any("(" in each for each in commands)
 
 
@@ -151,27 +158,31 @@ def test_grades_and_counts_of_seeds_are_in_chinese(data):
     assert all(zh != en or en == "D" for zh, en in data["grades"])
     assert not any("layers" in zh or "training" in zh for zh, _ in data["grades"])
     counts = [
-        a["finding"] for a in data["answers"] if "seeds that train" in a.get("finding", [""])[-1]
+        a["finding"]
+        for a in data["explanations"]
+        if "seeds that train" in a.get("finding", [""])[-1]
     ]
     assert len(counts) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counts)
 
 
 def test_a_number_says_what_it_is_and_too_small_a_difference_its_margin(data):
-    from_runs = [each for each in data["answers"] if each["kind"] in ("runs", "timing", "scores")]
+    from_runs = [
+        each for each in data["explanations"] if each["kind"] in ("runs", "timing", "scores")
+    ]
     assert len(from_runs) > 100
     words = ("在界限", "之内，差别太小，不算数"), ("within the margin", "too small to count")
-    for answer in from_runs:
-        for text, inside in zip(answer["finding"], words, strict=True):
-            assert answer["kind"] == "scores" or not re.match(r"\W?\d", text)
-            if answer.get("verdict") == "no difference":
+    for explanation in from_runs:
+        for text, inside in zip(explanation["finding"], words, strict=True):
+            assert explanation["kind"] == "scores" or not re.match(r"\W?\d", text)
+            if explanation.get("verdict") == "no difference":
                 assert all(each in text for each in inside), text
-        zh, en = answer["finding"]
+        zh, en = explanation["finding"]
         assert not re.search(r"\b[a-z]{2,} [a-z]{3,}\b(?![=.])", zh), zh
         assert not re.search("[\u4e00-\u9fff]", en), en
 
 
 def test_a_number_below_zero_has_a_true_minus(page):
-    text = page.evaluate("JSON.stringify([DATA.answers, DATA.findings, DATA.articles])")
+    text = page.evaluate("JSON.stringify([DATA.explanations, DATA.findings, DATA.articles])")
     assert "\u2212" in text and not re.search(r"[\s(\[（]-\d", re.sub("`[^`]*`", "", text))
 
 
@@ -309,20 +320,22 @@ def test_sentences_open_by_keyboard(page):
     first = page.locator("#content .opener").first
     first.focus()
     page.keyboard.press("Enter")
-    answer = page.locator("#content .answer").first
-    assert answer.is_visible() and "normlab claims" in answer.inner_text()
+    explanation = page.locator("#content .explanation").first
+    assert explanation.is_visible() and "normlab claims" in explanation.inner_text()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
-    assert page.locator("#content .answer:visible").count() == 2
+    assert page.locator("#content .explanation:visible").count() == 2
     page.keyboard.press("Space")
-    assert page.locator("#content .answer:visible").count() == 1
+    assert page.locator("#content .explanation:visible").count() == 1
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
-    assert page.locator("#content .answer:visible").count() == 1
+    assert page.locator("#content .explanation:visible").count() == 1
     page.keyboard.press("ArrowUp")
-    page.keyboard.press("ArrowRight")  # an open answer closes, and that of the next sentence opens
-    shown = page.locator("#content .answer:visible")
-    assert shown.count() == 1 and shown.get_attribute("id") != answer.get_attribute("id")
+    page.keyboard.press(
+        "ArrowRight"
+    )  # an open explanation closes, and that of the next sentence opens
+    shown = page.locator("#content .explanation:visible")
+    assert shown.count() == 1 and shown.get_attribute("id") != explanation.get_attribute("id")
     page.locator('[data-name="contradicted"]').press("Enter")
     faded = page.locator(".passage.supported > .opener").first
     assert faded.evaluate("e => getComputedStyle(e).opacity") != "1"

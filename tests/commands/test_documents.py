@@ -1,9 +1,11 @@
 """`normlab documents`: what it lists, shows and runs, and what it refuses."""
 
+from functools import partial
+
 import pytest
 
 from normlab.cli import main
-from normlab.commands import study
+from normlab.commands import _study_runs
 
 
 def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
@@ -49,10 +51,15 @@ def test_without_results_the_error_says_where_they_are(tmp_path, capsys):
     assert "name its folder with --results" in capsys.readouterr().err
 
 
-def test_run_shows_the_plan_of_each_study_before_any_run(monkeypatch):
+def test_run_shows_the_plan_of_all_studies_before_any_run(monkeypatch):
     calls = []
-    monkeypatch.setattr(study, "main", lambda argv: calls.append(argv) or 0)
+    for name in ("print_plan", "run_studies"):
+        act = partial(lambda name, jobs, *more: calls.append((name, jobs)) or 0, name)
+        monkeypatch.setattr(_study_runs, name, act)
     assert main(["documents", "1", "--table", "translation", "--run", "scale=smoke"]) == 0
-    translation = ["translation_norms", "rows=['ln','bn','none']", "placement=pre", "scale=smoke"]
-    batching = ["batching", "rows=['ln','bn']", "scale=smoke"]
-    assert calls == [[v, *job] for v in ("plan", "run") for job in (translation, batching)]
+    (planned, jobs), (started, same) = calls
+    assert (planned, started) == ("print_plan", "run_studies") and jobs == same
+    assert [job.study.name for job in jobs] == ["translation_norms", "batching"]
+    places = [{run.planned.place for run in job.runs} for job in jobs]
+    assert places[0] == {(row, "placement=pre") for row in ("ln", "bn", "none")}
+    assert {row for row, _ in places[1]} == {"ln", "bn"}

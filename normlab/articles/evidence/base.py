@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from msgspec import structs
 
-from normlab.articles.answer import Answer
+from normlab.articles.explanation import Explanation
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 from normlab.claims.verdict import Verdict
@@ -57,7 +57,7 @@ class Evidence(OneOfKinds):
         """Return where more is said: a part of a claim, `2.1`, or a check; "" if nowhere."""
         return ""
 
-    def answer(self, results: Results) -> Answer:
+    def explanation(self, results: Results) -> Explanation:
         """Return what opens below a sentence on the interactive page."""
         raise NotImplementedError
 

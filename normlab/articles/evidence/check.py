@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from normlab.articles.answer import Answer, FromCheck, both_of
 from normlab.articles.checks_in_chinese import Translation, translated
 from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.explanation import Explanation, FromCheck, both_of
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 from normlab.claims.verdict import Verdict
@@ -24,7 +24,7 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
     def place(self, results: Results) -> str:
         return self.check
 
-    def answer(self, results: Results) -> Answer:
+    def explanation(self, results: Results) -> Explanation:
         finding, check = results.check(self.check), self.check.partition(" ")[0]
         return FromCheck(
             verdict=self.verdict(results),

@@ -5,8 +5,10 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from normlab.articles.answer import (
-    Answer,
+from normlab.articles.checks_in_chinese import deciding_findings
+from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.explanation import (
+    Explanation,
     FromCheck,
     FromRuns,
     FromSources,
@@ -16,8 +18,6 @@ from normlab.articles.answer import (
     both_of,
     in_both,
 )
-from normlab.articles.checks_in_chinese import deciding_findings
-from normlab.articles.evidence.base import Evidence, register
 from normlab.articles.finding import facts_text, finding_text
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
@@ -38,7 +38,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
     def place(self, results: Results) -> str:
         return results.place(self.part)
 
-    def answer(self, results: Results) -> Answer:
+    def explanation(self, results: Results) -> Explanation:
         part, claim = results.part(self.part), results.claim_of(self.part).id
         statement = both_of(part.chinese, part.statement)
         if not part.measured:
@@ -46,7 +46,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
         judged = _Judged(
             statement=statement, claim=claim, verdict=part.verdict, grade=part.grades or None
         )
-        return _ANSWERS[part.source.kind](part, results, judged)
+        return _EXPLANATIONS[part.source.kind](part, results, judged)
 
     def note(self, results: Results, language: Locale) -> str:
         part = results.part(self.part)
@@ -65,7 +65,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
 
 
 class _Judged(TypedDict):
-    """What the answers of all sources have."""
+    """What the explanations of all sources have."""
 
     statement: Pair
     claim: int
@@ -73,7 +73,7 @@ class _Judged(TypedDict):
     grade: Pair | None
 
 
-def _from_runs(part: SavedPart, results: Results, judged: _Judged) -> Answer:
+def _from_runs(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
     finding = in_both(lambda language: finding_text(part, language))
     return FromRuns(
         **judged,
@@ -84,12 +84,12 @@ def _from_runs(part: SavedPart, results: Results, judged: _Judged) -> Answer:
     )
 
 
-def _from_timing(part: SavedPart, results: Results, judged: _Judged) -> Answer:
+def _from_timing(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
     finding = in_both(lambda language: finding_text(part, language))
     return FromTimings(**judged, finding=finding, rounds=part.n)
 
 
-def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Answer:
+def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
     """Return the findings that decide a part; if there are several, after their questions."""
     chosen = [*deciding_findings(part.source, results)]
     findings = tuple(
@@ -99,14 +99,14 @@ def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Answer:
     return FromCheck(**judged, check=part.source.check, findings=findings)
 
 
-def _from_sources(part: SavedPart, results: Results, judged: _Judged) -> Answer:
+def _from_sources(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
     return FromSources(**judged, finding=both_of(part.source.chinese, part.finding))
 
 
-_ANSWERS: dict[str, Callable[[SavedPart, Results, _Judged], Answer]] = {
+_EXPLANATIONS: dict[str, Callable[[SavedPart, Results, _Judged], Explanation]] = {
     "runs": _from_runs,
     "timing": _from_timing,
     "check": _from_check,
     "sources": _from_sources,
 }
-"""The answer by a part's source; the keys are those of `EvidenceSource.kind`."""
+"""The explanation by a part's source; the keys are those of `EvidenceSource.kind`."""

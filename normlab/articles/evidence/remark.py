@@ -2,8 +2,8 @@
 
 from msgspec import Struct, field
 
-from normlab.articles.answer import Answer, Remark, in_both
 from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.explanation import Explanation, Remark, in_both
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 
@@ -18,5 +18,5 @@ class RemarkEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, 
     def text(self, results: Results, language: Locale) -> str:
         return self.remark.text(language)
 
-    def answer(self, results: Results) -> Answer:
+    def explanation(self, results: Results) -> Explanation:
         return Remark(in_both(self.remark.text))

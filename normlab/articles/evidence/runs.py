@@ -9,8 +9,8 @@ import math
 
 from msgspec import Struct
 
-from normlab.articles.answer import Answer, Scores, in_both
 from normlab.articles.evidence.base import Evidence, StudyRows, register
+from normlab.articles.explanation import Explanation, Scores, in_both
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 from normlab.errors import UserError
@@ -43,7 +43,7 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
     def study_rows(self) -> StudyRows:
         return StudyRows(self.of.partition("/")[0], (self.row,), self.at)
 
-    def answer(self, results: Results) -> Answer:
+    def explanation(self, results: Results) -> Explanation:
         """Return what the runs show; the score is named, as the page has no head of a column."""
 
         def finding(language: Locale) -> str:
@@ -122,7 +122,7 @@ class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_on
         train = [run for run in runs if run.finished and not at_baseline([run], self.trains)]
         return language.trains.format(n=len(train), of=len(runs))
 
-    def answer(self, results: Results) -> Answer:
+    def explanation(self, results: Results) -> Explanation:
         return Scores(in_both(lambda language: self.text(results, language)), self.of)
 
 

@@ -8,24 +8,24 @@ function named(kind, values) {
   return { kind, ...Object.fromEntries(values.map((value, place) => [DATA.columns[kind][place], value])) };
 }
 
-const ANSWERS = DATA.answers.map(([kind, ...values]) => named(kind, values));
-for (const answer of ANSWERS) {
-  answer.texts = [answer.finding ?? [], ...(answer.findings ?? []).map((number) => DATA.findings[number])].filter((pair) => pair.length);
-  answer.study = DATA.studies[answer.study];
-  answer.verdict ??= answer.kind in DATA.verdicts ? answer.kind : ""; // "not measured" is both
+const EXPLANATIONS = DATA.explanations.map(([kind, ...values]) => named(kind, values));
+for (const explanation of EXPLANATIONS) {
+  explanation.texts = [explanation.finding ?? [], ...(explanation.findings ?? []).map((number) => DATA.findings[number])].filter((pair) => pair.length);
+  explanation.study = DATA.studies[explanation.study];
+  explanation.verdict ??= explanation.kind in DATA.verdicts ? explanation.kind : ""; // "not measured" is both
 }
 
 for (const piece of Object.values(DATA.pieces)) piece.norms = Object.fromEntries(piece.norms.map((name) => [name, DATA.norms[name]]));
 
-/** The answer that a reference names: its number, or a list of it and the number of what it is about. */
-function answerAt(reference) {
-  return ANSWERS[[reference].flat()[0]];
+/** The explanation that a reference names: its number, or a list of it and the number of what it is about. */
+function explanationAt(reference) {
+  return EXPLANATIONS[[reference].flat()[0]];
 }
 
-/** A sentence or a cell; its verdict is that of the first answer, unless it says otherwise. */
+/** A sentence or a cell; its verdict is that of the first explanation, unless it says otherwise. */
 function sentence(values) {
-  const { verdict, answers = [], claims = [], ...rest } = named("sentence", values);
-  return { answers, claims, verdict: verdict || (answers.length && answerAt(answers[0]).verdict), ...rest };
+  const { verdict, explanations = [], claims = [], ...rest } = named("sentence", values);
+  return { explanations, claims, verdict: verdict || (explanations.length && explanationAt(explanations[0]).verdict), ...rest };
 }
 
 for (const { sections, tables } of DATA.articles) {

@@ -3,7 +3,7 @@
 let article = DATA.articles[0];
 let filter = ""; // a verdict whose sentences stand out, or none
 const openSentences = new Set();
-let lastShown = null; // the button of the answer that opened last
+let lastShown = null; // the button of the explanation that opened last
 
 /** The sentences and the cells of an article's tables. */
 function judgedIn(each) {
@@ -29,8 +29,8 @@ function drawPassage(passage, id) {
   if (passage.piece) return drawPiece(passage.piece);
   if (passage.table) return drawTable(article.tables[passage.table], id);
   const text = prose(both(passage.text));
-  if (!passage.answers.length) return h("p", { class: "plain" }, text);
-  const panel = h("div", { class: "answer", id: `${id}-answer`, hidden: true });
+  if (!passage.explanations.length) return h("p", { class: "plain" }, text);
+  const panel = h("div", { class: "explanation", id: `${id}-explanation`, hidden: true });
   const button = opener(passage, id, panel, h("span", { class: "said" }, text));
   return h("div", { class: `passage ${style(passage.verdict)}`, id }, button, panel);
 }
@@ -40,7 +40,7 @@ function style(verdict) {
   return verdict ? verdict.replace(" ", "-") : "remark";
 }
 
-/** The button of a sentence or a cell, which shows and hides the panel with its answer. */
+/** The button of a sentence or a cell, which shows and hides the panel with its explanation. */
 function opener(judged, id, panel, label, select = () => {}) {
   const mark = MARKS[judged.verdict] ?? "i";
   const word = judged.verdict ? verdictWord(judged.verdict) : t("remark");
@@ -52,7 +52,7 @@ function opener(judged, id, panel, label, select = () => {}) {
     if (!show) return openSentences.delete(id);
     openSentences.add(id);
     lastShown = button;
-    panel.replaceChildren(...answerOf(judged));
+    panel.replaceChildren(...explanationsOf(judged));
     return select(button);
   };
   button.addEventListener("click", () => toggle(button.getAttribute("aria-expanded") !== "true"));
@@ -61,13 +61,13 @@ function opener(judged, id, panel, label, select = () => {}) {
   return button;
 }
 
-/** Arrow keys go from sentence to sentence; left and right take an open answer along. Escape closes it. */
+/** Arrow keys go from sentence to sentence; left and right take an open explanation along. Escape closes it. */
 function walk(event) {
   const { key, target } = event;
   if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
   const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[key];
   const sideways = /t$/.test(key);
-  const panel = target.closest(".answer");
+  const panel = target.closest(".explanation");
   let button = target.closest("#content .opener");
   if (!button && (sideways || !step)) button = panel ? document.querySelector(`[aria-expanded="true"][aria-controls="${panel.id}"]`) : target === document.body && lastShown;
   if (!button || (!step && key !== "Escape")) return;
@@ -88,30 +88,30 @@ function walk(event) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-/** What was found: each answer with its number and how we know, the claims as a whole, commands. */
-function answerOf(judged) {
-  const answers = judged.answers.map(answerAt);
+/** What was found: each explanation with its number and how we know, the claims as a whole, commands. */
+function explanationsOf(judged) {
+  const explanations = judged.explanations.map(explanationAt);
   const wholes = judged.claims.map((number) => h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both(DATA.claims[number]))));
-  const commands = [...new Set([judged.command, ...answers.flatMap(commandsOf)].filter(Boolean))];
-  return [...judged.answers.map(drawAnswer), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
+  const commands = [...new Set([judged.command, ...explanations.flatMap(commandsOf)].filter(Boolean))];
+  return [...judged.explanations.map(drawExplanation), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
 }
 
 function commandsOf({ claim, check, study }) {
   return [claim && `normlab claims ${claim}${check ? " --compute" : ""}`, study && `normlab study run ${study.replace("/", " scale=")}`];
 }
 
-/** An answer by its number, and by what it is about, if the sentence says several things. */
-function drawAnswer(reference) {
-  const [answer, subject] = [answerAt(reference), DATA.subjects[[reference].flat()[1]]];
-  const statement = answer.statement ? both(answer.statement) : "";
-  const verdict = answer.verdict ? [h("b", { class: "verdict" }, `${MARKS[answer.verdict]} ${verdictWord(answer.verdict)}`), statement && t("colon")] : [];
-  const about = subject ? [h("i", {}, prose(both(subject))), answer.verdict ? " · " : ""] : [];
+/** An explanation by its number, and by what it is about, if the sentence says several things. */
+function drawExplanation(reference) {
+  const [explanation, subject] = [explanationAt(reference), DATA.subjects[[reference].flat()[1]]];
+  const statement = explanation.statement ? both(explanation.statement) : "";
+  const verdict = explanation.verdict ? [h("b", { class: "verdict" }, `${MARKS[explanation.verdict]} ${verdictWord(explanation.verdict)}`), statement && t("colon")] : [];
+  const about = subject ? [h("i", {}, prose(both(subject))), explanation.verdict ? " · " : ""] : [];
   const lines = [h("p", {}, about, verdict, prose(statement))];
   const label = (name) => h("span", { class: "label" }, t(name));
-  if (answer.texts.length) lines.push(h("p", { class: "number" }, label("number"), prose(answer.texts.map(both).join(t("then")))));
-  if (answer.kind !== "remark") lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
-  if (answer.command) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.command)));
-  return h("div", { class: `found ${style(answer.verdict)}` }, lines);
+  if (explanation.texts.length) lines.push(h("p", { class: "number" }, label("number"), prose(explanation.texts.map(both).join(t("then")))));
+  if (explanation.kind !== "remark") lines.push(h("p", { class: "how" }, label("how.label"), how(explanation)));
+  if (explanation.command) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, explanation.command)));
+  return h("div", { class: `found ${style(explanation.verdict)}` }, lines);
 }
 
 /** How we know, in words. */
@@ -145,13 +145,13 @@ function command(text) {
   return h("p", { class: "command" }, h("span", { "aria-hidden": "true" }, "$ "), code, button);
 }
 
-/** A table of the article; the answer to a cell opens below the cell's row. */
+/** A table of the article; the explanation to a cell opens below the cell's row. */
 function drawTable(table, id) {
-  const panel = h("div", { class: "answer", id: `${id}-answer`, hidden: true });
-  const answerRow = h("tr", { class: "answer-row" }, h("td", { colspan: table.columns.length }, panel));
+  const panel = h("div", { class: "explanation", id: `${id}-explanation`, hidden: true });
+  const explanationRow = h("tr", { class: "explanation-row" }, h("td", { colspan: table.columns.length }, panel));
   let last = null;
   const cell = (own, row, column) => {
-    if (!own.answers.length) return h(column ? "td" : "th", column ? {} : { scope: "row" }, prose(both(own.text)));
+    if (!own.explanations.length) return h(column ? "td" : "th", column ? {} : { scope: "row" }, prose(both(own.text)));
     const select = (button) => {
       if (last && last !== button) {
         const found = [...panel.childNodes];
@@ -160,7 +160,7 @@ function drawTable(table, id) {
         panel.hidden = false;
       }
       last = button;
-      button.closest("tr")?.after(answerRow);
+      button.closest("tr")?.after(explanationRow);
       panel.prepend(h("p", { class: "cell" }, prose(both(table.rows[row][0].text) + t("colon") + both(own.text))));
     };
     const button = opener(own, `${id}-${row}-${column}`, panel, h("span", { class: "said" }, prose(both(own.text))), select);
@@ -168,12 +168,12 @@ function drawTable(table, id) {
   };
   const head = h("tr", {}, table.columns.map((words) => h("th", { scope: "col" }, both(words))));
   const rows = table.rows.map((row, number) => h("tr", {}, row.map((own, column) => cell(own, number, column))));
-  const remark = (each) => answerAt(each).kind === "remark";
-  const below = table.below.filter((each) => !remark(each)).map(drawAnswer);
+  const remark = (each) => explanationAt(each).kind === "remark";
+  const below = table.below.filter((each) => !remark(each)).map(drawExplanation);
   const own = OWN.test(JSON.stringify(table.rows)) ? [t("own")] : [];
-  const notes = [...own, ...table.below.filter(remark).map((each) => both(answerAt(each).statement))].map((text) => h("p", { class: "quiet" }, prose(text)));
-  const body = h("tbody", {}, rows, answerRow);
-  last?.closest("tr").after(answerRow);
+  const notes = [...own, ...table.below.filter(remark).map((each) => both(explanationAt(each).statement))].map((text) => h("p", { class: "quiet" }, prose(text)));
+  const body = h("tbody", {}, rows, explanationRow);
+  last?.closest("tr").after(explanationRow);
   return h("div", { class: "tabled" },
     scrolling(both(table.title), null, h("thead", {}, head), body),
     notes, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");

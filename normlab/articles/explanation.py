@@ -1,8 +1,8 @@
 """What opens below a sentence or a cell on the interactive page: one class per source.
 
-Each answer has its statement in Chinese and in English, and says what was found and how we know.
-Evidence makes its answer (`evidence/`), `interactive_page.py` puts it on
-the page, whose `reading.js` draws it.
+Each explanation has its statement in Chinese and in English, and says what was found and how we
+know. Evidence makes its explanation (`evidence/`), `page_data.py` puts it into the data of the
+page, whose `reading.js` draws it.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,30 @@ Pair = tuple[str, ...]
 
 
 class OfClaim(Struct, frozen=True, kw_only=True):
-    """An answer about a statement, which is part of a claim."""
+    """An explanation about a statement, which is part of a claim."""
 
     statement: Pair
     claim: int | None = None
 
 
 class NotTested(OfClaim, frozen=True, kw_only=True, tag="not measured"):
-    """A part without an answer, and the command that would give it, or ""."""
+    """A part that was not tested, and the command that would test it, or ""."""
 
     command: str
 
 
-class JudgedAnswer(OfClaim, frozen=True, kw_only=True):
-    """An answer with a verdict, and the grade of its evidence."""
+class JudgedExplanation(OfClaim, frozen=True, kw_only=True):
+    """An explanation with a verdict, and the grade of its evidence."""
 
     verdict: str
     grade: Pair | None = None
 
 
-class FromRuns(JudgedAnswer, frozen=True, kw_only=True, tag="runs"):
-    """An answer by the runs of a study, STUDY/SCALE; without a confidence, seeds were counted."""
+class FromRuns(JudgedExplanation, frozen=True, kw_only=True, tag="runs"):
+    """An explanation by the runs of a study, STUDY/SCALE.
+
+    Without a confidence, seeds were counted.
+    """
 
     finding: Pair
     seeds: int
@@ -44,22 +47,22 @@ class FromRuns(JudgedAnswer, frozen=True, kw_only=True, tag="runs"):
     study: str
 
 
-class FromTimings(JudgedAnswer, frozen=True, kw_only=True, tag="timing"):
-    """An answer by timings, in rounds."""
+class FromTimings(JudgedExplanation, frozen=True, kw_only=True, tag="timing"):
+    """An explanation by timings, in rounds."""
 
     finding: Pair
     rounds: int
 
 
-class FromCheck(JudgedAnswer, frozen=True, kw_only=True, tag="check"):
-    """An answer by a computed check, and what it found."""
+class FromCheck(JudgedExplanation, frozen=True, kw_only=True, tag="check"):
+    """An explanation by a computed check, and what it found."""
 
     check: str
     findings: tuple[Pair, ...] = ()
 
 
-class FromSources(JudgedAnswer, frozen=True, kw_only=True, tag="sources"):
-    """An answer by published code and papers."""
+class FromSources(JudgedExplanation, frozen=True, kw_only=True, tag="sources"):
+    """An explanation by published code and papers."""
 
     finding: Pair
 
@@ -77,7 +80,7 @@ class Remark(Struct, frozen=True, tag="remark"):
     statement: Pair
 
 
-Answer = FromRuns | FromTimings | FromCheck | FromSources | NotTested | Scores | Remark
+Explanation = FromRuns | FromTimings | FromCheck | FromSources | NotTested | Scores | Remark
 
 
 def in_both(text: Callable[[Locale], str]) -> Pair:

@@ -1,0 +1,122 @@
+"""Plans and runs of studies, printed: for `normlab study` and `normlab documents --run`."""
+
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from normlab.config.folders import PUBLISH_TO
+from normlab.errors import UserError
+from normlab.reports.tables.notes import print_legend
+from normlab.studies import study_runs as studied
+from normlab.studies.cost import COLUMNS, cost_table
+from normlab.studies.job import Job
+from normlab.studies.process_pool import machine_shares
+from normlab.studies.publisher import Publisher
+from normlab.studies.runs_display import run_all_shown
+from normlab.studies.study_queue import StudyQueue
+from normlab.terminal import print_error, print_prose, print_table
+
+
+def print_plan(
+    jobs: Sequence[Job],
+    *,
+    processes: int | None = None,
+    published: Path = PUBLISH_TO,
+    notes: bool = False,
+) -> None:
+    """Print what the remaining runs cost; times are also those of published runs."""
+    for job in jobs:
+        left = job.left(print_error)
+        print_prose(job.progress(left))
+        rows, cost_notes = cost_table(job, left, published, len(machine_shares(processes)))
+        if job.study.claims:
+            numbers = ", ".join(map(str, job.study.claims))
+            cost_notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
+        place = COLUMNS.index("length")
+        columns = [*COLUMNS]
+        if len({row[place] for row in rows}) == 1 < len(rows):  # printed once, to save a column
+            print_prose(f"each run trains for {rows[0][place]}")
+            columns, *rows = ([*row[:place], *row[place + 1 :]] for row in (columns, *rows))
+        print_table(columns, rows, numeric=(columns[0], *columns[3:]), labels=2)
+        print_legend(cost_notes, whole=notes)
+        if warning := job.untuned():
+            print_error(warning)
+
+
+def run_studies(
+    jobs: Sequence[Job],
+    publisher: Publisher,
+    again: str,
+    *,
+    processes: int | None = None,
+    budget: float = math.inf,
+    notes: bool = False,
+) -> int:
+    """Execute the remaining runs, publish completed seeds, and print the tables.
+
+    `again` is the command that resumes. Returns 1 if data, a run or publishing failed.
+    """
+    until = time.monotonic() + budget
+    for job in jobs:
+        _print_progress(job)
+    runnable = [job for job in jobs if not job.lacks_data]
+    if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
+        print_error(warning)
+    queue = StudyQueue(jobs, on_seeds=publisher.publish)
+    for job in jobs:
+        publisher.publish(job, queue.complete_seeds(job))
+    ended = []
+    if queue.left():
+        ended = run_all_shown(queue, processes, again=again, deadline=until)
+    print_tables(runnable, notes=notes)
+    for folder in publisher.folders:
+        print(f"written to {folder}")
+    if runnable:
+        print("\n".join(["", *queue.summary()]))
+        if queue.left() or queue.failed:
+            print(f"resume with: {again}")
+    lacking = len(runnable) < len(jobs)
+    return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
+
+
+def _print_progress(job: Job) -> None:
+    """Print how far a study is, and why it cannot run or its rates are not tuned."""
+    left = job.left(print_error)
+    print_prose(job.progress(left))
+    if warning := job.untuned():
+        print_error(warning)
+    try:
+        studied.check_data(job.study, job.scale, left)
+    except UserError as error:
+        print_error(str(error))
+        job.lacks_data = True
+
+
+def publisher_to(
+    root: Path | None, jobs: Sequence[Job], *, replace: bool = False, making: bool
+) -> Publisher:
+    """Return what publishes the jobs' seeds in a folder; nowhere without one."""
+    from normlab.reports.publishing.publish import check_jobs, publish_seeds
+
+    on_line, publish = partial(print, flush=True), None
+    if root is not None:
+        check_jobs(root, jobs, replacing=replace, making=making)
+        publish = partial(publish_seeds, root, on_line if replace else None)
+    return Publisher(publish, on_line=on_line, on_problem=print_error)
+
+
+def print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
+    """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
+    from normlab.reports.runs import Run
+    from normlab.reports.tables.score_table import score_table
+    from normlab.reports.tables.table_runs import TableRuns
+    from normlab.reports.tables.terminal_table import print_score_table
+
+    for job in jobs:
+        runs = [Run(run.planned.key, run.record()) for run in job.runs]
+        print()
+        table = score_table(TableRuns.of_study(job.study, job.scale, runs)).filled
+        print_score_table(table, job.study.baseline)
+        print_legend(table.notes, whole=notes)
