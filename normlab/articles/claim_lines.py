@@ -7,7 +7,7 @@ statements, answers, verdicts, and what runs and timings found; the rest is in E
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 from normlab.articles.finding import facts_text
 from normlab.articles.language import Locale
@@ -30,6 +30,20 @@ def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> li
         for verdict, count in sorted(counts.items())
     ]
     return [*lines, "", language.comma.join(tally), language.claims.last_of_list]
+
+
+def mention_lines(
+    claims: Sequence[SavedClaim], words: str, language: Locale, width: int
+) -> list[str]:
+    """Return a line for each claim whose statement has the words, or a part's, which is shown."""
+    lines: list[str] = []
+    for claim in claims:
+        for each in claim.statements_with(words)[:1]:
+            statement = one_line(each.statement_in(language.code))
+            line = f"{claim.id:2}  [{_verdict_word(claim.verdict, language)}] {statement}"
+            is_long = cell_len(line) > width
+            lines.append(f"{set_cell_size(line, width - 1).rstrip()}\u2026" if is_long else line)
+    return [*lines, "", language.claims.last_of_list]
 
 
 def claim_lines(claim: SavedClaim, language: Locale, width: int) -> list[str]:

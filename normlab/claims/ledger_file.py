@@ -97,6 +97,12 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
     def statement_in(self, language: Language) -> str:
         return self.chinese if language == "zh" else self.statement
 
+    def statements_with(self, words: str) -> list["SavedClaim | SavedPart"]:
+        """Return the claim and its parts whose statement has the words, in either language."""
+        of_all: list[SavedClaim | SavedPart] = [self, *self.parts]
+        texts = ((each, f"{each.statement}\n{each.chinese}".lower()) for each in of_all)
+        return [each for each, text in texts if words.lower() in text]
+
     def answer_in(self, language: Language) -> str:
         return self.chinese_answer if language == "zh" else self.answer
 

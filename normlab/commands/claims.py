@@ -9,6 +9,7 @@ from pathlib import Path
 from normlab.claims.ledger_file import LEDGER, SavedClaim, read_ledger
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
+from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
 from normlab.terminal import at_work, print_error
 
@@ -16,6 +17,7 @@ _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
   normlab claims 7                one claim: its answer, its parts, the evidence
   normlab claims "article 1"      the claims of an article
+  normlab claims padding          the claims that mention it, one line each
   normlab claims 7 --zh           in Chinese; also for lists
   normlab claims 7 --compute      the same, judged again from the records
   normlab claims --verify         do the pages match the records?
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
     Raises `UserError` for an unknown claim, an invalid claim file, or a missing ledger.
     """
     arguments = _parser().parse_args(argv)
-    number, article = _which(" ".join(arguments.which))
+    number, article, words = _which(" ".join(arguments.which))
     results: Path = arguments.results
     if not results.is_dir():
         raise UserError(f"{results}: no such folder")
@@ -52,17 +54,18 @@ def main(argv: list[str]) -> int:
     chosen = [
         claim
         for claim in claims
-        if number in (None, claim.id) and (article is None or article in claim.articles)
+        if number in (None, claim.id)
+        and (article is None or article in claim.articles)
+        and (not words or claim.statements_with(words))
     ]
     if not chosen:
-        known = f"claims are numbered 1 to {claims[-1].id}, articles 1 to 5"
-        raise UserError(f"no claim {' '.join(arguments.which)}; {known}")
+        raise UserError(_no_claim(number, article, words, claims))
     if arguments.json:
         from normlab.claims.saved import ledger_json
 
         print(ledger_json(chosen), end="")
     elif number is not None or not arguments.write:
-        _show(chosen, arguments.language, single=number is not None)
+        _show(chosen, arguments.language, words, single=number is not None)
     for message in damaged:
         print_error(message)
     return 1 if damaged else 0
@@ -71,8 +74,8 @@ def main(argv: list[str]) -> int:
 def _parser() -> ArgumentParser:
     parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
-    text = "show this claim with all its evidence, or list the claims of an article"
-    add("which", nargs="*", metavar="N | article N", help=text)
+    text = "this claim with its evidence; or list the claims of an article, or with a word"
+    add("which", nargs="*", metavar="N | article N | WORD", help=text)
     what = parser.add_mutually_exclusive_group()
     for name, text in (
         ("compute", "judge again, from the records and the checks of the norms"),
@@ -86,15 +89,26 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _which(text: str) -> tuple[int | None, str | None]:
-    """Return the number of a claim, or the name of an article, such as `article 1`."""
-    if not text:
-        return None, None
+def _which(text: str) -> tuple[int | None, str | None, str]:
+    """Return the number of a claim, the name of an article (`article 1`), or words to search."""
     if text.isdecimal():
-        return int(text), None
-    if not re.fullmatch(r"article \d+", text):
-        raise UserError(f'no claim {text}: expected a number, such as 7, or "article 1"')
-    return None, text
+        return int(text), None, ""
+    if re.fullmatch(r"article \d+", text):
+        return None, text, ""
+    return None, None, text
+
+
+def _no_claim(
+    number: int | None, article: str | None, words: str, claims: Sequence[SavedClaim]
+) -> str:
+    """Return the error for a number, an article or words that no claim has."""
+    if not words:
+        known = f"claims are numbered 1 to {claims[-1].id}, articles 1 to 5"
+        return f"no claim {article or number}; {known}"
+    statements = (each.statement for claim in claims for each in (claim, *claim.parts))
+    known = sorted({word.lower() for text in statements for word in re.findall(r"\w{3,}", text)})
+    near = did_you_mean(words, known)
+    return f"no claim mentions {words!r:.60}.{near} `normlab claims` lists all"
 
 
 def _judged(results: Path, *, compute: bool) -> tuple[list[SavedClaim], dict[Path, str], list[str]]:
@@ -158,14 +172,17 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
     return 1 if problems else 0
 
 
-def _show(claims: Sequence[SavedClaim], language_name: str, *, single: bool) -> None:
-    """Print one claim with all its evidence, or the list of claims with their answers."""
-    from normlab.articles.claim_lines import claim_lines, list_lines
+def _show(claims: Sequence[SavedClaim], language_name: str, words: str, *, single: bool) -> None:
+    """Print one claim with all its evidence, or a list: with answers, or those with some words."""
+    from normlab.articles.claim_lines import claim_lines, list_lines, mention_lines
     from normlab.articles.language import LANGUAGES  # reads its texts
 
     language = LANGUAGES[language_name]
     width = shutil.get_terminal_size().columns
-    lines = (
-        claim_lines(claims[0], language, width) if single else list_lines(claims, language, width)
-    )
+    if single:
+        lines = claim_lines(claims[0], language, width)
+    elif words:
+        lines = mention_lines(claims, words, language, width)
+    else:
+        lines = list_lines(claims, language, width)
     print("\n".join(lines))

@@ -185,9 +185,21 @@ def test_the_claims_of_an_article_are_listed(capsys):
         assert command.main(words) == 0
         listed = re.findall(r"(?m)^([ \d]\d)  \[", capsys.readouterr().out)
         assert list(map(int, listed)) == theirs
-    for words, message in (["article 9"], "articles 1 to 5"), (["seven"], "expected a number"):
-        with pytest.raises(ValueError, match=message):
-            command.main(words)
+    with pytest.raises(ValueError, match=r"no claim article 9; .* articles 1 to 5"):
+        command.main(["article 9"])
+
+
+def test_the_claims_that_mention_a_word_are_listed_in_one_line_of_80_columns_each(
+    capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    for words, code in ((["Padding"], 0), (["batch", "norm"], 0), (["填充", "--zh"], 0)):
+        assert command.main(words) == code
+        listed = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+        assert len(listed) > 1 and all(re.match(r"[ \d]\d  \[", line) for line in listed)
+        assert max(map(cell_len, listed)) <= 80
+    with pytest.raises(ValueError, match=r"no claim mentions 'paddign'. Did you mean padding"):
+        command.main(["paddign"])
 
 
 def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys):
