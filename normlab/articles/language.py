@@ -1,14 +1,15 @@
 """The two languages: the articles' Chinese, and English; their words are in `templates/`."""
 
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from normlab.claims.chinese import data_in_chinese
-from normlab.config.conversion import Text
+from normlab.config.conversion import Text, convert, wrong_value
+from normlab.config.yaml_files import read_yaml
+from normlab.errors import UserError
 from normlab.metrics.glossary import key_of, metric
 
 
@@ -91,17 +92,23 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return data_in_chinese(name) if self.code == "zh" else name
 
     def score_name(self, score: str) -> ScoreName:
-        """Return the name of a score in words; KeyError if it has none in this language yet."""
-        if self.code != "en":
-            return self.scores[key_of(score)]
-        if (known := metric(score)) is None:
-            raise KeyError(score)
-        return ScoreName(known.name, known.unit if known.per else "")
+        """Return the name of a score in words; UserError, with the file, if it has none yet."""
+        known, key = metric(score), key_of(score)
+        if known is None:
+            raise UserError(f"no score {score}: normlab/metrics/glossary.py has no {key}")
+        if self.code == "en":
+            return ScoreName(known.name, known.unit if known.per else "")
+        if key not in self.scores:
+            raise wrong_value(_file(self.code), f"scores.{key}", f"say in Chinese: {known.name}")
+        return self.scores[key]
+
+
+def _file(code: str) -> Path:
+    return Path(__file__).parent / "templates" / f"language.{code}.yaml"
 
 
 def _read(code: str) -> Locale:
-    path = files("normlab.articles") / "templates" / f"language.{code}.yaml"
-    return msgspec.convert(yaml.safe_load(path.read_text("utf-8")), Locale)
+    return convert(read_yaml(_file(code)), Locale, _file(code))
 
 
 CHINESE, ENGLISH = _read("zh"), _read("en")
