@@ -54,7 +54,7 @@ def open_outcome(**changes: Any) -> JudgedPart:
 
 
 def decided(name: str, *outcomes: JudgedPart, statement: str = "") -> list[JudgedPart]:
-    """Return outcomes of one part, the primary one first; `entry` numbers them."""
+    """Return the outcomes of one part, the primary one first. `entry` numbers them."""
     said = statement or f"It is so ({name})."
     part = Part(name, said, "difference", outcomes[0].endpoint)
     return [replace(each, part=part) for each in outcomes]
@@ -71,7 +71,7 @@ def entry(number: int, *parts: list[JudgedPart], **changes: Any) -> JudgedClaim:
 
 
 def entries() -> list[JudgedClaim]:
-    """Return a claim of each verdict."""
+    """Return one claim for each verdict."""
     defined = outcome("supported", Computed("a.b"), value="bn: it moves by 21 %", grade="D")
     missing = "There is no task of pictures."
     awaited = outcome("not measured", Published("missing", missing), reason=missing)
@@ -97,7 +97,7 @@ def entries() -> list[JudgedClaim]:
 
 
 def saved_part(name: str, verdict: Any, number: int = 1, **values: Any) -> SavedPart:
-    """Return a part as the ledger's file has it, decided by a study's runs."""
+    """Return a part as saved in the ledger's file, decided by a study's runs."""
     source = EvidenceSource("runs", study="norms/small")
     texts = {
         "statement": "It is worse.",
@@ -111,7 +111,7 @@ def saved_part(name: str, verdict: Any, number: int = 1, **values: Any) -> Saved
 
 
 def saved_claim(number: int, *parts: SavedPart) -> SavedClaim:
-    """Return a claim with these parts as the ledger's file has it."""
+    """Return a claim with these parts as saved in the ledger's file."""
     texts = (
         "verdict",
         "verdict_text",

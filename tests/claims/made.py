@@ -61,7 +61,7 @@ def run(seed: int, norm: str, bleu: float | None, **changes: Any):
 
 
 def side(norm: str, mean: float, seeds: int = 5, *, noise: float = 1.0, **changes: Any):
-    """Return the runs of a side, scattered around a mean; those of `ln` are all equal to it."""
+    """Return the runs of a side, scattered around a mean. All runs of `ln` equal the mean."""
     own = 0.0 if norm == "ln" else noise
     return [run(k, norm, mean + own * NOISE[k - 1], **changes) for k in range(1, seeds + 1)]
 

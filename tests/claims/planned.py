@@ -1,4 +1,4 @@
-"""What the committed claims would find in a study's runs once they exist."""
+"""Find the runs that the committed claims would use once a study has run."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -33,8 +33,8 @@ def by_study() -> dict[tuple[str, str], list[tuple[str, Any]]]:
 def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return messages on endpoints that cannot find their runs among five seeds of these configs.
 
-    They find none, several per seed, or different ones; otherwise a typo would only show after all
-    runs.
+    An endpoint may find no run, several per seed, or incompatible ones. Without this check, a typo
+    would only show after all runs.
     """
     asked = by_study().get((study, scale), [])
     names = {name for _, endpoint in asked for name in endpoint.scores}

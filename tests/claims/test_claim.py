@@ -1,4 +1,4 @@
-"""Claim files are read strictly; the committed ones are complete, and all they refer to exists."""
+"""Claim files are read strictly. The committed ones are complete and refer only to what exists."""
 
 import json
 import re
@@ -82,14 +82,14 @@ def written(folder, content, name="07_so.yaml"):
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_file_and_key(tmp_path, change, message):
+def test_an_invalid_claim_file_raises_an_error_with_the_file_and_the_key(tmp_path, change, message):
     content = {key: value for key, value in {**CLAIM, **change}.items() if value is not ...}
     path = written(tmp_path, content)
     with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: .*{message}"):
         load(path)
 
 
-def test_every_claim_of_the_articles_has_a_file():
+def test_claims_are_numbered_without_gaps_and_cover_every_article():
     assert [claim.id for claim in CLAIMS] == list(range(1, len(CLAIMS) + 1))
     assert {name for claim in CLAIMS for name in claim.articles} == {
         *(f"article {n}" for n in range(1, 6)),
@@ -98,20 +98,20 @@ def test_every_claim_of_the_articles_has_a_file():
 
 
 @EACH
-def test_the_summary_has_every_statement_in_chinese(claim: Claim):
+def test_every_statement_of_a_claim_has_a_chinese_translation(claim: Claim):
     said = [claim.chinese, *(part.chinese for part in claim.parts)]
     assert all(re.search(r"[\u4e00-\u9fff].*。$", text) for text in said)
 
 
 @EACH
-def test_the_answer_is_a_line_that_begins_as_the_verdict_does(claim: Claim):
+def test_the_answer_is_one_line_that_begins_with_the_words_for_its_verdict(claim: Claim):
     english, chinese = ANSWERS[VERDICTS[claim.id]]
     assert re.match(english, claim.answer) and re.match(chinese, claim.chinese_answer)
     assert claim.answer[-1] == "." and claim.chinese_answer[-1] == "。"
     assert len(claim.answer) <= 150
 
 
-def test_the_answer_on_drift_has_the_factor_of_the_ledger():
+def test_the_answer_on_drift_quotes_the_factor_in_the_ledger():
     """Answers are written by hand; this one must quote the number in the records."""
     (claim,) = (each for each in SAVED if each["id"] == 42)
     (factor,) = (
@@ -126,14 +126,14 @@ def test_the_answer_on_drift_has_the_factor_of_the_ledger():
 
 
 @EACH
-def test_what_a_claim_refers_to_is_there(claim: Claim):
+def test_the_pages_and_checks_that_a_claim_refers_to_exist(claim: Claim):
     assert all((CONFIG_DIR.parent / page).is_file() for page in claim.see)
     for endpoint in endpoints(claim):
         if isinstance(endpoint, Computed):
             assert {each.name for each in FOUND[endpoint.check]} >= set(endpoint.only)
 
 
-def test_every_check_is_an_endpoint():
+def test_every_check_is_used_by_an_endpoint():
     parts = [part for claim in CLAIMS for part in claim.parts]
     endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]
     checks = {each.check for each in endpoints if isinstance(each, Computed)}
@@ -141,7 +141,7 @@ def test_every_check_is_an_endpoint():
 
 
 @EACH
-def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Claim):
+def test_primary_endpoints_use_a_scale_with_five_seeds_that_is_not_a_pilot(claim: Claim):
     for endpoint in (each.endpoint for each in claim.parts):
         if isinstance(endpoint, StudyEndpoint) and endpoint.study != "bert_norms":
             scale = load_study(endpoint.study).scale(endpoint.scale)
@@ -150,7 +150,7 @@ def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Cla
 
 
 @EACH
-def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim):
+def test_a_margin_follows_the_rule_or_has_a_comment_in_the_claim_file(claim: Claim):
     for each in claim.parts:
         endpoint = each.endpoint
         if isinstance(endpoint, Timing):
@@ -161,7 +161,7 @@ def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim):
             assert ruled == {endpoint.margin} or "#" in _written(claim, each), each.name
 
 
-def test_a_study_names_the_claims_that_it_decides():
+def test_a_study_lists_the_claims_that_it_decides():
     claims: defaultdict[str, set[int]] = defaultdict(set)
     for claim in CLAIMS:
         for endpoint in endpoints(claim):
@@ -169,7 +169,7 @@ def test_a_study_names_the_claims_that_it_decides():
                 claims[endpoint.study].add(claim.id)
     for name in option_names("study"):
         study = load_study(name)
-        if not all(scale.pilot for scale in study.scales.values()):  # those decide nothing
+        if not all(scale.pilot for scale in study.scales.values()):  # pilots decide nothing
             assert set(study.claims) == claims[name], name
 
 
@@ -194,8 +194,8 @@ def test_every_side_that_a_part_compares_has_a_name_in_both_languages():
     assert [(path, name) for path, name in sides if "=" in "".join(name)] == []
 
 
-def test_every_key_that_a_claim_chooses_by_is_one_of_a_config():
-    """A misspelled key would never find a run, and the claim would look not measured yet."""
+def test_every_key_that_a_claim_selects_runs_by_exists_in_a_config():
+    """A misspelled key would match no run, so the claim would appear as not measured."""
     config = to_dict(compose([]))
     known = {*leaves(config), *config["choices"]}
     for group in ("norm", "task", "model"):

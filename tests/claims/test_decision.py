@@ -48,13 +48,13 @@ HALF = 0.5 - t_interval(around(0.5)).low
         (around(0.5 + HALF - 1e-9), "undecided", "undecided"),
     ],
 )
-def test_the_first_line_that_holds_decides(values, difference, equality):
+def test_the_first_matching_line_of_the_decision_table_decides(values, difference, equality):
     assert decide(values, margin=0.5, equality=False).verdict == difference
     assert decide(values, margin=0.5, equality=True).verdict == equality
 
 
 @pytest.mark.parametrize("equality", [False, True])
-def test_seeds_that_do_not_differ_decide_nothing(equality):
+def test_identical_differences_in_all_seeds_leave_the_part_undecided(equality):
     for values in ([0.0] * 5, [2.0 + 1e-15, *[2.0] * 4], [-2.0] * 12):
         found = decide(values, margin=0.5, equality=equality)
         assert (found.verdict, found.reason, found.estimate) == ("undecided", CONSTANT, None)
@@ -65,7 +65,7 @@ def test_seeds_that_do_not_differ_decide_nothing(equality):
         decide([2.0], margin=0.5, equality=equality)
 
 
-def test_the_p_value_is_below_the_error_exactly_where_the_part_is_decided():
+def test_the_p_value_is_below_the_error_exactly_when_the_part_is_decided():
     draw = random.Random(2)
     seen = set()
     for _ in range(200):
@@ -79,7 +79,7 @@ def test_the_p_value_is_below_the_error_exactly_where_the_part_is_decided():
     assert seen == {"supported", "contradicted", "no difference", "undecided"}
 
 
-def test_the_looks_spend_the_whole_error_and_no_more():
+def test_the_shares_of_the_looks_sum_to_the_error():
     assert sum(look.share for look in LOOKS) == pytest.approx(ERROR)
     assert [look.corrected(0.01) for look in LOOKS] == pytest.approx([0.05, 0.1 / 3, 0.02])
 
@@ -97,7 +97,7 @@ def looks_taken(values):
     return *sequential(list(values), judge), taken
 
 
-def test_seeds_between_two_looks_wait_for_the_next_and_the_lowest_are_looked_at():
+def test_a_look_uses_the_lowest_seeds_and_leaves_the_rest_for_the_next_look():
     values = {seed: 2.0 + 0.01 * seed for seed in (9, 7, 5, 3, 1, 2, 4)}
     look, found, taken = looks_taken(values)
     assert taken == [(1, 2, 3, 4, 5)] and (look.seeds, found.verdict) == (5, "supported")
@@ -109,7 +109,7 @@ def test_a_part_that_was_decided_at_a_look_stays_decided():
     assert len(taken) == 2 and (look.seeds, found.verdict) == (5, "supported")
 
 
-def test_looks_do_not_err_more_often_than_they_may():
+def test_repeated_looks_keep_the_false_positive_rate_below_the_error():
     draw = random.Random(3)
     wrong = 0
     for _ in range(400):
@@ -139,11 +139,13 @@ def test_looks_do_not_err_more_often_than_they_may():
         ((11, 12), None, True, 0.025, "contradicted"),
     ],
 )
-def test_counts_of_seeds_that_train_decide(side, reference, fails, error, verdict):
+def test_the_counts_of_trained_seeds_decide_whether_a_side_trains(
+    side, reference, fails, error, verdict
+):
     assert counts(side, reference, fails=fails, error=error).verdict == verdict
 
 
-def test_an_end_is_not_written_like_a_bound_that_it_is_not():
+def test_an_interval_end_is_not_rounded_to_a_bound_that_it_does_not_equal():
     def shown(*values):
         return interval_text(aligned_interval(*values))
 

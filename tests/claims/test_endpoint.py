@@ -1,4 +1,4 @@
-"""Verdicts of endpoints on made-up records, compared with results by hand; which runs count."""
+"""Verdicts of endpoints on made-up records, compared with hand calculations; which runs count."""
 
 import math
 
@@ -38,7 +38,7 @@ from tests.claims.made import (
         (29.6, "difference", "undecided", 0.99),
     ],
 )
-def test_a_contrast_decides_by_the_difference_of_five_seeds(
+def test_a_contrast_is_decided_by_the_difference_over_five_seeds(
     tmp_path, bn, says, verdict, confidence
 ):
     records = side("ln", 30.0) + side("bn", bn)
@@ -52,7 +52,7 @@ def test_a_contrast_decides_by_the_difference_of_five_seeds(
     assert found.decision.estimate.mean == pytest.approx(30.0 - bn)
 
 
-def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
+def test_a_difference_that_is_the_same_in_every_seed_stays_undecided(tmp_path):
     records = [
         run(k, norm, 30.0, stability={"stability/spikes/count": 1.0 if k == 2 else 0.0})
         for k in range(1, 6)
@@ -72,7 +72,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert primary(tmp_path, same, level(above=25)).decision.value == "30.0"
 
 
-def test_seeds_on_an_earlier_toy_corpus_are_all_to_be_run_again(tmp_path):
+def test_seeds_trained_on_an_earlier_toy_corpus_must_all_be_rerun(tmp_path):
     earlier = {"label": "toy (generated German-English)"}
     records = [
         run(k, norm, 30.0 + k % 2, data=earlier) for k in range(1, 6) for norm in ("ln", "bn")
@@ -82,7 +82,7 @@ def test_seeds_on_an_earlier_toy_corpus_are_all_to_be_run_again(tmp_path):
     assert more.cost.endswith("run all seeds again and publish with --replace")
 
 
-def test_a_factor_is_a_difference_of_logarithms(tmp_path):
+def test_a_contrast_with_ratio_reports_a_factor_and_the_smallest_detectable_one(tmp_path):
     records = [
         run(k, norm, 30.0, stability={"stability/var": value})
         for k in range(1, 6)
@@ -109,7 +109,7 @@ def test_a_factor_is_a_difference_of_logarithms(tmp_path):
         (0.005, "difference", "contradicted"),
     ],
 )
-def test_a_spread_is_decided_by_the_jackknife_of_the_ratio_of_deviations(
+def test_a_spread_is_decided_by_the_jackknifed_ratio_of_standard_deviations(
     tmp_path, factor, says, verdict
 ):
     rng = np.random.default_rng(5)
@@ -135,7 +135,7 @@ def test_a_spread_is_decided_by_the_jackknife_of_the_ratio_of_deviations(
     ]
 
 
-def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_path):
+def test_settings_in_over_are_averaged_within_a_seed_and_all_are_required(tmp_path):
     grid = "{placement: [pre, post]}"
     records = [
         record
@@ -148,10 +148,10 @@ def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_p
     assert len(found.basis.records) == 20
     pre = [r for r in records if r.choice("placement") == "pre"]
     none = primary(tmp_path, pre, contrast(over=["placement"]), grid=grid)
-    assert none.verdict == "not measured", "what is planned and was not run is missed"
+    assert none.verdict == "not measured", "the planned runs with placement=post are missing"
 
 
-def test_settings_that_are_neither_named_nor_averaged_are_refused(tmp_path):
+def test_settings_that_are_neither_fixed_nor_averaged_leave_a_contrast_unmeasured(tmp_path):
     grid = "{placement: [pre, post]}"
     records = [
         record
@@ -186,7 +186,7 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     assert other.verdict == "contradicted"
 
 
-def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
+def test_a_side_without_a_planned_run_is_refused(tmp_path):
     problem = (
         r"01_so.yaml: part so_1: made at scale=small plans no run with norm=lm; .* ln; bn; none"
     )
@@ -201,7 +201,7 @@ def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
         ("[norm=bn]", "[norm@encoder_norm=bn]", "bn+ln", {"bn"}),  # the decoder's is the default
     ],
 )
-def test_what_a_side_may_choose_of_a_plan(tmp_path, text, other, norm, rows):
+def test_may_choose_returns_the_rows_whose_runs_match(tmp_path, text, other, norm, rows):
     (configs(tmp_path) / "study" / "made.yaml").write_text(
         STUDY.replace(text, other).format(grid="{}")
     )
@@ -209,7 +209,7 @@ def test_what_a_side_may_choose_of_a_plan(tmp_path, text, other, norm, rows):
     assert plan.may_choose({"norm": norm}) == rows and not plan.may_choose({"optim.lr": 1e-3})
 
 
-def test_fewer_than_five_seeds_decide_nothing(tmp_path):
+def test_a_contrast_with_fewer_than_five_seeds_is_not_measured(tmp_path):
     found = primary(tmp_path, side("ln", 30.0, 3) + side("bn", 20.0, 4), contrast())
     assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
     assert (
@@ -235,7 +235,7 @@ def test_fewer_than_five_seeds_decide_nothing(tmp_path):
         ({"status": "failed"}, "did not end (failed): 1"),
     ],
 )
-def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, change, why):
+def test_a_run_that_does_not_count_leaves_too_few_seeds_and_is_reported(tmp_path, change, why):
     records = side("ln", 30.0) + side("bn", 20.0, 4) + [run(5, "bn", 20.0, **change)]
     found = primary(tmp_path, records, contrast())
     assert (found.verdict, found.reason) == ("not measured", "too few seeds (4 of 5)")
@@ -245,7 +245,7 @@ def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, c
 RATES = ((2e-3, range(1, 4)), (9e-3, range(4, 13)))
 
 
-def test_seeds_trained_at_different_rates_are_not_the_seeds_of_one_side(tmp_path):
+def test_seeds_trained_at_different_learning_rates_are_not_pooled(tmp_path):
     records = [
         run(seed, norm, mean + NOISE[seed - 1] * (norm == "bn"), optim={"lr": rate})
         for rate, seeds in RATES
@@ -261,7 +261,7 @@ def test_seeds_trained_at_different_rates_are_not_the_seeds_of_one_side(tmp_path
     assert primary(tmp_path, alike, contrast()).verdict == "supported"
 
 
-def test_seeds_of_other_data_or_scored_in_another_way_are_not_the_seeds_of_one_side(tmp_path):
+def test_seeds_with_different_data_or_score_signatures_are_not_pooled(tmp_path):
     records = side("ln", 30.0) + side("bn", 28.0)
     for change, why in (
         ({"data": {"checksums": {"train": "other"}}}, "not comparable: data.checksums is"),
@@ -272,7 +272,7 @@ def test_seeds_of_other_data_or_scored_in_another_way_are_not_the_seeds_of_one_s
         assert found.verdict == "not measured" and why in str(found.reason)
 
 
-def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
+def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
     failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
     found = primary(tmp_path, side("ln", 30.0) + failed, contrast())
     assert found.verdict == "supported" and found.decision.p.observed == pytest.approx(2 / 252)
@@ -286,7 +286,7 @@ def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
     assert equal.verdict == "contradicted"
 
 
-def test_a_side_at_the_floor_decides_nothing(tmp_path):
+def test_a_contrast_stays_undecided_if_a_side_does_not_beat_its_baseline(tmp_path):
     found = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
     assert found.verdict == "undecided" and found.decision.p is None
     assert f"norm=bn: test/bleu 3 is {NOT_CLEAR} (3)" in str(found.reason)
@@ -308,7 +308,7 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     assert "norm=bn: test/loss" in str(probe.reason)
 
 
-def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
+def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
     # On average both sides clearly beat the baseline of 3, but one seed of one side does not.
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
@@ -324,8 +324,8 @@ def trains(says="fails", reference=BETTER, **changes):
     return part({"trains": {**body, **({"reference": reference} if reference else {})}}, says)
 
 
-def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
-    # At the baseline means not trained; only the reference has to be clearly better than it.
+def test_whether_a_side_trains_is_decided_by_counts_against_a_reference(tmp_path):
+    # A side at the baseline has not trained. Only the reference must clearly beat the baseline.
     records = side("ln", 30.0) + side("bn", 3.0)
     assert primary(tmp_path, records, trains()).verdict == "supported"
     assert primary(tmp_path, records, trains("trains")).verdict == "contradicted"
@@ -346,7 +346,7 @@ def level(says="figure", **changes):
     return part({"level": {**PLACE, "of": WORSE, **changes}}, says)
 
 
-def test_a_figure_is_held_against_a_bound(tmp_path):
+def test_a_level_is_compared_with_a_bound(tmp_path):
     records = side("bn", 30.0)
     assert primary(tmp_path, records, level(above=25)).verdict == "supported"
     assert primary(tmp_path, records, level(above=35)).verdict == "contradicted"
@@ -361,7 +361,7 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
     assert primary(tmp_path, failed, level(above=25)).decision.stuck
 
 
-def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
+def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
     ratios = (0.89, 0.9, 0.91, 0.88, 0.92, 0.9)
     timed = (
         TimedCandidate("ln", {"median": 2.0}, (1.0,) * 6),
@@ -407,7 +407,7 @@ def reported(value, data):
     return part({"reported": {**PLACE, "of": WORSE, "value": value, "data": data}}, "figure")
 
 
-def test_a_reported_value_is_held_by_the_interval_or_not(tmp_path):
+def test_a_reported_value_is_supported_if_the_interval_contains_it(tmp_path):
     held, missed = (reported(value, {"task": "toy"}) for value in (30.1, 35.2))
     assert primary(tmp_path, side("bn", 30.0), missed).verdict == "contradicted"
     # Containing the value means more with more seeds, so only the last analysis may say so.
@@ -418,7 +418,7 @@ def test_a_reported_value_is_held_by_the_interval_or_not(tmp_path):
     assert other.verdict == "not measured" and other.decision.value == ""
 
 
-def test_runs_that_were_seen_show_a_value_and_only_later_seeds_decide(tmp_path):
+def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     seen = {"seen_seeds": 5}
     records = side("ln", 30.0) + side("bn", 28.0)
     found = primary(tmp_path, records, contrast(margin=0.5, **seen))
@@ -432,7 +432,7 @@ def test_runs_that_were_seen_show_a_value_and_only_later_seeds_decide(tmp_path):
     assert found.basis.n == 5 and found.decision.estimate.mean == pytest.approx(2.0, abs=0.15)
 
 
-def test_an_endpoint_written_after_its_runs_does_not_count_among_the_tests_of_a_study(tmp_path):
+def test_an_endpoint_written_after_its_runs_is_left_out_of_the_holm_correction(tmp_path):
     records = side("ln", 30.0, noise=1.0) + side("bn", 28.5)
     alone = decided(tmp_path, records, contrast(margin=0.5)).primary[0].p_holm
     both = decided(tmp_path, records, contrast(margin=0.5), contrast(margin=0.4, seen_seeds=5))
@@ -443,7 +443,7 @@ def test_an_endpoint_written_after_its_runs_does_not_count_among_the_tests_of_a_
     ("value", "seeds", "verdict"),
     [(6.5, 12, "contradicted"), (2.0, 12, "supported"), (2.0, 5, "undecided")],
 )
-def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
+def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
     tmp_path, value, seeds, verdict
 ):
     records = side("ln", 30.0, seeds) + side("bn", 28.0, seeds)
@@ -453,7 +453,7 @@ def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
     assert sides_text(found.decision.sides) == "30.0 with layer norm, 28.0 with batch norm"
 
 
-def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
+def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
     timed = tuple(
         TimedCandidate(name, {"median": ms}, tuple(ms + 0.001 * k for k in range(9)))
         for name, ms in (("bn", 1.0), ("ln", 2.0))

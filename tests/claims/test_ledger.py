@@ -32,13 +32,13 @@ from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part,
         (["not measured"], "not measured"),
     ],
 )
-def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
+def test_the_verdict_of_a_claim_combines_the_verdicts_of_its_parts(parts, expected):
     assert combined_verdict(parts) == expected
 
 
 @pytest.fixture
 def among_ten(tmp_path):
-    """Return the result of a contrast by itself, and as one of ten in its study."""
+    """Return the result of a contrast on its own, and as one of ten contrasts in its study."""
     noise = enumerate((0.0, 0.025, -0.025, 0.03, -0.03), 1)  # ln is better by 0.1, p 0.0012
     records = side("ln", 30.0) + [run(k, "bn", 29.9 + each) for k, each in noise]
 
@@ -54,7 +54,7 @@ def among_ten(tmp_path):
     return outcomes
 
 
-def test_a_direction_is_shown_only_where_it_survives_the_correction(among_ten):
+def test_a_direction_is_reported_only_if_it_survives_the_correction(among_ten):
     alone, among = among_ten(0.12)
     assert str(alone.reason) == "the direction is shown, its size is open"
     assert alone.decision.p.direction < 0.01
@@ -74,7 +74,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     assert more.cost.startswith("9 runs, about 54 min") and alone.judgement.to_measure is None
 
 
-def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
+def test_secondary_endpoints_do_not_affect_the_correction(tmp_path):
     records = side("ln", 30.0) + side("bn", 28.0)
     more = [{"contrast": {**CONTRAST, "margin": 5}}] * 3
     plain = decided(tmp_path, records, contrast())
@@ -84,14 +84,14 @@ def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
     assert [each.p_holm for each in entry.secondary] == [None] * 3
 
 
-def test_a_value_that_the_interval_holds_is_not_corrected_away(tmp_path):
+def test_a_supported_reported_value_survives_the_correction(tmp_path):
     body = {"study": "made", "scale": "small", "score": "test/bleu", "of": {"norm": "bn"}}
     each = part({"reported": {**body, "value": 30, "data": {"task": "toy"}}}, "figure")
     entry = decided(tmp_path, side("bn", 30.0, 12), each, contrast())
     assert entry.primary[0].verdict == "supported"
 
 
-def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
+def test_one_contradicting_finding_decides_a_check_unless_only_leaves_it_out(tmp_path):
     found = {
         "a.b": [
             CheckFinding("bn: it moves", "it moves", "supports", name="moving"),
@@ -110,7 +110,7 @@ def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
     assert decided(tmp_path, [], some).primary[0].reason == "not computed"
 
 
-def test_what_checks_found_is_kept_without_the_noise_of_rounding(tmp_path):
+def test_findings_of_checks_are_saved_with_rounded_numbers(tmp_path):
     pieces = [CheckFinding("q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
     path = tmp_path / "computed.json"
     path.write_text(to_json({"a.b": pieces}))
@@ -152,7 +152,9 @@ def plain(capsys, results, *argv):
     return json.loads(call(capsys, results, *argv, "--json")[1])
 
 
-def test_the_list_has_each_claim_and_its_answer_in_a_few_lines_of_80_columns(capsys, monkeypatch):
+def test_the_list_shows_each_claim_with_its_answer_in_2_to_5_lines_of_80_columns(
+    capsys, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "80")
     assert command.main([]) == 0
     listed = capsys.readouterr().out.partition("\n\n")[0]
@@ -165,7 +167,7 @@ def test_the_list_has_each_claim_and_its_answer_in_a_few_lines_of_80_columns(cap
     assert "\n    - Not true for a small BERT:" in blocks[4]
 
 
-def test_claims_in_chinese_have_their_answers_parts_and_findings(capsys, monkeypatch):
+def test_claims_can_be_shown_in_chinese(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert command.main(["2", "--zh"]) == 0
     shown = capsys.readouterr().out
@@ -202,13 +204,13 @@ def test_the_claims_that_mention_a_word_are_listed_in_one_line_of_80_columns_eac
         command.main(["paddign"])
 
 
-def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys):
+def test_a_single_claim_is_shown_with_its_answer_first_and_its_records(results, capsys):
     call(capsys, results, "--write")
     code, out, _ = call(capsys, results, "3")
     assert code == 0 and max(map(len, out.splitlines()[:12])) <= 80
     assert out.startswith("Claim 3: It is so.\n  answer      True.\n")
     assert "\n1. It is so.\n" in out and "results/made/small:ln\n" in out and "so_1" not in out
-    # It is corrected for the others, whichever one is shown.
+    # The correction counts all claims, even if only one is shown.
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
     with pytest.raises(ValueError, match="no claim 99; claims are numbered 1 to 3"):
         call(capsys, results, "99")
@@ -228,14 +230,14 @@ def test_the_saved_ledger_is_shown_without_the_records(results, capsys):
             call(capsys, results)
 
 
-def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
+def test_compute_runs_the_checks_and_write_saves_their_findings(results, capsys):
     now = plain(capsys, results, "1", "--compute")
     assert now[0]["parts"][1]["verdict"] == "supported" and not (results / "claims.json").exists()
     call(capsys, results, "--write")
     assert plain(capsys, results, "1") == now
 
 
-def test_verify_names_each_page_that_is_not_what_the_records_give(results, capsys):
+def test_verify_reports_each_page_that_does_not_match_the_records(results, capsys):
     code, _, err = call(capsys, results, "--verify")
     again = f"then normlab claims --write --results {results}"
     assert code == 1 and err.count("missing; check what changed, ") == err.count(again) == 4
@@ -253,7 +255,7 @@ def test_verify_names_each_page_that_is_not_what_the_records_give(results, capsy
         (results / name).write_text(text, "utf-8")
 
 
-def test_verify_sees_a_score_that_was_changed_and_a_run_that_was_removed(results, capsys):
+def test_verify_and_write_fail_after_a_score_was_changed_or_a_run_removed(results, capsys):
     call(capsys, results, "--write")
     manifest.accept(results, [results])
     first = next(iter(RECORDS))
@@ -265,7 +267,7 @@ def test_verify_sees_a_score_that_was_changed_and_a_run_that_was_removed(results
             call(capsys, results, "--write")
 
 
-def test_damage_is_told_and_the_rest_is_shown(results, capsys):
+def test_a_damaged_line_is_reported_and_the_claims_are_still_shown(results, capsys):
     with (results / "made" / "small" / "records.jsonl").open("a") as file:
         file.write("{\n")
     code, out, err = call(capsys, results, "--compute", "--json")

@@ -24,7 +24,7 @@ def section(text, number):
     return text.partition(f"## Claim {number}\n")[2].partition("\n## Claim ")[0]
 
 
-def test_the_page_says_verdicts_values_and_what_they_rest_on():
+def test_the_page_shows_verdicts_answers_values_and_links_to_the_records():
     text = markdown(entries())
     counts = "1 supported, 1 contradicted, 1 mixed, 1 undecided, 1 not measured"
     assert f"5 claims: {counts}." in text
@@ -43,7 +43,7 @@ def test_the_page_says_verdicts_values_and_what_they_rest_on():
     assert "1 [0, 2]" in folded and "1 [0, 2]" not in shown
 
 
-def test_a_verdict_counts_the_parts_that_it_leaves_out():
+def test_the_text_of_a_verdict_counts_open_and_unmeasured_parts():
     yes, no, two = (decided(name, compared(verdict)) for name, verdict in NAMED.items())
     size, awaited = decided("size", compared("undecided")), decided("more", open_outcome())
     said = {
@@ -57,20 +57,20 @@ def test_a_verdict_counts_the_parts_that_it_leaves_out():
         assert verdict_text(entry(1, *parts)).startswith(text)
 
 
-def test_parts_have_numbers_and_no_names():
+def test_the_page_numbers_the_parts_of_claims():
     page = markdown(entries())
     rows = re.findall(r"^\| ([^\[|]+) \|", page, re.MULTILINE)
     assert set(rows) == {"#", "---", "part", "1", "2"}
 
 
-def test_what_is_not_measured_says_why_and_what_would_measure_it():
+def test_unmeasured_parts_have_a_reason_and_a_command_to_measure_them():
     said = section(markdown(entries()), 12)
     assert "There is no task of pictures." in said
     assert f"- Part 2, to measure: `{COMMAND}` (30 runs, about 2.0 h)" in said
     assert "- Part 2, runs that do not count: tested weights chosen by loss: 3" in said
 
 
-def test_what_is_written_is_escaped():
+def test_markup_in_texts_is_escaped_in_table_rows():
     odd = "<b>a|b</b>"
     shown = compared(
         "supported", value=odd, sides=(SideValue((odd, odd), odd),), setting=Setting(odd)
@@ -81,7 +81,7 @@ def test_what_is_written_is_escaped():
     assert all(odd not in line for line in text.splitlines() if line.startswith("| "))
 
 
-def test_the_links_of_the_committed_page_are_whole():
+def test_the_links_of_the_committed_page_lead_to_existing_files():
     results = CONFIG_DIR.parent / "results"
     text = (results / "claims.md").read_text("utf-8")
     for link in re.findall(r"\]\(([^)#]+)\)", text):
@@ -95,7 +95,7 @@ def test_the_links_of_the_committed_page_are_whole():
         (True, ("在此成立", "在此不成立", "部分成立", "尚无定论")),
     ],
 )
-def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese, headings):
+def test_the_summary_lists_each_claim_once_per_language_below_its_verdict(chinese, headings):
     first, *rest = entries()
     named = replace(first, claim=structs.replace(first.claim, chinese="层归一化最好。"))
     half = summary([named, *rest]).split("## 中文")[chinese]
@@ -108,7 +108,7 @@ def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese
         assert half.count(f"[{number}](") == 1
 
 
-def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_it():
+def test_the_summary_shows_each_part_with_its_verdict_and_decided_parts_first():
     size = decided("size", compared("undecided", reason="its size is open"))
     some = entry(3, decided("worse", compared("supported")), size)
     one, two = (each.part.statement.removesuffix(".") for each in some.primary)
@@ -123,7 +123,7 @@ def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_i
     assert f"  - *不成立，差别太小*：{two}（" in chinese
 
 
-def test_the_data_of_every_study_have_a_chinese_name():
+def test_the_data_of_every_study_has_a_chinese_name():
     names = set()
     for option in options("study"):
         for scale in load_study(option.name).scales.values():
@@ -134,7 +134,7 @@ def test_the_data_of_every_study_have_a_chinese_name():
     assert words <= set(proper.split())
 
 
-def test_grades_of_the_chinese_summary_are_in_chinese():
+def test_grades_in_the_chinese_summary_are_in_chinese():
     text = (CONFIG_DIR.parent / "results" / "summary.md").read_text("utf-8")
     chinese = text[text.index("## 中文") :]
     grades = set(re.findall(r"（([ABCD](?:：[^（）]*)?)）\n", chinese))
