@@ -256,9 +256,9 @@ def _page(
     results: Sequence[Measured], cells: Sequence[RunToStart], paragraphs: Sequence[str], again: str
 ) -> str:
     """Return the page with the sentences, the table and the curves."""
-    from normlab.reports.figures.chart_data import data
     from normlab.reports.figures.line_styles import row_styles
     from normlab.reports.figures.paper_figures import KINDS
+    from normlab.reports.pages.chart_json import charts_of
     from normlab.reports.pages.rendering import page
     from normlab.reports.runs import Run, rows_of_run
 
@@ -278,4 +278,4 @@ def _page(
     shown = {"rows": rows(results), "said": paragraphs, "guess": _guess(results), "command": again}
     drawn = {"panels": panels, "styles": [*styles.values()]}
     about = {"facts": [(name, [text]) for name, text in facts.items()]}
-    return page("demo.html", data(panels, styles, {}), **shown, **drawn, **about)
+    return page("demo.html", charts_of(panels, styles, {}), **shown, **drawn, **about)

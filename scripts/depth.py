@@ -21,9 +21,9 @@ from normlab.formats import pipes
 from normlab.inspection.model.built_model import model_from_overrides
 from normlab.inspection.model.layer_gradients import gradients
 from normlab.records.files import atomic_write
-from normlab.reports.figures.chart_data import Panel, Series
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import DARK, LIGHT, styles_of
+from normlab.reports.figures.panel import Panel, Series
 
 TITLE = "Gradient of the last feed-forward layer at initialisation"
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from normlab.notebook import load_records
 from normlab.records.store import series
-from normlab.reports.figures.chart_data import Panel, Series
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, styles_of
+from normlab.reports.figures.panel import Panel, Series
 from normlab.reports.runs import rows_of_run
 from normlab.training.wandb import group
 

@@ -19,7 +19,7 @@ from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.reports.renaming import Names, chosen_names, renamed
-from normlab.reports.run_places import matching_runs, none_below
+from normlab.reports.run_places import matching_runs, none_below, none_matching
 from normlab.reports.runs import Run, by_setting, read_runs
 from normlab.reports.tables.arrangement import arranged, by_recipe
 from normlab.reports.tables.latex import latex
@@ -71,9 +71,10 @@ def main(argv: list[str]) -> int:
     read, problems = read_runs(arguments.runs, ended=True)
     selected = matching_runs(read, conditions(arguments.where))
     if not selected:
-        where = " ".join(f"--where {each}" for each in arguments.where)
-        which = f" that matches {where}" if where and read else ""
-        problems = problems or [none_below(arguments.runs, which)]
+        none = none_below(arguments.runs)
+        if read and arguments.where:
+            none = none_matching(read, arguments.runs, conditions(arguments.where))
+        problems = problems or [none]
     else:
         problems += _show(selected, arguments)
     for problem in problems:

@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
         file = write_latex(sections, arguments.out / "table.tex", arguments.uncertainty)
         print(file, flush=True)
     if arguments.figures is not None:
-        _draw(sections, arguments.out, arguments.figures)
+        _draw(sections, arguments.out, arguments.figures, columns_only=bool(arguments.columns))
     return 0 if whole else 1
 
 
@@ -84,7 +84,7 @@ def _parser() -> Parser:
         help="output folder; default: report",
     )
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
-    add("--figures", choices=("svg", "pdf", "png"), help="also draw figures, next to the page")
+    add("--figures", choices=("svg", "pdf", "png"), help="also draw figures, of --columns or all")
     return parser
 
 
@@ -102,13 +102,15 @@ def _rewrite_until_interrupted(report: "RunsReport") -> None:
         print(f"\n{report.page} is no longer updated")
 
 
-def _draw(sections: "Sequence[TableSection]", folder: Path, form: str) -> None:
+def _draw(
+    sections: "Sequence[TableSection]", folder: Path, form: str, *, columns_only: bool
+) -> None:
     """Draw figures, and print the path of each at once, because a dozen may take a minute."""
     from normlab.reports.figures.paper_figures import LACK
     from normlab.reports.runs_report import draw_figures
 
     lacking: dict[str, None] = {}
-    for name, path in draw_figures(sections, folder, form):
+    for name, path in draw_figures(sections, folder, form, columns_only=columns_only):
         if path is None:
             lacking[name] = None
         else:

@@ -5,12 +5,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.config.registry import norm_name
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, read_record, select
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, lookup, read_record, select
 
 if TYPE_CHECKING:
     from normlab.reports.runs import Run
+
+_MOST_VALUES = 12  # more are not listed
 
 
 def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
@@ -62,6 +65,26 @@ def matching_runs(runs: "Sequence[Run]", conditions: Mapping[str, str]) -> "list
         }
         matching = [run for run in ended if id(run) in fitting]
     return matching
+
+
+def none_matching(
+    runs: "Sequence[Run]", places: Sequence[Path], conditions: Mapping[str, str]
+) -> str:
+    """Return a message that none of the runs has the values, with those that there are."""
+    where = " ".join(f"--where {key}={value}" for key, value in conditions.items())
+    text = f"no run that matches {where} below {', '.join(map(str, places))}"
+    records = [run.record for run in runs if run.record is not None]
+    for key, value in conditions.items():
+        known = sorted({str(lookup(record, key)) for record in records})
+        words = value.split(",")
+        if {value, *words} & {*known} or not known:
+            continue
+        meant = ",".join(norm_name(word) for word in words)  # ln for layernorm
+        if meant != value:
+            text += f". Did you mean --where {key}={meant}?"
+        elif len(known) <= _MOST_VALUES:
+            text += f"; {key} is {', '.join(known)}"
+    return text
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:

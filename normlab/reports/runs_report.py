@@ -13,7 +13,7 @@ from normlab.reports.figures.paper_figures import figures_of
 from normlab.reports.pages.run_pages import runs_page
 from normlab.reports.pages.sections import TableSection
 from normlab.reports.renaming import chosen_names, renamed
-from normlab.reports.run_places import matching_runs, none_below
+from normlab.reports.run_places import matching_runs, none_below, none_matching
 from normlab.reports.runs import Run, read_runs
 from normlab.reports.tables.arrangement import by_recipe
 from normlab.reports.tables.latex import Uncertainty, latex
@@ -56,13 +56,13 @@ class RunsReport:
         without runs, or a baseline or score that no run has.
         """
         with at_work("reading runs"):
-            runs, problems = read_runs(self.places)
-            runs = matching_runs(runs, self.conditions)
+            read, problems = read_runs(self.places)
+            runs = matching_runs(read, self.conditions)
         self._print_problems(problems, [] if reload else runs)
         if not runs:
-            where = " --where ".join(f"{key}={value}" for key, value in self.conditions.items())
-            which = f" that matches --where {where}" if where else " that can be read"
-            raise UserError(none_below(self.places, which))
+            if read and self.conditions:
+                raise UserError(none_matching(read, self.places, self.conditions))
+            raise UserError(none_below(self.places, " that can be read"))
         tables = by_recipe(runs, baseline=self.baseline, scores=self.scores, order=self.order)
         names = chosen_names(self.names, tables)
         tables = [renamed(table, names) for table in tables]
@@ -137,17 +137,17 @@ def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncer
 
 
 def draw_figures(
-    sections: Sequence[TableSection], folder: Path, form: str
+    sections: Sequence[TableSection], folder: Path, form: str, *, columns_only: bool = False
 ) -> Iterator[tuple[str, Path | None]]:
     """Draw the figures of tables as `svg`, `pdf` or `png`; yield each one's name and file.
 
     The file is None if the runs lack what the figure shows. With several tables, each has a folder
-    of figures.
+    of figures. With `columns_only`, only the tables' columns are drawn.
     """
     for each in sections:
         of_table = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")
         styles = row_styles(each.runs)
-        for name, title, panels in figures_of(each.runs, each.table):
+        for name, title, panels in figures_of(each.runs, each.table, columns_only=columns_only):
             if not panels:
                 yield name, None
                 continue

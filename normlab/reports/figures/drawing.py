@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
-from normlab.reports.figures.chart_data import STEP, Panel, Series
 from normlab.reports.figures.line_styles import DASHES, LIGHT, MARKS, LineStyle, Theme
+from normlab.reports.figures.panel import STEP, Panel, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

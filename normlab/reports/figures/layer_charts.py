@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from normlab.metrics.glossary import metric
 from normlab.metrics.score_text import title
-from normlab.reports.figures.chart_data import Panel, Series, joined
+from normlab.reports.figures.panel import Panel, Series, joined
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.setting_names import point_name
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from normlab.metrics.score_text import heading
-from normlab.reports.figures.chart_data import Panel
 from normlab.reports.figures.layer_charts import layer_chart
+from normlab.reports.figures.panel import Panel
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.figures.training_charts import OVER_TRAINING, TRAIN, VALID, training_chart
 from normlab.reports.runs import Run
@@ -37,17 +37,35 @@ KINDS = {
 """The figures that `normlab report --figures` and `Records.plot` draw."""
 
 
-def figures_of(
-    runs: Sequence[Run], table: ScoreTable
-) -> Iterator[tuple[str, str, Sequence[Panel]]]:
-    """Yield the file name, title and panels of each figure; no panels if no run has its metrics.
+class PaperFigure(NamedTuple):
+    """A figure: the name of its file, its title and its panels; none if no run has its metrics."""
 
-    A score over an axis of the table is a separate figure, such as `bleu_by_batch_size`.
+    name: str
+    title: str
+    panels: Sequence[Panel]
+
+
+def figures_of(
+    runs: Sequence[Run], table: ScoreTable, *, columns_only: bool = False
+) -> Iterator[PaperFigure]:
+    """Yield the figures of a table: its scores over each axis, and every kind in `KINDS`.
+
+    With `columns_only`, there are no others than those of its columns, over the axes; if there is
+    no axis, each score's curve over training.
     """
-    for axis, panels in by_axis(table).items():
+    charts = by_axis(table)
+    for axis, panels in charts.items():
         for panel in panels:
-            name = f"{heading(panel.name)} by {axis.name}".lower()
-            title = f"{panel.title} by {table.axis_name(axis.key)}"
-            yield re.sub(r"[^a-z0-9]+", "_", name).strip("_"), title, [panel]
-    for name, kind in KINDS.items():
-        yield name, kind.title, kind.panels(runs)
+            name = _file_name(f"{heading(panel.name)} by {axis.name}")
+            yield PaperFigure(name, f"{panel.title} by {table.axis_name(axis.key)}", [panel])
+    if not columns_only:
+        yield from (PaperFigure(k, kind.title, kind.panels(runs)) for k, kind in KINDS.items())
+    elif not charts:
+        for column in table.columns:
+            panel = training_chart(runs, f"valid/{column.partition('/')[2]}")
+            name = _file_name(f"{heading(panel.name)} over training")
+            yield PaperFigure(name, panel.title, [panel] if panel.series else [])
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")

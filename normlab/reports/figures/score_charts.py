@@ -7,7 +7,7 @@ words, such as placements, are separate positions without a line between them.
 import math
 
 from normlab.records.grouping import grouped
-from normlab.reports.figures.chart_data import Panel, Series
+from normlab.reports.figures.panel import Panel, Series
 from normlab.reports.setting_names import point_name
 from normlab.reports.tables.axes import Axis, table_axes, values_at
 from normlab.reports.tables.table import ScoreRow, ScoreTable

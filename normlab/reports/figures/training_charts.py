@@ -7,7 +7,7 @@ from dataclasses import replace
 from normlab.metrics.glossary import NATS, metric
 from normlab.metrics.score_text import title
 from normlab.records.store import series
-from normlab.reports.figures.chart_data import LOG_FROM, Panel, Series
+from normlab.reports.figures.panel import LOG_FROM, Panel, Series
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.setting_names import point_name
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from normlab.formats import duration
 from normlab.records.labels import one_line
 from normlab.reports.figures.line_styles import DARK, LIGHT, Theme
+from normlab.reports.pages.chart_json import Charts
 from normlab.reports.tables.table import DifferenceText, ValueText
 from normlab.templates import environment
 
@@ -28,7 +29,7 @@ _POLICY = (
 )
 
 
-def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:
+def page(template: str, charts: Charts | None = None, **values: object) -> str:
     """Render a template that extends `page.html`; `charts` is the data for `charts.js`, if any.
 
     Raises jinja2's UndefinedError if the template uses a name that is not in `values`.

@@ -14,8 +14,8 @@ from normlab.metrics.score_text import score_text
 from normlab.records.grouping import grouped
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
-from normlab.reports.figures.chart_data import data
 from normlab.reports.figures.line_styles import row_styles
+from normlab.reports.pages.chart_json import charts_of
 from normlab.reports.pages.rendering import page
 from normlab.reports.pages.sections import TableSection
 from normlab.reports.runs import Run
@@ -62,7 +62,7 @@ def _page_of_runs(
     styles = row_styles(runs, rows)
     return page(
         template,
-        data([panel for section in sections for panel in section.panels], styles, points),
+        charts_of([panel for section in sections for panel in section.panels], styles, points),
         sections=sections,
         settings=[asdict(style) for style in styles.values()],
         points=points,

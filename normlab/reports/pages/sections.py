@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from normlab.metrics.glossary import has_direction
 from normlab.records.record import RunRecord
-from normlab.reports.figures.chart_data import Panel
+from normlab.reports.figures.panel import Panel
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.figures.training_charts import over_training
 from normlab.reports.runs import Run

@@ -6,12 +6,13 @@ the baseline at the same grid point. If the runs have several tasks, the task is
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from normlab.config.registry import norm_name
 from normlab.errors import UserError
 from normlab.records.grouping import grouped
 from normlab.records.packed import Key
@@ -105,19 +106,14 @@ def _arranged(
     grid_rows = _grid_rows(_experiments(runs), baseline)
     merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(grid_rows)}
     first = _baseline(grid_rows, baseline)
-    norms = {each.row: each.runs[0].norm for each in grid_rows}
-    names_of_rows = {row.text for row in norms}
+    norms = {each.row.text: each.runs[0].norm for each in grid_rows}
+    places = [rows_called(name, norms) for name in order]
 
     def rank(row: Name) -> int:
         """Return the row's place in `order`; a row that is not in it comes after all that are."""
-        places = (
-            place
-            for place, name in enumerate(order)
-            if name == row.text or (name not in names_of_rows and name == norms[row])
-        )
-        return next(places, len(order))
+        return next((n for n, called in enumerate(places) if row.text in called), len(order))
 
-    rows = sorted(norms, key=lambda row: (row != first, rank(row), -merits[row]))
+    rows = sorted(merits, key=lambda row: (row != first, rank(row), -merits[row]))
     grid_rows.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
     axes = dict.fromkeys(axis for each in grid_rows for axis in each.at)
     scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
@@ -131,13 +127,20 @@ def _arranged(
     )
 
 
+def rows_called(name: str, norms: Mapping[str, str]) -> list[str]:
+    """Return the rows that a user's word means: the row of this name, or all rows of this norm.
+
+    `norms` maps each row to its norm.
+    """
+    return [name] if name in norms else [row for row, norm in norms.items() if norm == name]
+
+
 def _check_order(order: Sequence[str], tables: Sequence[TableRuns]) -> None:
     """Raise UserError for a name in `order` that is neither a row of any table nor its norm."""
-    rows = dict.fromkeys(row for table in tables for row in table.rows)
-    norms = {run.norm for table in tables for run in table.runs}
+    norms = {run.key.row: run.norm for table in tables for run in table.runs}
     for name in order:
-        if name not in rows and name not in norms:
-            raise UserError(f"--order {name}: no such row{_available(name, rows)}")
+        if not rows_called(name, norms):
+            raise UserError(f"--order {name}: no such row{_available(name, norms)}")
 
 
 def _at_place(grid_row: GridRow) -> list[Run]:
@@ -151,15 +154,13 @@ def _at_place(grid_row: GridRow) -> list[Run]:
 
 
 def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> Name | None:
-    """Return the row that others are compared with: the requested one, or the first norm's.
+    """Return the row that others are compared with: the requested one, or the baseline norm's.
 
-    If several rows have this norm, it is the one with the most seeds, then the one that differs
+    If several rows are called so, it is the one with the most seeds, then the one that differs
     from the other rows in the fewest settings. None if no row has the norm.
     """
-    rows = dict.fromkeys(each.row for each in grid_rows)
-    baseline = requested or BASELINE_NORM
-    if exact := next((row for row in rows if row.text == baseline), None):
-        return exact
+    norms = {each.row.text: each.runs[0].norm for each in grid_rows}
+    called = rows_called(requested or BASELINE_NORM, norms)
     differing = [*differing_settings([each.config for each in grid_rows]).values()]
 
     def suits(n: int) -> tuple[int, int]:
@@ -167,12 +168,11 @@ def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> Name | Non
         ended = sum(record is not None and record.finished for record in records)
         return ended, sum(values.count(values[n]) for values in differing)
 
-    of_norm = [n for n, each in enumerate(grid_rows) if each.runs[0].norm == baseline]
-    if of_norm:
-        return grid_rows[max(of_norm, key=suits)].row
+    candidates = [n for n, each in enumerate(grid_rows) if each.row.text in called]
+    if candidates:
+        return grid_rows[max(candidates, key=suits)].row
     if requested is not None:
-        available = _available(requested, [row.text for row in rows])
-        raise UserError(f"--baseline {requested}: no such row{available}")
+        raise UserError(f"--baseline {requested}: no such row{_available(requested, norms)}")
     return None
 
 
@@ -203,7 +203,9 @@ def main_tests(names: Iterable[str]) -> list[str]:
 
 def _available(name: str, known: Iterable[str]) -> str:
     """Return the last part of the error for an unknown name: a suggestion, or the known names."""
-    if near := get_close_matches(name, known := [*known], n=1):
+    known = [*known]
+    meant = norm_name(name)  # ln for LayerNorm
+    if near := [meant] if meant in known else get_close_matches(name, known, n=1):
         return f". Did you mean {near[0]}?"
     return f"; available: {'; '.join(known) or 'none'}"
 

@@ -11,6 +11,7 @@ from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import figures_of
 from normlab.reports.figures.score_charts import by_axis
+from normlab.reports.pages.chart_json import chart
 from normlab.reports.runs import unplaced_run
 from normlab.reports.tables.answer import answer
 from normlab.reports.tables.arrangement import arranged
@@ -160,7 +161,7 @@ def test_scores_over_words_are_drawn_with_bars():
 def test_a_row_at_a_single_size_has_a_marker_and_two_axes_are_a_grid_of_plots():
     one = {key: level for key, level in SIZES.items() if key != ("bn", "8") and key[1] != "128"}
     (panel,) = next(iter(by_axis(sweep(one)).values()))
-    assert [len(line.x) for line in panel.series] == [2, 1] and panel.data()["marked"]
+    assert [len(line.x) for line in panel.series] == [2, 1] and chart(panel)["marked"]
     grid = {"batch_size": {"8": (), "32": ()}, "optim.lr": {"0.1": (), "0.2": ()}}
     found = [
         run(made("ln", 1, {BLEU: 30.0}), "ln", 1, f"batch_size={size} optim.lr={rate}")

@@ -1,5 +1,6 @@
 
-// Charts: lines with bands in small multiples, drawn as SVG in the colours of the page's theme.
+// Charts: lines with bands in small multiples, drawn as SVG in the colours of the page's theme, from
+// the JSON that chart_json.py describes.
 normlab.chart = (() => {
   "use strict";
   const NAMESPACE = "http://www.w3.org/2000/svg";

@@ -1,4 +1,4 @@
-"""The content of charts: `pages/templates/charts.js` draws it on pages, `drawing.py` for papers.
+"""The content of a chart: `charts.js` draws it on pages, `drawing.py` in figures for papers.
 
 A line is the mean over seeds; its band spans the lowest to the highest seed. The facets of a panel
 share their vertical axis.
@@ -7,17 +7,12 @@ share their vertical axis.
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from normlab.reports.figures.line_styles import LineStyle
-from normlab.reports.runs import significant
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 STEP = "training step"
 LOG_FROM = 10.0
 """An axis is logarithmic if the ratio of its largest to its smallest value is at least this."""
-_POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
 _LOG_ACROSS = 4.0  # lower, because batch sizes and depths grow by doubling
 
 
@@ -121,70 +116,6 @@ class Panel:
             return f"{x:,.10g}"
         near = min(range(len(self.ticks)), key=lambda n: abs(self.ticks[n] - x))
         return self.tick_names[near]
-
-    def data(self) -> dict[str, Any]:
-        """Return the axes, lines and divergences as input for `templates/charts.js`."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "across": self.across,
-            "unit": self.unit,
-            "facets": self.facets,
-            "log": {"x": self.logarithmic_across, "y": self.logarithmic},
-            "ticks": self.ticks or None,
-            "names": self.tick_names or None,
-            "joined": self.joined,
-            "marked": all(len(line.x) <= _POINTS_SHOWN for line in self.series),
-            "series": [_columns(line) for line in self.series],
-            "ended": [
-                {
-                    "row": line.row,
-                    "facet": line.facet,
-                    "at": line.at,
-                    "seed": seed,
-                    "x": step,
-                    "mean": value,
-                }
-                for line in self.series
-                for seed, step, value in line.lost
-                if value is not None
-            ],
-        }
-
-
-def data(
-    panels: Iterable[Panel], styles: Mapping[str, LineStyle], points: Mapping[str, str]
-) -> dict[str, Any] | None:
-    """Return the data that `templates/charts.js` draws; None without panels.
-
-    `points` are the names of grid points in words.
-    """
-    drawn = [panel.data() for panel in panels]
-    if not drawn:
-        return None
-    labels = {at: name for at, name in points.items() if name}
-    return {
-        "panels": drawn,
-        "looks": [asdict(style) for style in styles.values()],
-        **({"points": labels} if labels else {}),
-    }
-
-
-def _columns(line: Series) -> dict[str, Any]:
-    """Return a line's columns without redundant ones, to make the page smaller."""
-    counts = set(line.n)
-    columns: dict[str, Any] = {
-        "row": line.row,
-        "facet": line.facet,
-        "at": line.at,
-        "x": [int(x) if x == int(x) else x for x in line.x],
-        "mean": [significant(y) for y in line.mean],
-        "n": line.n[0] if len(counts) == 1 else line.n,
-    }
-    if counts != {1}:
-        columns["low"] = [significant(y) for y in line.low]
-        columns["high"] = [significant(y) for y in line.high]
-    return columns
 
 
 def joined(*parts: str) -> str:

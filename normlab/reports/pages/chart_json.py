@@ -1,0 +1,124 @@
+"""The JSON from which `templates/charts.js` draws the charts of a page, and its shape."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NotRequired, TypedDict
+
+from normlab.reports.figures.line_styles import LineStyle
+from normlab.reports.figures.panel import Panel, Series
+from normlab.reports.runs import significant
+
+_POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
+
+
+class Line(TypedDict):
+    """A row's line in a facet, by column: x, and the mean, lowest and highest seed at each x.
+
+    `at` is the grid point of the line, or of each x. `n` is the number of seeds, of the line or at
+    each x; if it is 1 everywhere, there is no `low` and no `high`.
+    """
+
+    row: str
+    facet: str
+    at: str | Sequence[str]
+    x: list[float]
+    mean: list[float]
+    n: int | Sequence[int]
+    low: NotRequired[list[float]]
+    high: NotRequired[list[float]]
+
+
+class Divergence(TypedDict):
+    """Where a seed diverged: the step, and the last finite value before it."""
+
+    row: str
+    facet: str
+    at: str | Sequence[str]
+    seed: int
+    x: int
+    mean: float
+
+
+class Chart(TypedDict):
+    """A chart: its axes, lines and divergences.
+
+    `ticks` are positions across, `names` their labels. Points that are not `joined` have bars
+    instead of a line with a band; each point has a marker if the chart is `marked`.
+    """
+
+    id: str
+    title: str
+    across: str
+    unit: str
+    facets: Sequence[str]
+    log: dict[str, bool]
+    ticks: Sequence[float] | None
+    names: Sequence[str] | None
+    joined: bool
+    marked: bool
+    series: list[Line]
+    ended: list[Divergence]
+
+
+class Charts(TypedDict):
+    """All charts of a page, the styles of their rows, and the grid points in words."""
+
+    panels: list[Chart]
+    looks: list[dict[str, Any]]
+    points: NotRequired[dict[str, str]]
+
+
+def charts_of(
+    panels: Iterable[Panel], styles: Mapping[str, LineStyle], points: Mapping[str, str]
+) -> Charts | None:
+    """Return the charts of some panels; None without panels.
+
+    `points` are the names of grid points in words.
+    """
+    drawn = [chart(panel) for panel in panels]
+    if not drawn:
+        return None
+    charts = Charts(panels=drawn, looks=[asdict(style) for style in styles.values()])
+    if labels := {at: name for at, name in points.items() if name}:
+        charts["points"] = labels
+    return charts
+
+
+def chart(panel: Panel) -> Chart:
+    """Return the chart of a panel."""
+    return Chart(
+        id=panel.id,
+        title=panel.title,
+        across=panel.across,
+        unit=panel.unit,
+        facets=panel.facets,
+        log={"x": panel.logarithmic_across, "y": panel.logarithmic},
+        ticks=panel.ticks or None,
+        names=panel.tick_names or None,
+        joined=panel.joined,
+        marked=all(len(line.x) <= _POINTS_SHOWN for line in panel.series),
+        series=[_line(line) for line in panel.series],
+        ended=[
+            Divergence(row=line.row, facet=line.facet, at=line.at, seed=seed, x=step, mean=value)
+            for line in panel.series
+            for seed, step, value in line.lost
+            if value is not None
+        ],
+    )
+
+
+def _line(line: Series) -> Line:
+    """Return a line without redundant columns, which would make the page larger."""
+    counts = set(line.n)
+    columns = Line(
+        row=line.row,
+        facet=line.facet,
+        at=line.at,
+        x=[int(x) if x == int(x) else x for x in line.x],
+        mean=[significant(y) for y in line.mean],
+        n=line.n[0] if len(counts) == 1 else line.n,
+    )
+    if counts != {1}:
+        columns["low"] = [significant(y) for y in line.low]
+        columns["high"] = [significant(y) for y in line.high]
+    return columns
