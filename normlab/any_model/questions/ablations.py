@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from normlab.any_model.questions.examination import Examination
-from normlab.any_model.questions.layers import layer_outputs, look_above
+from normlab.any_model.questions.layers import NOTHING, layer_outputs, look_above
 from normlab.any_model.surgery.ablation import quantized, skip
 from normlab.any_model.tracing.scripted import is_scripted
 from normlab.findings.finding import AnswerTable, Finding
@@ -57,7 +57,7 @@ def precision(examination: Examination) -> Finding:
     ]
     if scripted:
         answers.append(f"not rounded, as they are scripted: {', '.join(scripted[:3])}")
-    return look_above(answers, total[0], ROUNDED, table)
+    return look_above("; ".join(answers), total[0], ROUNDED, table)
 
 
 def _hooked(module: nn.Module) -> bool:
@@ -90,8 +90,10 @@ def worth(examination: Examination) -> Finding:
         if ends:
             most, least = _shown(*ends[-1]), _shown(*ends[0])
             answers.append(f"{kind} that matters most: {most}, least: {least}")
-    value = max((row[2] for row in rows), default=0.0)
-    return look_above(answers, value, torch.inf, AnswerTable(("kind", "left out", "change"), rows))
+    if not rows:
+        return NOTHING
+    table = AnswerTable(("kind", "left out", "change"), rows)
+    return look_above("; ".join(answers), max(row[2] for row in rows), torch.inf, table)
 
 
 def _change(examination: Examination) -> float:

@@ -1,16 +1,17 @@
-"""Finds the module at fault by putting modules' original outputs back."""
+"""Finds the modules that change an output, by putting their original outputs back."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from normlab.any_model.batches.outputs import Outputs, Overlap, tensors
+from normlab.any_model.batches.outputs import Outputs, tensors
 from normlab.any_model.questions.examination import BLIND, LEAK, Examination, PassPair
 from normlab.any_model.tracing.calls import Call, inside, slow_path
 from normlab.any_model.tracing.float64 import float64_operations
@@ -27,13 +28,39 @@ Calls = dict[tuple[str, int], Call]
 """Calls by module name and how often the module was called before."""
 
 
-def locate(
-    examination: Examination, comparison: PassPair, output: str, cause: Cause
-) -> tuple[str | None, str]:
-    """Return the path of the module that changes an output, and a sentence about it.
+@dataclass(frozen=True)
+class Place:
+    """A module that changes an output, and how many `copies` of it are in other layers.
 
-    The path is "" for the model itself, and None if no module explains the change; `cause` is
-    what the output should not depend on, such as `padding`.
+    `before` is the path of a module inside it whose inputs differ already, so that the change is
+    made in between. `caller` is the module that gives different indices to this one.
+    """
+
+    path: str
+    module: nn.Module
+    copies: int = 0
+    before: str | None = None
+    caller: nn.Module | None = None
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The modules behind a change, the most important first, and whether they explain all of it.
+
+    There are none if no module explains at least half of the change.
+    """
+
+    places: Sequence[Place] = ()
+    explains_all: bool = False
+
+    @property
+    def path(self) -> str | None:
+        """The path of the first module, "" for the model itself; None if there is none."""
+        return self.places[0].path if self.places else None
+
+
+def locate(examination: Examination, comparison: PassPair, output: str) -> Culprit:
+    """Return the modules that change an output between two passes.
 
     The suspects are the innermost modules whose inputs agree and whose outputs differ. That alone
     proves nothing: the output of a relative-position table depends on the length, as it should. So
@@ -42,53 +69,47 @@ def locate(
     """
     try:
         with nullcontext() if examination.blind else float64_operations():
-            return _locate(examination, comparison, output, cause)
+            return _Search(examination, comparison, output).culprit()
     except UserError:  # the model cannot be run with replaced outputs, or not in float64
-        return None, "no single module explains it"
+        return Culprit()
 
 
-def _locate(
-    examination: Examination, comparison: PassPair, output: str, cause: Cause
-) -> tuple[str | None, str]:
-    (variant, base, overlap, _), run = comparison, examination.runner
-    agree, limit = (BLIND, BLIND) if examination.blind else (AGREE, LEAK)
-
-    def output_change(outputs: Outputs) -> float:
-        return relative_change(*overlap.nearest(outputs[output], y[output]))
-
-    def without(names: set[str]) -> float:
-        """Return how much the output still changes if these modules return the base's outputs."""
-        return output_change(run(variant, slow_path(), _keeping(run.model, before, names, overlap)))
-
-    calls, y = run.record(base)
-    before = {(call.name, call.number): call for call in calls}
-    replaced: set[str] = set()
-    places: list[tuple[str, str]] = []
-    remaining = total = 0.0
-    for number in range(ROUNDS):
-        calls, outputs = run.record(variant, _keeping(run.model, before, replaced, overlap))
-        remaining = output_change(outputs)
-        total = total or remaining
-        after = {(call.name, call.number): call for call in calls}
-        suspects = _suspects(before, after, overlap, agree) if remaining > limit else []
-        tries = _tries(suspects, before, replaced, without, limit)
-        # A leak may enter at several modules in a row: then fixing the first alone changes little.
-        if not tries or (number + 1 == ROUNDS and min(tries).remaining > remaining / 2):
-            break
-        remaining, _, call = min(tries)
-        replaced |= _alike(call, before)
-        places.append(_described(call, before, after, overlap, cause, agree))
-        if remaining <= limit:
-            break
-    if not places or remaining > total / 2:
-        return None, "no single module explains it"
-    path, text = places[0]
-    more = f"; also {', '.join(path for path, _ in places[1:])}" * (len(places) > 1)
-    part = "; this explains only part of the change" * (remaining > limit)
-    return path, f"{path or 'the model itself'}: {text}{more}{part}"
+def culprit_in_words(culprit: Culprit, cause: Cause) -> str:
+    """Say which module changes an output, and how `cause`, which should not matter, gets in."""
+    if not culprit.places:
+        return "no single module explains it"
+    first, *others = culprit.places
+    more = f"; also {', '.join(place.path for place in others)}" * bool(others)
+    part = "; this explains only part of the change" * (not culprit.explains_all)
+    return f"{first.path or 'the model itself'}: {_in_words(first, cause)}{more}{part}"
 
 
-class Try(NamedTuple):
+def _in_words(place: Place, cause: Cause) -> str:
+    name, copies = class_name(place.module), f" (and {place.copies} like it)" * bool(place.copies)
+    if place.caller is not None:
+        return f"{name}, gets different indices from {class_name(place.caller)}"
+    if place.before is not None:
+        return f"{name}, in its own forward, before `{place.before}`{copies}"
+    return f"{name}, {_how(place.module, cause)}{copies}"
+
+
+def _how(module: nn.Module, cause: Cause) -> str:
+    """Say how `cause` gets into the module's output, as far as its class tells."""
+    if is_norm(module):
+        axis = "the batch" if cause == "other rows" else "position"
+        return f"pools over {axis}, {cause} included"
+    name = class_name(module).lower()
+    if "conv" in name:
+        size = "x".join(map(str, getattr(module, "kernel_size", ())))
+        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {cause}"
+    if "drop" in name or cause == "random numbers":
+        return "draws random numbers"
+    how = f"attends to {cause}" if "att" in name else f"mixes in {cause}"
+    first = getattr(module, "batch_first", True) or cause != "other rows"
+    return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, set rows=1)"
+
+
+class _Try(NamedTuple):
     """A suspect, and the change that remains once it and its copies in other layers are replaced.
 
     If two suspects explain the change equally well, the one tried first (lower `number`) counts.
@@ -99,114 +120,127 @@ class Try(NamedTuple):
     suspect: Call
 
 
-def _tries(
-    suspects: Sequence[Call],
-    calls: Calls,
-    replaced: set[str],
-    without: Callable[[set[str]], float],
-    limit: float,
-) -> list[Try]:
-    """Return the output's change `without` each suspect, up to the first that explains it."""
-    tries: list[Try] = []
-    for call in suspects[:TRIES]:
-        with suppress(UserError):
-            remaining = without(replaced | _alike(call, calls))
-            tries.append(Try(remaining, len(tries), call))
-            if remaining <= limit:
+class _Search:
+    """The search for the modules behind the change of one output, in any dtype.
+
+    `base` has the calls of the pass without the change, and `y` its output.
+    """
+
+    def __init__(self, examination: Examination, comparison: PassPair, output: str) -> None:
+        self.run, self.output = examination.runner, output
+        self.variant, self.overlap = comparison.variant, comparison.overlap
+        self.same, self.limit = (BLIND, BLIND) if examination.blind else (AGREE, LEAK)
+        calls, outputs = self.run.record(comparison.base)
+        self.base, self.y = _by_number(calls), outputs[output]
+
+    def culprit(self) -> Culprit:
+        """Replace the outputs of the module that matters most, until the output is the base's."""
+        replaced: set[str] = set()
+        places: list[Place] = []
+        remaining = total = 0.0
+        for number in range(ROUNDS):
+            calls, outputs = self.run.record(self.variant, self._replaced(replaced))
+            remaining = self._change(outputs)
+            total = total or remaining
+            variant = _by_number(calls)
+            tries = self._tries(variant, replaced) if remaining > self.limit else []
+            # A leak may enter at several modules in a row: fixing the first alone changes little.
+            if not tries or (number + 1 == ROUNDS and min(tries).remaining > remaining / 2):
                 break
-    return tries
+            remaining, _, call = min(tries)
+            replaced |= self._copies(call)
+            places.append(self._place(call, variant))
+            if remaining <= self.limit:
+                break
+        if not places or remaining > total / 2:
+            return Culprit()
+        return Culprit(places, explains_all=remaining <= self.limit)
 
+    def _change(self, outputs: Outputs) -> float:
+        return relative_change(*self.overlap.nearest(outputs[self.output], self.y))
 
-def _alike(call: Call, calls: Calls) -> set[str]:
-    """Return the called modules of this class whose paths differ from its path only in numbers."""
+    def _tries(self, variant: Calls, replaced: set[str]) -> list[_Try]:
+        """Return how much the output changes without each suspect, up to one that explains all."""
+        tries: list[_Try] = []
+        for call in self._suspects(variant)[:TRIES]:
+            with suppress(UserError):
+                context = self._replaced(replaced | self._copies(call))
+                remaining = self._change(self.run(self.variant, slow_path(), context))
+                tries.append(_Try(remaining, len(tries), call))
+                if remaining <= self.limit:
+                    break
+        return tries
 
-    def kind(call: Call) -> tuple[str, str]:
-        return re.sub(r"\d+", "*", call.name), class_name(call.module)
+    def _suspects(self, variant: Calls) -> list[Call]:
+        """Return the innermost calls whose inputs agree and whose outputs differ."""
+        suspects = [
+            call
+            for key, call in variant.items()
+            if key in self.base
+            and self._agree(self.base[key].inputs, call.inputs)
+            and not self._agree(self.base[key].output, call.output)
+        ]
+        paths = [call.name for call in suspects]
+        return [call for call in suspects if not any(inside(path, call.name) for path in paths)]
 
-    return {other.name for other in calls.values() if kind(other) == kind(call)}
+    def _copies(self, call: Call) -> set[str]:
+        """Return the modules of this class whose paths differ from its path only in numbers."""
 
+        def kind(call: Call) -> tuple[str, str]:
+            return re.sub(r"\d+", "*", call.name), class_name(call.module)
 
-def _suspects(before: Calls, after: Calls, overlap: Overlap, agree: float) -> list[Call]:
-    """Return the innermost calls whose inputs agree and whose outputs differ."""
-    suspects = [
-        call
-        for key, call in after.items()
-        if key in before
-        and _agree(before[key].inputs, call.inputs, overlap, agree)
-        and not _agree(before[key].output, call.output, overlap, agree)
-    ]
-    return [
-        call for call in suspects if not any(inside(other.name, call.name) for other in suspects)
-    ]
+        return {other.name for other in self.base.values() if kind(other) == kind(call)}
 
+    def _place(self, call: Call, variant: Calls) -> Place:
+        """Return where the change enters: in the call, before a call inside it, or by its indices.
 
-def _agree(former: Any, latter: Any, overlap: Overlap, limit: float) -> bool:
-    """Return whether all tensors in two nested values agree where they overlap."""
-    before, after = [*tensors(former)], [*tensors(latter)]
-    try:
-        pairs = [overlap.nearest(y, y0) for y, y0 in zip(after, before, strict=True)]
-    except ValueError:  # different numbers of tensors or axes
-        return False
-    return all(
-        relative_change(y, y0) <= limit if y0.is_floating_point() else torch.equal(y, y0)
-        for y, y0 in pairs
-    )
+        In a call inside it, the inputs differ already: floats that the outer module changed, or
+        indices that it chose differently.
+        """
+        copies = max(len(self._copies(call)) - 1, 0)
+        for key, inner in variant.items():
+            if not inside(inner.name, call.name) or key not in self.base:
+                continue
+            if not self._agree(self.base[key].inputs, inner.inputs):
+                if any(x.is_floating_point() for x in tensors(inner.inputs)):
+                    return Place(call.name, call.module, copies, before=inner.name)
+                return Place(inner.name, inner.module, caller=call.module)
+        return Place(call.name, call.module, copies)
 
-
-@contextmanager
-def _keeping(
-    model: nn.Module, former: Calls, names: Collection[str], overlap: Overlap
-) -> Iterator[None]:
-    """Replace the outputs of the named modules with the outputs of the `former` calls."""
-    counts: Counter[str] = Counter()
-
-    def keep(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        call = former.get((name, counts[name]))
-        counts[name] += 1
-        parts, structure = tree_flatten(output)
-        values = tree_flatten(call.output)[0] if call else []
-        for number, (y, value) in enumerate(zip(parts, values, strict=False)):
-            if isinstance(y, Tensor) and isinstance(value, Tensor):
-                parts[number] = y.clone()
-                with suppress(UserError):
-                    target, source = overlap(parts[number], value)
-                    target.copy_(source)
-        return tree_unflatten(parts, structure)
-
-    replaced = {name: module for name, module in model.named_modules() if name in names}
-    with hooked(replaced, None, keep):
-        yield
-
-
-def _described(
-    call: Call, before: Calls, after: Calls, overlap: Overlap, cause: Cause, agree: float
-) -> tuple[str, str]:
-    """Return a suspect's path, and a description of it."""
-    name = class_name(call.module)
-    alike = len(_alike(call, before))
-    more = f" (and {alike - 1} like it)" * (alike > 1)
-    for key, inner in after.items():
-        if not inside(inner.name, call.name) or key not in before:
-            continue
-        if not _agree(before[key].inputs, inner.inputs, overlap, agree):
-            if any(x.is_floating_point() for x in tensors(inner.inputs)):
-                return call.name, f"{name}, in its own forward, before `{inner.name}`{more}"
-            return inner.name, f"{class_name(inner.module)}, gets different indices from {name}"
-    return call.name, f"{name}, {_how(call.module, cause)}{more}"
-
-
-def _how(module: nn.Module, cause: Cause) -> str:
-    """Say how `cause`, which should not matter, gets into the module's output."""
-    if is_norm(module):
-        return (
-            f"pools over {'the batch' if cause == 'other rows' else 'position'}, {cause} included"
+    def _agree(self, base: Any, variant: Any) -> bool:
+        """Return whether all tensors in two nested values agree where they overlap."""
+        try:
+            pairs = zip(tensors(variant), tensors(base), strict=True)
+            nearest = [self.overlap.nearest(*pair) for pair in pairs]
+        except ValueError:  # different numbers of tensors or axes
+            return False
+        return all(
+            relative_change(y, y0) <= self.same if y0.is_floating_point() else torch.equal(y, y0)
+            for y, y0 in nearest
         )
-    name = class_name(module).lower()
-    if "conv" in name:
-        size = "x".join(map(str, getattr(module, "kernel_size", ())))
-        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {cause}"
-    if "drop" in name or cause == "random numbers":
-        return "draws random numbers"
-    how = f"attends to {cause}" if "att" in name else f"mixes in {cause}"
-    first = getattr(module, "batch_first", True) or cause != "other rows"
-    return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, set rows=1)"
+
+    @contextmanager
+    def _replaced(self, names: Collection[str]) -> Iterator[None]:
+        """Replace the outputs of the named modules with the base's, where they overlap."""
+        counts: Counter[str] = Counter()
+
+        def replace(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+            call = self.base.get((name, counts[name]))
+            counts[name] += 1
+            parts, structure = tree_flatten(output)
+            values = tree_flatten(call.output)[0] if call else []
+            for number, (y, value) in enumerate(zip(parts, values, strict=False)):
+                if isinstance(y, Tensor) and isinstance(value, Tensor):
+                    parts[number] = y.clone()
+                    with suppress(UserError):
+                        target, source = self.overlap(parts[number], value)
+                        target.copy_(source)
+            return tree_unflatten(parts, structure)
+
+        modules = dict(self.run.model.named_modules())
+        with hooked({name: modules[name] for name in modules if name in names}, None, replace):
+            yield
+
+
+def _by_number(calls: Sequence[Call]) -> Calls:
+    return {(call.name, call.number): call for call in calls}

@@ -34,13 +34,15 @@ positions: padding on the left shifts positions, so it changes which constants a
 class PassPair(NamedTuple):
     """Two passes whose outputs should agree where they overlap.
 
-    `within` selects the base without its padding, if only real positions count.
+    `within` selects the base without its padding, if only real positions count. `unusual` is
+    whether the variant has values under its padding that padding usually does not have.
     """
 
     variant: Example
     base: Example
     overlap: Overlap
     within: Example | None = None
+    unusual: bool = False
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ class Examination:
         self, comparison: PassPair, *, in_float64: bool, fast: bool
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Return, by name, the parts of two passes' outputs that should agree."""
-        variant, base, overlap, within = comparison
+        variant, base, overlap, within, _ = comparison
         y, y0 = (self.outputs(x, in_float64=in_float64, fast=fast) for x in (variant, base))
         names = comparable(y0, y, y0, overlap)
         if not names:
@@ -270,7 +272,7 @@ class Examination:
 
     def change_in_model_dtype(self, comparison: PassPair) -> float:
         """Return how much the outputs of two passes differ in the model's dtype."""
-        variant, base, overlap, _ = comparison
+        variant, base, overlap, *_ = comparison
         y, y0 = self.outputs(variant), self.outputs(base)
         names = comparable(y0, y, y0, overlap)
         return max(relative_change(*overlap.nearest(y[n], y0[n])) for n in names)

@@ -1,20 +1,20 @@
 """The question of whether a forward pass is repeatable and its output finite."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from normlab.any_model.batches.example import Example, call
-from normlab.any_model.batches.outputs import Overlap, outputs_of, tensors
-from normlab.any_model.questions.culprit import locate
+from normlab.any_model.batches.example import Example, Key, call
+from normlab.any_model.batches.outputs import Outputs, Overlap, outputs_of, tensors
+from normlab.any_model.questions.culprit import culprit_in_words, locate
 from normlab.any_model.questions.examination import LEAK, Examination, PassPair
 from normlab.any_model.questions.wording import by_how_much
 from normlab.any_model.tracing.calls import Call, inside
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
-from normlab.findings.relative_change import largest_change, percent
+from normlab.findings.relative_change import NonFinite, largest_change, percent
 
 
 @question("forward", of="module")
@@ -25,43 +25,85 @@ def forward(examination: Examination) -> Finding:
     other question is asked, except `statistics` after NaN. A third pass starts from the state that
     the second one leaves in the model; all others start from the same state.
     """
-    row, outputs = examination.lead, examination.outputs(examination.lead)
+    outputs = examination.outputs(examination.lead)
     with_nan = [name for name, y in outputs.items() if bool(y.isnan().any())]
     if with_nan:
-        share = percent(float(outputs[with_nan[0]].isnan().double().mean()))
-        path, sentence = _first_not_finite(examination, row)
-        which = f" {with_nan[0]}" * (len(outputs) > 1)
-        text = f"the output{which} has NaN at {share} of its entries, first in {sentence}"
-        return Finding(text, verdict="broken", module=path)
-    before = row.change(row.content, lambda _, x: x.clone())
-    twice = PassPair(replace(row), row, Overlap())
-    with examination.runner.reseeded():
-        differs = examination.change_in_model_dtype(twice) > 0
-        if differs and (change := examination.change(twice)).in_float64 > LEAK:
-            path, sentence = locate(examination, twice, change.output, "random numbers")
-            how = by_how_much(change.in_float64, change.non_finite)
-            text = f"the output {how} from one run to the next: {sentence}"
-            return Finding(
-                text, verdict="broken", value=change.in_float64, threshold=LEAK, module=path
-            )
-    examination.runner.restore()
-    with torch.no_grad():
-        call(examination.model, before, examination.runner.forward, copies=False)
-        # from the state that the first left
-        second = outputs_of(call(examination.model, row, examination.runner.forward))
-    changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
-    if changed:
-        return Finding(f"changes its input {changed[0]} in place", verdict="look")
-    both = [name for name in outputs if name in second]
-    value, non_finite = largest_change((second[n], outputs[n]) for n in both)
-    if value > examination.rounding:
-        how = by_how_much(value, non_finite)
+        source = _source_of_nan(examination, examination.lead)
+        return _with_nan(examination, source, outputs, with_nan[0])
+    random = _random(examination)
+    if random is not None:
+        return random
+    second = _second_call(examination, outputs)
+    if second.changed_inputs:
+        text = f"changes its input {second.changed_inputs[0]} in place"
+        return Finding(text, verdict="look")
+    if second.change > examination.rounding:
+        how = by_how_much(second.change, second.non_finite)
         text = f"the output of a second call {how}: the model keeps state between calls"
-        return Finding(text, verdict="look", value=value, threshold=examination.rounding)
+        return Finding(text, verdict="look", value=second.change, threshold=examination.rounding)
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 
-def _first_not_finite(examination: Examination, row: Example) -> tuple[str | None, str]:
+def _random(examination: Examination) -> Finding | None:
+    """Return the finding on outputs that differ from one run to the next; None if they do not."""
+    row = examination.lead
+    twice = PassPair(replace(row), row, Overlap())
+    with examination.runner.reseeded():
+        if examination.change_in_model_dtype(twice) == 0:
+            return None
+        change = examination.change(twice)
+        if change.in_float64 <= LEAK:
+            return None
+        culprit = locate(examination, twice, change.output)
+    how = by_how_much(change.in_float64, change.non_finite)
+    text = f"the output {how} from one run to the next: "
+    return Finding(
+        text + culprit_in_words(culprit, "random numbers"),
+        verdict="broken",
+        value=change.in_float64,
+        threshold=LEAK,
+        module=culprit.path,
+    )
+
+
+@dataclass(frozen=True)
+class SecondCall:
+    """What a second call shows: inputs that the first one changed, and how the output changes."""
+
+    changed_inputs: list[Key]
+    change: float
+    non_finite: NonFinite
+
+
+def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
+    """Run the longest row twice from the same state, without restoring it in between."""
+    row, model, run = examination.lead, examination.model, examination.runner
+    before = row.change(row.content, lambda _, x: x.clone())
+    run.restore()
+    with torch.no_grad():
+        call(model, before, run.forward, copies=False)
+        second = outputs_of(call(model, row, run.forward))
+    changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
+    if changed:  # so the second output had other inputs
+        return SecondCall(changed, 0.0, "")
+    both = [name for name in outputs if name in second]
+    return SecondCall(changed, *largest_change((second[n], outputs[n]) for n in both))
+
+
+@dataclass(frozen=True)
+class NaNSource:
+    """Where NaN comes from: the module at `path`, None if it is made after the last module.
+
+    With `infinite`, that module's output is infinite, or, if it is `inside` of it, the input of
+    the module at this path is.
+    """
+
+    path: str | None
+    infinite: bool = False
+    inside: str | None = None
+
+
+def _source_of_nan(examination: Examination, row: Example) -> NaNSource:
     """Return the first module that turns finite numbers into NaN, or the source of the infinity."""
     calls, _ = examination.runner.record(row)
 
@@ -76,14 +118,33 @@ def _first_not_finite(examination: Examination, row: Example) -> tuple[str | Non
 
     nan = innermost([c for c in calls if has(c.output, torch.isnan)])
     if nan is None:
-        return None, "the model, after its last module"
+        return NaNSource(None)
     if not has(nan.inputs, not_finite):
-        return nan.name, nan.name or "the model"
+        return NaNSource(nan.name)
     makers = [c for c in calls if has(c.output, not_finite) and not has(c.inputs, not_finite)]
-    if (source := innermost(makers[: calls.index(nan) + 1])) is None:
-        return nan.name, nan.name or "the model"
+    source = innermost(makers[: calls.index(nan) + 1])
+    if source is None:
+        return NaNSource(nan.name)
+    within = nan.name if inside(nan.name, source.name) else None
+    return NaNSource(source.name, infinite=True, inside=within)
+
+
+def _with_nan(examination: Examination, source: NaNSource, outputs: Outputs, name: str) -> Finding:
+    """Return the finding on an output with NaN."""
+    share = percent(float(outputs[name].isnan().double().mean()))
+    which = f" {name}" * (len(outputs) > 1)
+    text = f"the output{which} has NaN at {share} of its entries, first in "
+    text += _in_words(source, examination)
+    return Finding(text, verdict="broken", module=source.path)
+
+
+def _in_words(source: NaNSource, examination: Examination) -> str:
+    if source.path is None:
+        return "the model, after its last module"
+    if not source.infinite:
+        return source.path or "the model"
     limit = f"{torch.finfo(examination.torch_dtype).max:.3g} is the largest {examination.dtype}"
-    if not inside(nan.name, source.name):
-        return source.name, f"{source.name or 'the model'}, whose output is infinite ({limit})"
-    where = f"`{source.name}`'s" if source.name else "the model's"
-    return source.name, f"{where} own forward, infinite before `{nan.name}` ({limit})"
+    if source.inside is None:
+        return f"{source.path or 'the model'}, whose output is infinite ({limit})"
+    where = f"`{source.path}`'s" if source.path else "the model's"
+    return f"{where} own forward, infinite before `{source.inside}` ({limit})"

@@ -25,6 +25,7 @@ from normlab.probes.gradients import STEEP, gradients_by_layer, growth_by_stack,
 
 OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
 FEWEST = 8  # positions needed before a channel can be called dead
+NOTHING = Finding.none("the model has nothing that this question measures")
 
 
 @question("depth", of="module", slow=True)
@@ -44,13 +45,14 @@ def depth(examination: Examination) -> Finding:
             return Finding.none(f"no gradient: {first_line(error)}")
         layers = gradients_by_layer(examination.model)
     growth = growth_by_stack(layers)
-    answers = [
+    if not growth:
+        return NOTHING
+    answer = "; ".join(
         f"gradient x {v:.2g} from the first to the last layer{f' of {n}' * bool(n)}"
         for n, v in growth.items()
-    ]
-    return look_above(
-        answers, steepest(growth), STEEP, AnswerTable(("layer", "gradient"), [*layers.items()])
     )
+    table = AnswerTable(("layer", "gradient"), [*layers.items()])
+    return look_above(answer, steepest(growth), STEEP, table)
 
 
 class LayerActivations(NamedTuple):
@@ -83,19 +85,17 @@ def channels(examination: Examination) -> Finding:
         dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
         shares = (described["outliers"], dead, described["largest"], described["over_median"])
         rows.append(LayerActivations(name, *map(float, shares)))
-    worst = max(
-        rows, key=lambda row: row.over_median, default=LayerActivations("", 0.0, 0.0, 0.0, 0.0)
-    )
-    outliers = percent(max((row.outliers for row in rows), default=0.0))
-    dead = percent(max((row.dead for row in rows), default=0.0))
-    answers = [
-        f"the largest magnitude is {worst.largest:.3g}, {worst.over_median:.3g} times the median, "
-        f"in {worst.layer}",
-        f"in the worst layer {outliers} of features are outliers, {dead} of channels dead",
-    ]
+    if not rows:
+        return NOTHING
+    worst = max(rows, key=lambda row: row.over_median)
+    outliers = percent(max(row.outliers for row in rows))
+    dead = percent(max(row.dead for row in rows))
+    answer = f"the largest magnitude is {worst.largest:.3g}, {worst.over_median:.3g} times the "
+    answer += f"median, in {worst.layer}; in the worst layer {outliers} of features are outliers, "
+    answer += f"{dead} of channels dead"
     table = AnswerTable(("layer", "outliers", "dead", "largest", "times the median"), rows)
     limit = TIMES if worst.largest > MASSIVE else torch.inf
-    return look_above(answers if rows else [], worst.over_median, limit, table)
+    return look_above(answer, worst.over_median, limit, table)
 
 
 @question("sinks", of="module", slow=True)
@@ -124,21 +124,23 @@ def sinks(examination: Examination) -> Finding:
     queries = slice(SINK_QUERIES if causal else None)
     first = [of_layer[:, queries, 0].mean(-1).tolist() for of_layer in weights]
     rows = [(n, head, w) for n, heads in enumerate(first) for head, w in enumerate(heads)]
-    share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
-    answers = [f"{percent(share)} of {len(rows)} heads attend mostly to the first token"]
-    table = AnswerTable(("layer", "head", "first token"), rows)
-    return look_above(answers if rows else [], share, torch.inf, table)
+    if not rows:
+        return NOTHING
+    share = sum(row[2] > SINK for row in rows) / len(rows)
+    answer = f"{percent(share)} of {len(rows)} heads attend mostly to the first token"
+    return look_above(answer, share, torch.inf, AnswerTable(("layer", "head", "first token"), rows))
 
 
-def look_above(answers: list[str], value: float, limit: float, table: AnswerTable) -> Finding:
+def look_above(answer: str, value: float, limit: float, table: AnswerTable) -> Finding:
     """Return the finding, with the verdict `look` if the value is above the limit."""
-    if not answers:
-        return Finding.none("the model has nothing that this question measures")
-    verdict = "fine" if value <= limit else "look"
-    threshold = None if limit == torch.inf else limit
-    values = {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
-    words = "; ".join(answers)
-    return Finding(words, values, table, verdict=verdict, value=value, threshold=threshold)
+    return Finding(
+        answer,
+        {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]},
+        table,
+        verdict="fine" if value <= limit else "look",
+        value=value,
+        threshold=None if limit == torch.inf else limit,
+    )
 
 
 def layer_outputs(examination: Examination) -> dict[str, Tensor]:

@@ -1,10 +1,14 @@
-"""The finding on passes whose outputs should agree."""
+"""The finding on passes whose outputs should agree: rounding, a leak, or a fault.
+
+A leak is a change of the output in float64, where rounding is about 1e-14. It is `broken` above
+`HARM`, and worth a `look` below.
+"""
 
 from collections.abc import Mapping
 
 import torch
 
-from normlab.any_model.questions.culprit import Cause, locate
+from normlab.any_model.questions.culprit import Cause, Culprit, culprit_in_words, locate
 from normlab.any_model.questions.examination import (
     BLIND,
     LEAK,
@@ -21,62 +25,52 @@ HARM = 1e-3
 """The relative change above which a leak is called broken."""
 
 
-def in_words(examination: Examination, change: OutputChange, value: float) -> str:
-    """Say how much an output changes; name the output if there are several."""
-    name = f" {change.output}" * (len(examination.compared) > 1)
-    return f"the output{name} {by_how_much(value, change.non_finite)}"
-
-
 def leak_finding(
     examination: Examination,
     changes: Mapping[str, OutputChange],
     comparisons: Mapping[str, PassPair],
     cause: Cause,
     how: str,
-    *,
-    unusual: str = "",
 ) -> Finding:
     """Return the finding on passes that should agree, and the module at fault.
 
     `changes` are the changes by comparison, `cause` is what the output should not depend on, and
-    `how` says what was compared. `unusual` names the comparison with unusual values under the
-    padding, which counts only if the usual values change the output too. The module is the one
-    behind the largest change; no module is searched for if that comparison is not in `comparisons`,
-    because it was made with another setting.
+    `how` says what was compared. A change by unusual values under the padding is broken only if
+    the usual values change the output too. The module is the one behind the largest change; no
+    module is searched for if that comparison is not in `comparisons`, because it was made with
+    another setting.
     """
-    worst = max(changes, key=lambda name: changes[name].in_float64)
-    value = changes[worst].in_float64
-    tables = cause == "padding" and examination.example.side == "left"
-    limit = BLIND if examination.blind else TABLES if tables else LEAK
-    values = {name: vars(change) for name, change in changes.items()}
-    if value <= limit:
+    name = max(changes, key=lambda name: changes[name].in_float64)
+    worst, pair = changes[name], comparisons.get(name)
+    limit = _limit(examination, cause)
+    if worst.in_float64 <= limit:
         return _rounding(examination, changes, limit, how)
-    broken, under = value > HARM, ""
-    if worst == unusual:
-        usual = any(x.in_float64 > HARM for name, x in changes.items() if name != unusual)
+    broken, only_unusual = worst.in_float64 > HARM, False
+    if pair and pair.unusual:
+        usual = [change.in_float64 for other, change in changes.items() if other != name]
+        only_unusual = max(usual, default=0.0) <= HARM
         # if only one length works, the usual values are the base, so the batch decides
-        broken = broken and (usual or (len(changes) == 1 and examination.example.has_padding))
-        under = "" if usual else ", with unusual values under the padding"
-    path, sentence = None, "no module was looked for"
-    if worst in comparisons:
-        path, sentence = locate(examination, comparisons[worst], changes[worst].output, cause)
+        only_length = not usual and examination.example.has_padding
+        broken = broken and (not only_unusual or only_length)
+    culprit = locate(examination, pair, worst.output) if pair else None
     limit = HARM if broken else limit
-    change = in_words(examination, changes[worst], value)
-    text = f"{change} (limit {size(limit)}) for {worst}{under}"
     return Finding(
-        f"{text}; {sentence}. {how}{_without_float64(examination)}",
-        values,
+        f"{in_words(examination, worst, worst.in_float64)} (limit {size(limit)}) for {name}"
+        f"{', with unusual values under the padding' * only_unusual}; "
+        f"{_module_in_words(culprit, cause)}. {how}{_without_float64(examination)}",
+        {name: vars(change) for name, change in changes.items()},
         verdict="broken" if broken else "look",
-        value=value,
+        value=worst.in_float64,
         threshold=limit,
-        module=path,
+        module=culprit.path if culprit else None,
     )
 
 
-def _without_float64(examination: Examination) -> str:
-    """Say which operations do not support float64; empty if all do."""
-    names = [*examination.without_float64][:3]
-    return f". Not in float64: {', '.join(names)}, so the limit is float32's" if names else ""
+def _limit(examination: Examination, cause: Cause) -> float:
+    """Return the largest change in float64, where it can be used, that can be rounding."""
+    if examination.blind:
+        return BLIND
+    return TABLES if cause == "padding" and examination.example.side == "left" else LEAK
 
 
 def _rounding(
@@ -101,3 +95,19 @@ def _rounding(
     text = f"{where}: {size(value)} (limit {size(limit)}); {examination.dtype} rounding changes "
     text += f"the output by {size(most.in_model_dtype)}{at}. {how}{_without_float64(examination)}"
     return Finding(text, values, verdict="fine", value=value, threshold=limit)
+
+
+def in_words(examination: Examination, change: OutputChange, value: float) -> str:
+    """Say how much an output changes; name the output if there are several."""
+    name = f" {change.output}" * (len(examination.compared) > 1)
+    return f"the output{name} {by_how_much(value, change.non_finite)}"
+
+
+def _module_in_words(culprit: Culprit | None, cause: Cause) -> str:
+    return culprit_in_words(culprit, cause) if culprit else "no module was looked for"
+
+
+def _without_float64(examination: Examination) -> str:
+    """Say which operations do not support float64; empty if all do."""
+    names = [*examination.without_float64][:3]
+    return f". Not in float64: {', '.join(names)}, so the limit is float32's" if names else ""

@@ -2,7 +2,8 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,33 +17,16 @@ from normlab.any_model.batches.outputs import Outputs, tensors
 from normlab.any_model.questions.examination import LEAK, Examination
 from normlab.any_model.questions.wording import by_how_much
 from normlab.any_model.tracing.calls import inside, slow_path
+from normlab.any_model.tracing.found_norms import FoundNorm
 from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import NonFinite, largest_change, relative_change
 
-_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
-_DROPOUTS = (*_DROPOUTS, F.feature_alpha_dropout, torch.dropout, torch.feature_dropout)
-
 # A module is the cause if its output changes this many times as much as its inputs; smaller changes
 # can be passed on from batch statistics before it.
 _LARGER = 10.0
-
-
-class _NoDropout(TorchFunctionMode):
-    """Makes dropout the identity, inside attention too."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func in _DROPOUTS:
-            return args[0] if args else kwargs["input"]
-        if func is F.scaled_dot_product_attention:
-            args, kwargs = (*args[:4], 0.0, *args[5:])[: len(args)], kwargs | {"dropout_p": 0.0}
-            kwargs = (
-                kwargs if len(args) < 5 else {k: x for k, x in kwargs.items() if k != "dropout_p"}
-            )
-        return func(*args, **kwargs)
 
 
 @question("modes", of="module")
@@ -55,16 +39,87 @@ def modes(examination: Examination) -> Finding:
     In training, batch norm depends on the other rows by design.
     """
     pooling = _pooling(examination)
-    text, verdict, value, path = _difference(examination, pooling)
-    values = {"training": value}
+    change = _change_in_training(examination, pooling)
+    text, values = _in_words(change, examination), {"training": change.value}
     for norm in pooling if examination.example.has_padding else []:
-        if norm.training.padding and not norm.evaluation.padding:
+        if norm.training and norm.training.padding and not norm.evaluation.padding:
             words = f"{norm.name}: {norm.kind}, includes padding in its statistics in training"
             return Finding(f"{words}; {text}", values, verdict="look", module=norm.name)
-    return Finding(text, values, verdict=verdict, value=value, threshold=LEAK, module=path)
+    return Finding(
+        text,
+        values,
+        verdict="look" if change.error or change.unexpected else "fine",
+        value=change.value,
+        threshold=LEAK,
+        module=change.module,
+    )
 
 
-def _pooling(examination: Examination) -> list[Any]:
+@dataclass(frozen=True)
+class TrainingChange:
+    """How much training mode, without dropout, changes the output, and by what.
+
+    `pooling` is the number of norms that pool differently in training. With `noisy`, the output is
+    random in training mode, so only these norms were put into it. `module` is the path of another
+    module that computes something else; None if no module was found. `visible` is whether the value
+    exceeds rounding. `error` is the model's error in training mode, else empty.
+    """
+
+    pooling: int
+    value: float = 0.0
+    non_finite: NonFinite = ""
+    visible: bool = False
+    noisy: bool = False
+    module: str | None = None
+    error: str = ""
+
+    @property
+    def unexpected(self) -> bool:
+        """Whether something changes that norms, which pool by design, do not explain."""
+        return self.module is not None or (self.visible and not self.pooling)
+
+
+def _change_in_training(examination: Examination, norms: Sequence[FoundNorm]) -> TrainingChange:
+    model, pooling = examination.model, [norm.name for norm in norms]
+    modules = dict(model.named_modules())
+
+    def train_norms() -> None:
+        for name in pooling:
+            if name in modules:
+                modules[name].train()
+
+    try:
+        before = examination.outputs(examination.example)
+        after, again = (_trained(examination, model.train, seed) for seed in (0, 1))
+        noisy = _largest_change(examination, after, again)[0] > LEAK
+        trained = _trained(examination, train_norms, 0) if noisy else after
+        value, non_finite = _largest_change(examination, trained, before)
+    except UserError as error:
+        return TrainingChange(len(pooling), error=str(error))
+    visible = value > examination.rounding
+    search = (visible or pooling) and not noisy
+    module = _first_difference(examination, pooling) if search else None
+    return TrainingChange(len(pooling), value, non_finite, visible, noisy, module)
+
+
+def _in_words(change: TrainingChange, examination: Examination) -> str:
+    if change.error:
+        return f"the model cannot be run in training mode: {change.error}"
+    but = "; other differences are hidden by random numbers" * change.noisy
+    if not (change.visible or change.pooling):
+        return f"training mode does not change the output, except for dropout{but}"
+    text = f"the output {by_how_much(change.value, change.non_finite)} in training mode"
+    several = f"{change.pooling} norm{'s use' if change.pooling > 1 else ' uses'} batch statistics"
+    if not change.unexpected:
+        return f"{text}: {several}, by design{but}"
+    also = f"; {several} too, by design" * bool(change.pooling)
+    name = change.module or "the model"
+    if change.module is not None:
+        name += f" ({class_name(examination.model.get_submodule(change.module))})"
+    return f"{text}: {name} computes something else in training mode, without dropout{also}"
+
+
+def _pooling(examination: Examination) -> list[FoundNorm]:
     """Return the norms that pool differently once the model is in training mode."""
     names = dict(examination.model.named_modules())
     with examination.runner.changed(examination.model.train):  # may leave some norms in eval mode
@@ -75,39 +130,6 @@ def _pooling(examination: Examination) -> list[Any]:
         if norm.training and norm.training.pools != norm.evaluation.pools
         if norm.name in trained or norm.name not in names  # functional norms are not modules
     ]
-
-
-def _difference(examination: Examination, norms: list[Any]) -> tuple[str, Any, float, str | None]:
-    """Return a sentence on what training mode changes, the verdict, the change, and its module."""
-    model = examination.model
-    pooling, names = [norm.name for norm in norms], dict(model.named_modules())
-
-    def train_norms() -> None:
-        for name in pooling:
-            if name in names:
-                names[name].train()
-
-    try:
-        before = examination.outputs(examination.example)
-        after, again = (_trained(examination, model.train, seed) for seed in (0, 1))
-        noisy = _largest_change(examination, after, again)[0] > LEAK
-        trained = _trained(examination, train_norms, 0) if noisy else after
-        value, non_finite = _largest_change(examination, trained, before)
-    except UserError as error:
-        return f"the model cannot be run in training mode: {error}", "look", 0.0, None
-    but = "; other differences are hidden by random numbers" * noisy
-    if value <= examination.rounding and not pooling:
-        text = f"training mode does not change the output, except for dropout{but}"
-        return text, "fine", value, None
-    kinds = f"{len(pooling)} norm{'s use' if len(pooling) > 1 else ' uses'} batch statistics"
-    text = f"the output {by_how_much(value, non_finite)} in training mode"
-    path = None if noisy else _first_difference(examination, pooling)
-    if path is None and pooling:
-        return f"{text}: {kinds}, by design{but}", "fine", value, None
-    also = f"; {kinds} too, by design" * bool(pooling)
-    kind = f" ({class_name(names[path])})" if path in names else ""
-    what = f"{path or 'the model'}{kind} computes something else in training mode, without dropout"
-    return f"{text}: {what}{also}", "look", value, path
 
 
 def _largest_change(examination: Examination, y: Outputs, y0: Outputs) -> tuple[float, NonFinite]:
@@ -166,3 +188,22 @@ def _change(value: Any, other: Any) -> float:
     if any(a.shape != b.shape for a, b in pairs):
         return math.inf
     return max((relative_change(b, a) for a, b in pairs if a.is_floating_point()), default=0.0)
+
+
+_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
+_DROPOUTS = (*_DROPOUTS, F.feature_alpha_dropout, torch.dropout, torch.feature_dropout)
+
+
+class _NoDropout(TorchFunctionMode):
+    """Makes dropout the identity, inside attention too."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention:
+            args, kwargs = (*args[:4], 0.0, *args[5:])[: len(args)], kwargs | {"dropout_p": 0.0}
+            kwargs = (
+                kwargs if len(args) < 5 else {k: x for k, x in kwargs.items() if k != "dropout_p"}
+            )
+        return func(*args, **kwargs)

@@ -20,8 +20,7 @@ A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the 
 """
 LONG = 1024  # positions, above which fewer lengths are tried
 IMPLEMENTATIONS = ("eager", "sdpa")
-UNUSUAL = "padding by other values"
-"""Name of the comparison with unusual values under the padding."""
+_OTHER_VALUES = "padding by other values"
 
 
 @question("padding", of="module")
@@ -43,7 +42,7 @@ def padding(examination: Examination) -> Finding:
         return Finding.none("no input marks padding; set mask= to the name of the input that does")
     length = examination.lead.length
     pairs = {f"padding by {n:,} to {length + n:,} positions": padded(examination, n)}
-    pairs[UNUSUAL] = padded(examination, n, other=True)
+    pairs[_OTHER_VALUES] = padded(examination, n, other=True)
     try:
         changes = examination.changes(pairs)
     except ModelFailed:
@@ -60,7 +59,7 @@ def padding(examination: Examination) -> Finding:
         changes |= _other_side(examination, pairs)
         changes |= _implementations(examination)
         how += f", by {', '.join(map(str, FEW))}, and to multiples of {', '.join(map(str, BLOCKS))}"
-    return leak_finding(examination, changes, pairs, "padding", how, unusual=UNUSUAL)
+    return leak_finding(examination, changes, pairs, "padding", how)
 
 
 def padded(
@@ -69,9 +68,8 @@ def padded(
     """Return the comparison of the longest row padded by n positions with the row alone."""
     side = side or examination.example.side
     overlap = Overlap(side, length=examination.lead.length, padding=n)
-    return PassPair(
-        examination.example.padded(n, other=other, side=side), examination.lead, overlap
-    )
+    variant = examination.example.padded(n, other=other, side=side)
+    return PassPair(variant, examination.lead, overlap, unusual=other)
 
 
 def to_blocks(length: int) -> list[int]:
@@ -156,20 +154,17 @@ def _of_one_length(examination: Examination) -> Finding:
     example = examination.example
     short = example.cut(example.tokens, start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
-    overlap = Overlap(
-        examination.example.side, row.length, row.length - n
-    )  # only real positions count
-    pairs = {UNUSUAL: PassPair(variant, base, overlap)}
+    # only real positions count
+    overlap = Overlap(examination.example.side, row.length, row.length - n)
+    pairs = {_OTHER_VALUES: PassPair(variant, base, overlap, unusual=True)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
     try:
         changes = examination.changes(pairs)
     except ModelFailed:  # a row alone must have no padding, so rows are padded only in the batch
-        pairs, how = (
-            _in_the_batch(examination),
-            "Each row alone and in the batch; padded rows alone fail",
-        )
+        pairs = _in_the_batch(examination)
+        how = "Each row alone and in the batch; padded rows alone fail"
         changes = examination.changes(pairs)
-    return leak_finding(examination, changes, pairs, "padding", how, unusual=UNUSUAL)
+    return leak_finding(examination, changes, pairs, "padding", how)
 
 
 def _in_the_batch(examination: Examination) -> dict[str, PassPair]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,23 +54,54 @@ def statistics(examination: Examination) -> Finding:
     if not norms:
         return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
     moments = _moments(examination, norms)
-    rows = [_compared(name, norm, moments[name]) for name, norm in norms.items()]
-    faults = [row for row in rows if row.fault]
-    broken = [row for row in faults if _not_finite(norms[row.norm])]
-    worst = max(broken or faults or rows, key=lambda row: row.times_limit)
-    answer = "; ".join(filter(None, (_sentence(rows, worst), unexamined(hidden))))
+    compared = [_compared(name, norm, moments[name]) for name, norm in norms.items()]
     plain = [norm for norm in norms.values() if not is_scripted(norm)]
     losses = {} if examination.loss is None or not plain else _losses(examination, plain)
-    if losses:
-        parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
-        answer += f"; loss {', '.join(parts)} statistics"
+    return _finding(compared, losses, hidden)
+
+
+State = Literal["matching", "no data", "stale", "never updated", "not finite"]
+
+
+class ComparedStatistics(NamedTuple):
+    """A norm's running statistics compared with the data.
+
+    `distance` and `variance_ratio` are None without enough data; the ratio is of mean squares if
+    the norm keeps no mean. `times_limit` is the factor by which the worse of them exceeds its
+    limit.
+    """
+
+    norm: str
+    state: State
+    times_limit: float = 0.0
+    distance: float | None = None
+    variance_ratio: float | None = None
+    has_mean: bool = True
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the statistics should not be used as they are."""
+        return self.state not in ("matching", "no data")
+
+
+def _finding(
+    compared: Sequence[ComparedStatistics], losses: Mapping[str, float], hidden: Sequence[str]
+) -> Finding:
+    """Return the finding; `hidden` are norms in scripted modules, which cannot be compared."""
+    faults = [each for each in compared if each.is_fault]
+    broken = [each for each in compared if each.state == "not finite"]
+    worst = max(broken or faults or compared, key=lambda each: each.times_limit)
     costly = bool(losses) and cost(losses) > COST
-    if not (faults or hidden or costly or any(row.has_data for row in rows)):
+    has_data = any(each.distance is not None for each in compared)
+    if not (faults or hidden or costly or has_data):
         return Finding.none("no norm has enough data to compare its running statistics with")
+    rows = [
+        (x.norm, x.distance, x.variance_ratio, x.times_limit, _fault_in_words(x)) for x in compared
+    ]
     return Finding(
-        answer,
+        _answer(compared, worst, losses, hidden),
         {
-            "norms": {name: figures for name, *figures in rows},
+            "norms": {name: numbers for name, *numbers in rows},
             "loss": losses,
             "unexamined": hidden,
         },
@@ -82,33 +113,37 @@ def statistics(examination: Examination) -> Finding:
     )
 
 
-class ComparedStatistics(NamedTuple):
-    """A norm's running statistics compared with the data; `fault` is empty if they match.
-
-    `distance` and `variance_ratio` are None without enough data. `times_limit` is the factor by
-    which the worse of them exceeds its limit.
-    """
-
-    norm: str
-    distance: float | None
-    variance_ratio: float | None
-    times_limit: float
-    fault: str
-
-    @property
-    def has_data(self) -> bool:
-        """Whether there was enough data to compare."""
-        return self.distance is not None
-
-
-def _sentence(rows: Sequence[ComparedStatistics], worst: ComparedStatistics) -> str:
-    """Return the fault of the worst norm, and in how many norms the statistics match the data."""
-    compared = [row for row in rows if row.has_data]
-    matching = sum(not row.fault for row in compared)
-    answer = f"running statistics match the data in {matching} of {len(compared)} norms"
-    if more := len(rows) - len(compared):
+def _answer(
+    compared: Sequence[ComparedStatistics],
+    worst: ComparedStatistics,
+    losses: Mapping[str, float],
+    hidden: Sequence[str],
+) -> str:
+    """Say which norm is worst, in how many norms the statistics match the data, and the losses."""
+    with_data = [each for each in compared if each.distance is not None]
+    matching = sum(not each.is_fault for each in with_data)
+    answer = f"running statistics match the data in {matching} of {len(with_data)} norms"
+    if more := len(compared) - len(with_data):
         answer += f"; {more} could not be compared, for lack of data or of a channel axis"
-    return f"{worst.norm or 'the model'}: {worst.fault}; {answer}" if worst.fault else answer
+    if worst.is_fault:
+        answer = f"{worst.norm or 'the model'}: {_fault_in_words(worst)}; {answer}"
+    if hidden:
+        answer += f"; {unexamined(hidden)}"
+    if losses:
+        parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
+        answer += f"; loss {', '.join(parts)} statistics"
+    return answer
+
+
+def _fault_in_words(compared: ComparedStatistics) -> str:
+    if not compared.is_fault:
+        return ""
+    if compared.state != "stale":
+        return compared.state
+    if not compared.has_mean:
+        return f"stale: mean square {compared.variance_ratio:.2g}-fold"
+    variance = f"variance {compared.variance_ratio:.2g}-fold"
+    return f"stale: mean {compared.distance:.2g} sd off, {variance}"
 
 
 def cost(losses: Mapping[str, float]) -> float:
@@ -174,29 +209,26 @@ def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
     assert statistics
     mean, var = statistics.mean, statistics.var
     if _not_finite(norm):
-        return ComparedStatistics(name, None, None, torch.inf, "not finite")
-    never = "never updated"
+        return ComparedStatistics(name, "not finite", torch.inf)
     initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
     count = float(sum(row[0, 0] for row in rows))
     if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
-        return ComparedStatistics(name, None, None, 0.0, never if initial else "")
+        return ComparedStatistics(name, "never updated" if initial else "no data")
     # eps is added to both variances, so they agree if both are far below eps
     moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
     scale = var + eps
     pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
     if mean is None:
         distance, variance_ratio = 0.0, float(((square + eps) / scale).median())
-        stale = f"stale: mean square {variance_ratio:.2g}-fold"
     else:
         error = moments[:, 1].var(0) / len(rows)
         squared = ((pooled - mean).square() - error).clamp(min=0) / scale
         distance = float(squared.sqrt().median())
         unbiased = (square - pooled.square()) * count / (count - 1)
         variance_ratio = float(((unbiased + eps) / scale).median())
-        stale = f"stale: mean {distance:.2g} sd off, variance {variance_ratio:.2g}-fold"
     times = max(distance / FAR, variance_ratio / RATIO, 1 / RATIO / max(variance_ratio, 1e-12))
-    fault = never if initial else stale if times > 1 else ""
-    return ComparedStatistics(name, distance, variance_ratio, times, fault)
+    state = "never updated" if initial else "stale" if times > 1 else "matching"
+    return ComparedStatistics(name, state, times, distance, variance_ratio, mean is not None)
 
 
 def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:

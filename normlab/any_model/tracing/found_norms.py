@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -66,13 +67,20 @@ class Reach:
     padding: bool | None
 
 
+class Suggestion(NamedTuple):
+    """What a norm's name suggests that it does, but it does not: the name, and what, in words."""
+
+    name: str
+    words: str
+
+
 @dataclass(frozen=True)
 class FoundNorm:
     """A norm of a model, and what it pools over in training and in evaluation.
 
     `kind` is its class or function. `training` is None if it cannot be run in training mode.
     `gains` is how many gains it has and how many of them are near 0 (at most 0.01 times their root
-    mean square). `disagrees` is a sentence if the norm does not do what its name says, else empty.
+    mean square). `misnomer` is what its name wrongly suggests; None if the name is right.
     """
 
     name: str
@@ -82,7 +90,7 @@ class FoundNorm:
     evaluation: Reach
     eps: float | None
     gains: tuple[int, int] | None
-    disagrees: str = ""
+    misnomer: Suggestion | None = None
 
     @property
     def pools(self) -> str:
@@ -184,7 +192,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     norm = FoundNorm(
         call.name, kind, (*call.output.shape,), training, evaluation, eps_of(module), gains
     )
-    return replace(norm, disagrees=_disagreement(norm, module, axes, example.length))
+    return replace(norm, misnomer=_misnomer(norm, module, axes, example.length))
 
 
 def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
@@ -277,8 +285,8 @@ def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
     return gains.numel(), int(near.sum())
 
 
-def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) -> str:
-    """Say how a norm's behavior differs from what its name suggests; empty if it does not."""
+def _misnomer(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) -> Suggestion | None:
+    """Return what a norm's class or attribute suggests, if the norm pools over other axes."""
     pools = {*(norm.training or norm.evaluation).pools}
     present = {r for size, role in zip(norm.shape, axes, strict=True) if size > 1 for r in role}
     names = [
@@ -294,6 +302,5 @@ def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) 
         if not length and "feature" in pools:
             none = none - _POSITION  # a layer norm over whole images, as in torch's documentation
         if pools & none or (some & present and not some & pools):
-            which = f"{norm.name or 'the model'} ({norm.kind})"
-            return f"{which} pools over {norm.pools}, but the name {name!r} suggests {words}"
-    return ""
+            return Suggestion(name, words)
+    return None

@@ -78,7 +78,7 @@ def found(model, *shape):
 )
 def test_what_a_norm_pools_over_is_found_by_trying(module, pools):
     (norm,) = found(nn.Sequential(nn.Linear(WIDTH, WIDTH), module, nn.Softmax(-1), nn.Dropout()))
-    assert (norm.pools, norm.disagrees) == (pools, "")
+    assert (norm.pools, norm.misnomer) == (pools, None)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
     model.inner = nn.Sequential()
     model.inner.layer_norm = nn.GroupNorm(WIDTH, WIDTH)
     (norm,) = found(model)
-    assert "'layer_norm' suggests pooling a token's features" in norm.disagrees
+    assert norm.misnomer == ("layer_norm", "pooling a token's features")
 
 
 OVER_TIME = {
@@ -157,7 +157,7 @@ def test_norms_of_images():
     batch, group, layer = found(model, 4, 8, 8, 8)
     assert batch.pools == "batch, position (fixed in evaluation)"
     assert group.pools == "position, feature (4 of 8)"
-    assert (layer.pools, layer.disagrees) == ("position, feature", "")
+    assert (layer.pools, layer.misnomer) == ("position, feature", None)
 
 
 CLASSES = (
@@ -180,7 +180,7 @@ def test_norms_of_transformers_are_found(path):
         nn.init.ones_(parameter)
     (norm,) = found(nn.Sequential(module))
     expected = "feature (8 of 16)" if "Gated" in name else "feature"
-    assert (norm.kind, norm.pools, norm.disagrees) == (name, expected, "")
+    assert (norm.kind, norm.pools, norm.misnomer) == (name, expected, None)
 
 
 def test_a_norm_whose_kernel_knows_no_float64_is_found():
