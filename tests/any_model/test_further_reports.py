@@ -11,15 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
-from tests.any_model.test_reported import (
-    Causal,
-    Embedded,
-    Report,
-    built,
-    embedded,
-    inspected,
-    mean,
-)
+from tests.any_model.test_reported import Causal, Report, built, inspected
+from tests.any_model.toys import Embedded, embedded, mean
 
 
 def subsampled_mask(faulty: bool) -> Case:
@@ -504,7 +497,7 @@ REPORTS: dict[Callable[[bool], Case], Report] = {
 
 
 @pytest.mark.parametrize("build", REPORTS, ids=lambda build: build.__name__)
-def test_a_further_report_is_found_and_its_sound_twin_is_spared(build):
+def test_a_further_reported_fault_is_found_and_its_correct_twin_is_fine(build):
     report = REPORTS[build]
     found = inspected(built(report, True), report.question).findings[report.question]
     assert found.verdict == report.verdict, found

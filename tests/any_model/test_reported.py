@@ -11,28 +11,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import NOT_CAUSAL, WIDTH, Case, Tiny, masked, text_batches, texts
-
-
-class Embedded(nn.Module):
-    """Embeds bytes, and applies a function to the embeddings and the mask."""
-
-    def __init__(self, function: Callable[..., Any], **modules: nn.Module):
-        super().__init__()
-        self.embed, self.function = nn.Embedding(256, WIDTH), function
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        return self.function(self, self.embed(input_ids), attention_mask)
-
-
-def embedded(function: Callable[..., Any], **modules: nn.Module) -> Case:
-    return Case(Embedded(function, **modules), text_batches())
-
-
-def mean(x: Tensor, mask: Tensor) -> Tensor:
-    weights = mask[..., None].to(x.dtype)
-    return (x * weights).sum(1) / weights.sum(1)
+from tests.any_model.toys import Embedded, embedded, mean
 
 
 def lstm_over_rows(faulty: bool) -> Case:
@@ -364,7 +343,7 @@ def built(report: Report, faulty: bool) -> Case:
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_a_reported_fault_is_found_and_its_sound_twin_is_spared(name):
+def test_a_reported_fault_is_found_and_its_correct_twin_is_fine(name):
     report = REPORTS[name]
     found = inspected(built(report, True), report.question).findings[report.question]
     assert found.verdict == report.verdict and report.says in found.answer, found

@@ -7,8 +7,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
-from tests.any_model.test_reported import Causal, Embedded, built, embedded, inspected, mean
+from tests.any_model.test_reported import Causal, built, inspected
 from tests.any_model.test_reported import Report as Accusation
+from tests.any_model.toys import Embedded, embedded, mean
 
 
 def each_against_each(faulty: bool) -> Case:
@@ -255,7 +256,7 @@ ACCUSED = {
 
 
 @pytest.mark.parametrize("name", ACCUSED)
-def test_what_a_survey_accused_wrongly_is_spared_and_the_like_fault_found(name):
+def test_a_false_alarm_of_a_survey_is_fine_and_a_similar_fault_is_found(name):
     accused = ACCUSED[name]
     found = inspected(built(accused, True), accused.question).findings[accused.question]
     assert found.verdict == accused.verdict and accused.says in found.answer, found

@@ -1,6 +1,7 @@
 """The question of whether later tokens change the output at earlier positions."""
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 
 from torch import Tensor, nn
@@ -33,30 +34,21 @@ def future(examination: Examination) -> Finding:
     if n < 2:
         return Finding.none("there are fewer than two positions")
     y = next(iter(examination.outputs(examination.lead).values()))
-    sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
-    if not sizes or (n not in y.shape[:-1] and y.shape[-1] == n and _is_pooled(examination, y)):
+    positions = _positions(examination, y)
+    if positions is None:
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
-    whose = "decoder positions" if example.decoder else "positions"
     # Blocks that share a summary often end in the middle, so two other positions are tried too.
     places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
-    numbers = ", ".join(map(str, sorted(places)))
-    how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     comparisons = {
         f"other tokens after the first {t}": PassPair(
-            example.with_later_tokens(t), examination.lead, Overlap("right", sizes[0], t)
+            example.with_later_tokens(t), examination.lead, Overlap("right", positions, t)
         )
         for t in places
     }
-    first, *more = comparisons
-    changes = examination.changes({first: comparisons[first]})
-    # of the others, compare in float64 only those that change in the model's dtype
-    if changes[first].in_float64 <= LEAK:
-        visible = {
-            name: comparisons[name]
-            for name in more
-            if examination.exceeds_rounding(comparisons[name])
-        }
-        changes |= examination.changes(visible)
+    changes = _changes(examination, comparisons)
+    whose = "decoder positions" if example.decoder else "positions"
+    numbers = ", ".join(map(str, sorted(places)))
+    how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     worst = max(changes.values(), key=lambda change: change.in_float64)
     causal = examination.causal or bool(example.decoder) or worst.in_float64 <= LEAK
     declared = causality(examination.model)
@@ -65,6 +57,32 @@ def future(examination: Examination) -> Finding:
         if causal or (declared := causality(examination.model, finding.module)):
             return finding
     return _not_known_as_causal(examination, worst, how, by_modules=declared is False, y=y)
+
+
+def _positions(examination: Examination, y: Tensor) -> int | None:
+    """Return the number of positions of an output; None if it has no axis of them.
+
+    A model may add up to 64 positions to those of its inputs.
+    """
+    n = examination.example.steps
+    sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
+    features_only = n not in y.shape[:-1] and y.shape[-1] == n
+    return None if not sizes or (features_only and _is_pooled(examination, y)) else sizes[0]
+
+
+def _changes(
+    examination: Examination, comparisons: Mapping[str, PassPair]
+) -> dict[str, OutputChange]:
+    """Return how much the output changes in the first comparison and, if it agrees, in others.
+
+    Of the others, only those are compared in float64 that change in the model's dtype.
+    """
+    first, *others = comparisons
+    changes = examination.changes({first: comparisons[first]})
+    if changes[first].in_float64 > LEAK:
+        return changes
+    visible = [name for name in others if examination.exceeds_rounding(comparisons[name])]
+    return changes | examination.changes({name: comparisons[name] for name in visible})
 
 
 def _not_known_as_causal(

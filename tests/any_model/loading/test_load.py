@@ -289,3 +289,38 @@ def test_a_tokenizer_without_a_vocabulary_file_is_loaded():
     Path("lines.txt").write_text("ab\n")
     (batch,) = load_hf("byt5", Path("lines.txt")).batches
     assert batch["input_ids"].tolist() == [[100, 101, 1]]
+
+
+@FAULTY
+def test_models_of_timm_get_images_of_their_size(faulty, monkeypatch):
+    def create_model(name, pretrained):
+        assert not pretrained
+        if name != "small":
+            raise RuntimeError(f"Unknown model ({name})")
+        norm = nn.BatchNorm2d(3, track_running_stats=not faulty)
+        norm.default_cfg = {"input_size": (3, 8, 6)}
+        return norm.train()
+
+    fake = ModuleType("timm")
+    fake.create_model = create_model
+    monkeypatch.setitem(sys.modules, "timm", fake)
+    model, batches, options = loaded("timm:small")
+    assert batches[0].shape[1:] == (3, 8, 6) and not model.training
+    found = normlab.inspect(model, batches, checks="batch_mates", **options).findings["batch_mates"]
+    assert found.verdict == ("broken" if faulty else "fine")
+    with pytest.raises(ValueError, match="timm:no: Unknown model"):
+        loaded("timm:no")
+
+
+@FAULTY
+def test_a_model_of_the_plugin_may_be_a_folder_of_transformers(faulty, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    convolutions = {"conv_dim": [8], "conv_kernel": [10], "conv_stride": [80]}
+    positions = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
+    norm = {"feat_extract_norm": "group" if faulty else "layer", "intermediate_size": 16}
+    config = transformers.Wav2Vec2Config(**sizes, **convolutions, **positions, **norm)
+    transformers.Wav2Vec2Model(config).save_pretrained(tmp_path)
+    model, batches, options = loaded(f"hf:{tmp_path}")
+    found = normlab.inspect(model, batches, checks="padding", **options).findings["padding"]
+    assert (found.verdict == "broken") == faulty, found

@@ -1,4 +1,4 @@
-"""The answer about later tokens if a model declares itself causal, not causal, or neither."""
+"""Do later tokens change the output at earlier positions?"""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import WIDTH, text_batches
-from tests.any_model.test_reported import Embedded
+from tests.any_model.toys import Embedded, Encoder, Normed
 
 
 def later_tokens(model: nn.Module, **options: Any) -> Any:
@@ -19,7 +19,7 @@ def average(_, x: Tensor, mask: Tensor) -> Tensor:
     return x + x.mean(1, keepdim=True)
 
 
-def test_what_moves_is_worth_a_look_where_nothing_says_whether_the_model_is_causal():
+def test_a_change_is_worth_a_look_if_nothing_says_whether_the_model_is_causal():
     found = later_tokens(Embedded(average))  # it predicts no token of its vocabulary
     assert found.verdict == "look" and "set causal=True or causal=False" in found.answer
     assert "the output changes by " in found.answer and found.value > 0.1
@@ -51,6 +51,36 @@ def of_attention(marked: bool | None, size: int = 8) -> nn.Module:
         (of_attention(None), "look", "set causal="),
     ],
 )
-def test_what_the_modules_say_of_themselves_decides(model, verdict, says):
+def test_modules_that_declare_themselves_causal_or_not_decide_the_verdict(model, verdict, says):
     found = later_tokens(model)
     assert found.verdict == verdict and says in found.answer, found
+
+
+def test_a_norm_over_time_leaks_later_tokens(batch):
+    group = Normed(nn.GroupNorm(1, 8))
+    found = normlab.inspect(group, [batch], causal=True, checks=["future"]).findings["future"]
+    assert (found.verdict, found.module) == ("broken", "norm")
+    assert found.answer.partition("; ")[2].startswith("norm: GroupNorm, pools over position, later")
+    found = normlab.inspect(group, [batch], checks=["future"]).findings["future"]
+    assert found.verdict == "look" and "causal=True" in found.answer
+
+
+def test_an_unmasked_decoder_sees_later_tokens_of_its_own(batch):
+    class Both(Encoder):
+        def __init__(self, causal):
+            super().__init__()
+            self.causal = causal
+            layer = nn.TransformerDecoderLayer(16, 4, 32, batch_first=True)
+            self.decoder = nn.TransformerDecoder(layer, 1)
+
+        def forward(self, input_ids, attention_mask, decoder_input_ids):
+            seen, y = super().forward(input_ids, attention_mask), self.embedding(decoder_input_ids)
+            later = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+            return self.decoder(y, seen, later if self.causal else None)
+
+    batch["decoder_input_ids"] = batch["input_ids"][:, :7] + 1
+    sound, leaking = (normlab.inspect(Both(causal), [batch]) for causal in (True, False))
+    assert sound.findings["future"].verdict == sound.findings["batch_mates"].verdict == "fine"
+    found = leaking.findings["future"]
+    assert (found.verdict, found.module) == ("broken", "decoder.layers.0.self_attn")
+    assert "The first 3, 6 decoder positions" in found.answer

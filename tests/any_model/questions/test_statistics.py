@@ -44,7 +44,7 @@ def look(net, batch, **options):
     return normlab.inspect(net, [batch], checks="statistics", **options).findings["statistics"]
 
 
-def test_statistics_of_real_positions_are_fine_whatever_the_padding(net, batch):
+def test_padding_does_not_enter_the_data_moments(net, batch):
     finding = look(net, batch)
     assert finding.verdict == "fine" and finding.value < 0.6
     _, distance, ratio, _, state = finding.table.rows[0]
@@ -61,13 +61,13 @@ def test_statistics_of_real_positions_are_fine_whatever_the_padding(net, batch):
         (lambda bn: bn.running_var[0].fill_(-1), "not finite", "broken"),
     ],
 )
-def test_statistics_that_are_not_those_of_the_data_are_found(net, batch, spoil, says, verdict):
+def test_stale_never_updated_and_non_finite_statistics_are_found(net, batch, spoil, says, verdict):
     spoil(net.bn)
     finding = look(net, batch)
     assert (finding.verdict, finding.module) == (verdict, "bn") and says in finding.answer
 
 
-def test_the_loss_says_what_stale_statistics_cost_and_nothing_changes(net, batch):
+def test_the_losses_show_what_stale_statistics_cost_and_the_norm_is_unchanged(net, batch):
     net.bn.running_var.mul_(9)
     net.train()
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -78,11 +78,73 @@ def test_the_loss_says_what_stale_statistics_cost_and_nothing_changes(net, batch
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_a_model_without_running_statistics_is_told_so(batch):
+def test_the_question_does_not_apply_without_running_statistics(batch):
     assert look(nn.LayerNorm(6), batch["x"]).why_not == "no norm keeps running statistics"
 
 
-def test_rows_that_normlab_made_up_are_not_compared_which_gives_no_verdict_but_a_reason(net, batch):
+def test_the_question_does_not_apply_to_a_single_row(net, batch):
     finding = look(net, {name: value[:1] for name, value in batch.items()})
     assert finding.verdict == "does not apply"
     assert "no norm has enough data" in finding.why_not
+
+
+class WithNorm(nn.Module):
+    """A norm with running statistics over `[B, T, D]` or `[B, D, T]`."""
+
+    def __init__(self, norm: nn.Module, first: bool):
+        super().__init__()
+        self.norm, self.first = norm, first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.mT).mT if self.first else self.norm(x)
+
+
+class LastBatchNorm(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.full((width,), 0.9))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.running_mean) * (self.running_var + 1e-5).rsqrt()
+
+
+@pytest.mark.parametrize("length", [12, WIDTH])
+@pytest.mark.parametrize(
+    "norm", [LastBatchNorm(WIDTH), normlab.make_norm("bn", WIDTH)], ids=["last", "normlab"]
+)
+def test_statistics_over_the_last_axis_are_compared(norm, length):
+    x = torch.randn(4, length, WIDTH)
+    norm.running_var.fill_(0.9)
+    for offset, verdict in ((0.0, "fine"), (50.0, "look")):
+        model = WithNorm(norm, False)
+        report = normlab.inspect(model, x + offset, checks="statistics")
+        assert report.findings["statistics"].verdict == verdict
+
+
+@pytest.mark.parametrize("name", ["brn", "pn", "mabn", "un"])
+def test_running_standard_deviations_and_mean_squares_are_compared_too(name):
+    norm, x = normlab.make_norm(name, WIDTH), torch.randn(4, 12, WIDTH)
+    buffer = next(b for n, b in norm.named_buffers() if n in ("running_std", "running_square"))
+    buffer.fill_(0.9)
+    for size, verdict in ((1.0, "fine"), (50.0, "look")):
+        report = normlab.inspect(norm, size * x, checks="statistics")
+        found = report.findings["statistics"]
+        assert (found.verdict, "stale: " in found.answer) == (verdict, size > 1), found
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(1.0, "fine"), (20.0, "look")])
+def test_variances_far_below_eps_match(size, verdict):
+    norm, x = nn.BatchNorm1d(WIDTH, eps=1e-5, momentum=None), 1e-3 * torch.randn(8, WIDTH, 12)
+    norm(x)
+    report = normlab.inspect(norm, size * x, checks="statistics")
+    assert report.findings["statistics"].verdict == verdict, report
+
+
+def test_matching_statistics_are_fine_even_if_the_counter_is_zero():
+    norm = nn.InstanceNorm2d(4, track_running_stats=True)
+    x = torch.randn(4, 4, 8, 8) * 2 + 3
+    norm(x)
+    norm.running_mean.copy_(x.mean((0, 2, 3))), norm.running_var.copy_(x.var((0, 2, 3)))
+    assert int(norm.num_batches_tracked) == 0
+    assert normlab.inspect(norm, x, checks="statistics").findings["statistics"].verdict == "fine"

@@ -327,3 +327,11 @@ def test_it_is_printed_as_a_table():
     head, row, last = str(found).splitlines()
     assert head.split("  ")[0] == "site" and head.endswith("fit error  alpha")
     assert row.startswith("4     ln -> dyt  8") and last.startswith("loss ") and " -> " in last
+
+
+def test_a_model_with_weight_norm_is_copied_after_a_backward_pass():
+    with pytest.warns(FutureWarning):
+        normed = nn.utils.weight_norm(nn.Linear(D, D))
+    model, x = nn.Sequential(normed, nn.LayerNorm(D)), tokens(4, 5)
+    model(x).square().mean().backward()
+    assert len(normlab.swap(model, "rms", calibrate=x).table) == 1

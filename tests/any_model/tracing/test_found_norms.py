@@ -1,3 +1,5 @@
+"""The norms of a model, and what each pools over."""
+
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -76,7 +78,7 @@ def found(model, *shape):
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_a_norm_pools_over_is_found_by_trying(module, pools):
+def test_the_pooled_axes_of_a_norm_are_found(module, pools):
     (norm,) = found(nn.Sequential(nn.Linear(WIDTH, WIDTH), module, nn.Softmax(-1), nn.Dropout()))
     assert (norm.pools, norm.misnomer) == (pools, None)
 
@@ -89,13 +91,13 @@ def test_what_a_norm_pools_over_is_found_by_trying(module, pools):
         (nn.Sequential(nn.LayerNorm((TOKENS, WIDTH))), "position, feature"),
     ],
 )
-def test_a_norm_over_other_axes_than_its_name_says_is_looked_at(model, says):
+def test_a_norm_over_other_axes_than_its_name_suggests_is_worth_a_look(model, says):
     torch.manual_seed(0)
     finding = normlab.inspect(model, torch.randn(ROWS, TOKENS, WIDTH)).findings["norms"]
     assert finding.verdict == "look" and f"pools over {says}, but" in finding.answer
 
 
-def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
+def test_the_name_of_an_attribute_counts_too():
     model = ChannelsFirst(nn.Identity())
     model.inner = nn.Sequential()
     model.inner.layer_norm = nn.GroupNorm(WIDTH, WIDTH)
@@ -134,7 +136,7 @@ def test_functional_norms_are_found_by_the_module_that_calls_them(function):
     assert norm.pools == OVER_TIME.get(kind, "feature")
 
 
-def test_modules_that_are_no_norms_are_not_taken_for_some():
+def test_other_functions_are_not_taken_for_norms():
     def attention(x):
         return (x @ x.mT).softmax(-1) @ x
 
@@ -144,7 +146,7 @@ def test_modules_that_are_no_norms_are_not_taken_for_some():
         assert found(model) == []
 
 
-def test_gains_near_0_are_counted_whatever_the_parametrization():
+def test_gains_near_0_are_counted_also_if_the_gain_is_1_plus_the_weight():
     batch = nn.BatchNorm1d(WIDTH)
     nn.init.zeros_(batch.weight)
     model = nn.Sequential(OnePlus(), nn.LayerNorm(WIDTH), ChannelsFirst(batch))
@@ -152,7 +154,7 @@ def test_gains_near_0_are_counted_whatever_the_parametrization():
     assert [norm.eps for norm in found(model)] == [1e-6, 1e-5, 1e-5]
 
 
-def test_norms_of_images():
+def test_the_pooled_axes_of_norms_of_images_are_found():
     model = nn.Sequential(nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.LayerNorm((8, 8, 8)))
     batch, group, layer = found(model, 4, 8, 8, 8)
     assert batch.pools == "batch, position (fixed in evaluation)"
@@ -169,7 +171,7 @@ CLASSES = (
 
 
 @pytest.mark.parametrize("path", CLASSES)
-def test_norms_of_transformers_are_found(path):
+def test_the_norms_of_transformers_are_found(path):
     pytest.importorskip("transformers")
     folder, name = path.split(".")
     home = import_module(f"transformers.models.{folder}.modeling_{folder}")
@@ -183,7 +185,7 @@ def test_norms_of_transformers_are_found(path):
     assert (norm.kind, norm.pools, norm.misnomer) == (name, expected, None)
 
 
-def test_a_norm_whose_kernel_knows_no_float64_is_found():
+def test_a_norm_without_a_float64_kernel_is_found():
     class Fused(OnePlus):
         def forward(self, x):
             assert x.dtype == torch.float32, "no kernel for this dtype"
@@ -217,7 +219,7 @@ class Passing(nn.Module):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_whether_padding_enters_a_norms_statistics_is_tried_on_either_side(left):
+def test_padding_in_a_norms_statistics_is_found_on_either_side(left):
     torch.manual_seed(0)
     mask = torch.ones(ROWS, TOKENS, dtype=torch.long)
     mask[1, slice(0, 3) if left else slice(7, None)] = 0
@@ -229,7 +231,7 @@ def test_whether_padding_enters_a_norms_statistics_is_tried_on_either_side(left)
         assert norm.evaluation.pools == ("position", "feature")
 
 
-def test_the_table_has_a_row_for_each_kind_of_norm():
+def test_the_table_has_one_row_per_kind_of_norm():
     report = normlab.inspect(
         nn.Sequential(nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH), OnePlus()),
         torch.randn(ROWS, TOKENS, WIDTH),
@@ -242,7 +244,7 @@ def test_the_table_has_a_row_for_each_kind_of_norm():
     assert "1 of 48 gains are near 0" in report.findings["norms"].answer
 
 
-def test_a_change_that_leaves_one_normalized_value_as_it_was_hides_no_feature():
+def test_a_feature_that_one_change_leaves_as_it_was_still_counts():
     width = 256
     x = 3 + torch.randn(ROWS, TOKENS, width, dtype=torch.float64)
     low, high = 1.0, 5.0
@@ -259,10 +261,19 @@ def test_a_change_that_leaves_one_normalized_value_as_it_was_hides_no_feature():
     assert report.norms[0].pools == "feature"
 
 
-def test_a_gate_near_0_hides_no_feature():
+def test_features_behind_a_gate_near_0_still_count():
     class Gated(OnePlus):
         def forward(self, x):
             return super().forward(x) * torch.arange(WIDTH).sub(5).mul(1e-4).tanh()
 
     (norm,) = found(nn.Sequential(Gated()))
     assert norm.evaluation.features == (WIDTH - 1, WIDTH)  # the gate of feature 5 is exactly 0
+
+
+def test_batch_norm_of_two_rows_is_recognized_for_every_seed():
+    for seed in range(8):
+        torch.manual_seed(seed)
+        found = normlab.inspect(nn.BatchNorm1d(6), torch.randn(2, 6), checks="norms").findings[
+            "norms"
+        ]
+        assert found.verdict == "fine" and "BatchNorm1d over batch" in found.answer

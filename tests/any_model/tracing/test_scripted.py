@@ -76,3 +76,9 @@ def test_a_scripted_part_that_leaks_is_blamed():
     found = normlab.inspect(with_script(LeakingRows()), [X], checks=["batch_mates"]).findings
     assert (found["batch_mates"].verdict, found["batch_mates"].module) == ("broken", "1")
     assert found["batch_mates"].answer.partition("; ")[2].startswith("1: LeakingRows, mixes in")
+
+
+def test_all_questions_are_answered_for_a_model_with_a_scripted_part():
+    model = nn.Sequential(torch.jit.script(nn.Linear(WIDTH, WIDTH)), nn.LayerNorm(WIDTH))
+    found = normlab.inspect(model, [X], checks="all").findings.values()
+    assert [str(each) for each in found if each.verdict not in ("fine", "does not apply")] == []

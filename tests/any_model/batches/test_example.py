@@ -1,0 +1,67 @@
+"""Variants of a batch: padded, with other rows, with other later tokens."""
+
+import pytest
+import torch
+from torch import nn
+
+import normlab
+from normlab.any_model.batches.from_batch import Conventions, example_of
+from tests.any_model.toys import (
+    FAULTY,
+    Encoder,
+    masked_numbers,
+    mean_over,
+)
+
+
+@pytest.fixture
+def padded_on_the_left(batch):
+    """Return an example of 3 rows and 8 positions whose padding comes first."""
+    left = {name: x.flip(1) for name, x in batch.items()}
+    left["position_ids"] = (left["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    return example_of(Encoder(), left, Conventions(max_positions=8))
+
+
+def test_padding_changes_no_other_position(padded_on_the_left):
+    example = padded_on_the_left
+    assert (example.side, example.size, example.length) == ("left", 3, 8)
+    base = example.values["input_ids"][0]
+    padded, other = (example.padded(4, other=other).values for other in (False, True))
+    ids, others = padded["input_ids"][0], other["input_ids"][0]
+    assert ids[:4].tolist() == [0] * 4 and bool((others[:4] > 0).all())
+    assert torch.equal(ids[4:], base) and torch.equal(ids[4:], others[4:])
+    assert padded["attention_mask"].tolist() == [[0] * 4 + [1] * 8]
+    assert padded["position_ids"].tolist() == [[4] * 4 + [*range(4, 12)]]
+
+
+def test_only_other_rows_or_later_tokens_change(padded_on_the_left):
+    example = padded_on_the_left
+    mates = example.with_other_rows(0).values["input_ids"] == example.values["input_ids"]
+    assert mates[0].all() and not mates[1:].any()
+    later = example.with_later_tokens(3).values["input_ids"] == example.values["input_ids"][:1]
+    assert later.tolist() == [[True] * 3 + [False] * 5]
+
+
+class Layout(nn.Module):
+    """Embeds boxes by their width, which must not be negative; the fault also uses their mean."""
+
+    def __init__(self, faulty):
+        super().__init__()
+        self.words, self.widths, self.faulty = nn.Embedding(50, 8), nn.Embedding(30, 8), faulty
+
+    def forward(self, input_ids, bbox, attention_mask):
+        places = self.widths(bbox[..., 2] - bbox[..., 0])
+        everything = torch.ones_like(attention_mask)
+        pooled = mean_over(places, everything if self.faulty else attention_mask)
+        return self.words(input_ids) + places + pooled
+
+
+@FAULTY
+def test_other_boxes_are_still_valid_boxes(faulty):
+    mask = masked_numbers()["attention_mask"]
+    first = torch.randint(0, 9, (3, 12, 2))
+    boxes = torch.cat([first, first + torch.randint(1, 9, (3, 12, 2))], -1)
+    batch = {"input_ids": torch.randint(3, 50, (3, 12)), "bbox": boxes, "attention_mask": mask}
+    report = normlab.inspect(Layout(faulty).eval(), batch, checks=["padding", "batch_mates"])
+    assert "failed" not in {each.verdict for each in report.findings.values()}
+    assert report.findings["padding"].verdict == ("broken" if faulty else "fine")

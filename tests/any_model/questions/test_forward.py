@@ -1,0 +1,79 @@
+"""Is a forward pass repeatable, and its output finite?"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import normlab
+from tests.any_model.pairs import WIDTH
+from tests.any_model.toys import (
+    FAULTY,
+    QUICK,
+    Normed,
+    X,
+    finding,
+    masked_numbers,
+    verdicts,
+)
+
+
+@pytest.mark.parametrize(("wrong", "says"), [("random", "one run to the next"), ("nan", "NaN")])
+def test_after_a_random_or_nan_output_no_other_question_is_asked(batch, wrong, says):
+    found = normlab.inspect(Normed(wrong=wrong), [batch], checks=QUICK)
+    assert next(iter(found.findings)) == "forward" and says in found.findings["forward"].answer
+    assert verdicts(found) == {"forward": "broken", **dict.fromkeys(QUICK[1:], "does not apply")}
+
+
+def test_an_overflow_is_found_in_the_product_not_in_the_norm_after_it():
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
+            nn.init.constant_(self.first.weight, 1000.0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(self.first(x))
+
+    found = finding(Product().half(), "forward", X.half().abs() + 60)
+    assert (found.verdict, found.module) == ("broken", "first")
+    assert "whose output is infinite (6.55e+04 is the largest float16)" in found.answer
+
+
+def test_training_mode_and_a_second_call_may_turn_an_output_into_nan():
+    class Odd(nn.Module):
+        def __init__(self, when: Callable[[Any], bool]):
+            super().__init__()
+            self.when, self.calls = when, 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return x * torch.nan if self.when(self) else x
+
+    found = finding(Odd(lambda model: model.training), "modes")
+    assert found.verdict == "look" and "the output becomes NaN in training mode" in found.answer
+    found = finding(Odd(lambda model: model.calls > 1), "forward")
+    assert found.verdict == "look" and "the output of a second call becomes NaN" in found.answer
+
+
+class AfterEncoder(nn.Module):
+    """torch's encoder, followed by a division."""
+
+    def __init__(self, divisor):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.encoder, self.divisor = nn.TransformerEncoder(layer, 1), divisor
+
+    def forward(self, x, attention_mask):
+        y = self.encoder(x, src_key_padding_mask=attention_mask == 0)
+        return (y - y) / self.divisor + y
+
+
+@FAULTY
+def test_nan_after_the_last_module_is_found(faulty):
+    report = normlab.inspect(AfterEncoder(1.0 - faulty).eval(), masked_numbers(), checks="forward")
+    found = report.findings["forward"]
+    assert found.verdict == ("broken" if faulty else "fine"), found
+    assert ("NaN" in found.answer) == faulty
