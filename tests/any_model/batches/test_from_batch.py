@@ -10,6 +10,7 @@ import normlab
 from normlab.errors import UserError
 from tests.any_model.pairs import WIDTH, text_batches
 from tests.any_model.toys import (
+    HARM,
     accused,
     mean,
 )

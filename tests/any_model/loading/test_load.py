@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import huggingface_hub
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import nn
 from transformers import (
     BertConfig,
     BertModel,
@@ -23,8 +25,10 @@ from transformers import (
     Wav2Vec2Model,
 )
 
-from normlab.any_model.loading.load import TEXT, load_hf
+import normlab
+from normlab.any_model.loading.load import TEXT, load_hf, loaded
 from normlab.cli import main
+from tests.any_model.toys import FAULTY
 
 SIZES = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 SIZES = {**SIZES, "hidden_size": 8}

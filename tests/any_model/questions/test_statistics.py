@@ -1,8 +1,11 @@
+"""Do running statistics match the data?"""
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import normlab
+from tests.any_model.pairs import WIDTH
 
 
 class Net(nn.Module):
