@@ -10,4 +10,10 @@ questions about it. Each folder uses only the ones above it:
     questions/  one file per question, what they share, and the search for the module at fault
 
 `pytest_plugin.py` has one test per question.
+
+A question is asked here if a module and a batch suffice to answer it: the model is run on changed
+inputs, and the finding names the module at fault. `normlab.inspection` asks what only the builder
+of a model knows: about a norm by itself, and about models and runs of normlab, by stack, by
+placement and with their task's examples. So both ask about padding, or about later tokens, by
+different means.
 """

@@ -9,16 +9,8 @@ from torch import Tensor, nn
 import normlab
 from normlab.cli import main
 from tests.any_model.models import sound
-from tests.any_model.pairs import (
-    WIDTH,
-    text_batches,
-)
-from tests.any_model.toys import (
-    Embedded,
-    Encoder,
-    X,
-    mean,
-)
+from tests.any_model.pairs import WIDTH, text_batches
+from tests.any_model.toys import Embedded, Encoder, X, mean
 
 
 def test_text_json_and_html_begin_with_the_most_harmful_finding(batch, tmp_path):

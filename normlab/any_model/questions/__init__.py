@@ -1,8 +1,18 @@
-"""The questions about any module, and what they share.
+"""The questions about any module, one file per question, and what they share.
 
 Begin with `examination.py`: an `Examination` is a model with the example to run, and compares the
-outputs of two passes. Each question is a function in the file of its name: `padding.py`,
-`batch_mates.py`, `future.py`, `forward.py`, `modes.py`, `norms.py`, `statistics.py`; the slow ones
-are in `ablations.py` and `layers.py`. `leak.py` makes the finding on passes that should agree, and
-`culprit.py` finds the module that makes them differ. `registry.py` lists all questions.
+outputs of two passes. `registry.py` lists the questions in the order in which they are asked:
+
+    forward      is the forward pass repeatable and free of NaN?
+    modes        does training mode, without dropout, change the output?
+    padding      does padding change the output at real tokens?
+    norms        what does each norm pool over, and does its name say so?
+    batch_mates  do the other rows of a batch change a row's output?
+    future       do later tokens change the output at earlier positions?
+    statistics   are running statistics finite, updated, and close to the data's?
+
+and, only on request, as they are slow: `precision`, `worth`, `depth`, `channels`, `sinks`
+(`slow_questions.py` has what these share). `leak.py` makes the finding on passes that should agree,
+and `culprit.py` finds the module that makes them differ. A question first measures; then one
+function words its answer from the values, with the words of `wording.py`.
 """

@@ -6,7 +6,7 @@ from normlab.findings.question import Question, registered
 
 _FILES = (
     *("modes", "padding", "norms", "forward", "batch_mates", "future"),
-    *("ablations", "layers", "statistics"),
+    *("precision", "worth", "depth", "channels", "sinks", "statistics"),
 )
 
 

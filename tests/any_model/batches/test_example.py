@@ -6,12 +6,7 @@ from torch import nn
 
 import normlab
 from normlab.any_model.batches.from_batch import Conventions, example_of
-from tests.any_model.toys import (
-    FAULTY,
-    Encoder,
-    masked_numbers,
-    mean_over,
-)
+from tests.any_model.toys import FAULTY, Encoder, masked_numbers, mean_over
 
 
 @pytest.fixture

@@ -9,11 +9,7 @@ from torch import Tensor, nn
 import normlab
 from normlab.errors import UserError
 from tests.any_model.pairs import WIDTH, text_batches
-from tests.any_model.toys import (
-    HARM,
-    accused,
-    mean,
-)
+from tests.any_model.toys import HARM, accused, mean
 
 
 def test_rows_on_the_second_axis_are_found_with_rows_1():

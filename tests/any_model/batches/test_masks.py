@@ -8,15 +8,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import masked
-from tests.any_model.toys import (
-    IDS,
-    MASK,
-    Embedded,
-    Encoder,
-    accused,
-    mean,
-    pooling,
-)
+from tests.any_model.toys import IDS, MASK, Embedded, Encoder, accused, mean, pooling
 
 ROWS = {
     "padding, all rows padded": masked((24, 17, 12, 9))[:, :24] * (torch.arange(24) < 22),

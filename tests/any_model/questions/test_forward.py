@@ -9,15 +9,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import WIDTH
-from tests.any_model.toys import (
-    FAULTY,
-    QUICK,
-    Normed,
-    X,
-    finding,
-    masked_numbers,
-    verdicts,
-)
+from tests.any_model.toys import FAULTY, QUICK, Normed, X, finding, masked_numbers, verdicts
 
 
 @pytest.mark.parametrize(("wrong", "says"), [("random", "one run to the next"), ("nan", "NaN")])

@@ -7,12 +7,7 @@ from torch import Tensor, nn
 
 import normlab
 from tests.any_model.pairs import WIDTH, text_batches
-from tests.any_model.toys import (
-    Embedded,
-    Normed,
-    Turned,
-    finding,
-)
+from tests.any_model.toys import Embedded, Normed, Turned, finding
 
 
 def test_batch_statistics_are_fine_and_padding_in_them_is_worth_a_look(batch):

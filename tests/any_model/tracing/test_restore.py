@@ -11,10 +11,7 @@ from torch import Tensor, nn
 import normlab
 from normlab.any_model.tracing.restore import unchanged
 from tests.any_model.pairs import WIDTH, bert, same, state, text_batches
-from tests.any_model.toys import (
-    QUICK,
-    Normed,
-)
+from tests.any_model.toys import QUICK, Normed
 
 
 @pytest.mark.parametrize("stop", [*range(0, 24, 3), None])

@@ -1,0 +1,58 @@
+"""The question of outlier features, dead channels and massive activations."""
+
+from typing import NamedTuple
+
+import torch
+
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.slow_questions import NOTHING, layer_outputs, look_above
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import percent
+from normlab.probes.activations import MASSIVE, TIMES, describe
+
+OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
+FEWEST = 8  # positions needed before a channel can be called dead
+
+
+@question("channels", of="module", slow=True)
+@torch.no_grad()
+def channels(examination: Examination) -> Finding:
+    """Do layers output outlier features, dead channels, or massive activations?
+
+    For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the
+    RMS of all features (outliers), the share of features that are constant over positions (dead),
+    and the largest magnitude divided by the median magnitude. A value is massive if it is above 100
+    and this ratio is above 1000 (Sun et al. 2024).
+    """
+    rows: list[LayerActivations] = []
+    for name, y in layer_outputs(examination).items():
+        length = examination.example.length
+        first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == length != y.shape[1])
+        x = (y.flatten(2).mT if first else y.reshape(1, -1, y.shape[-1])).double()
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        described = describe(x, real, threshold=OUTLIER)
+        dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
+        shares = (described["outliers"], dead, described["largest"], described["over_median"])
+        rows.append(LayerActivations(name, *map(float, shares)))
+    if not rows:
+        return NOTHING
+    worst = max(rows, key=lambda row: row.over_median)
+    outliers = percent(max(row.outliers for row in rows))
+    dead = percent(max(row.dead for row in rows))
+    answer = f"the largest magnitude is {worst.largest:.3g}, {worst.over_median:.3g} times the "
+    answer += f"median, in {worst.layer}; in the worst layer {outliers} of features are outliers, "
+    answer += f"{dead} of channels dead"
+    table = AnswerTable(("layer", "outliers", "dead", "largest", "times the median"), rows)
+    limit = TIMES if worst.largest > MASSIVE else torch.inf
+    return look_above(answer, worst.over_median, limit, table)
+
+
+class LayerActivations(NamedTuple):
+    """A layer's share of outlier features and of dead channels, and its largest magnitude."""
+
+    layer: str
+    outliers: float
+    dead: float
+    largest: float
+    over_median: float

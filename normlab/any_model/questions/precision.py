@@ -1,0 +1,78 @@
+"""The question of which module changes the output most if it is rounded."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.slow_questions import change_of_lead, look_above, with_percent
+from normlab.any_model.surgery.ablation import quantized
+from normlab.any_model.tracing.scripted import is_scripted
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import percent
+
+ROUNDED = 0.05  # largest harmless relative change of the output in bfloat16
+
+
+@question("precision", of="module", slow=True)
+@torch.no_grad()
+def precision(examination: Examination) -> Finding:
+    """Which module changes the output most if rounded to bfloat16, or to int8?
+
+    The weights and inputs of each module are rounded, first one module at a time, then all at once.
+    The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
+    """
+    modules = dict(examination.model.named_modules())
+    leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
+    if not leaves:
+        return Finding.none("no module that takes hooks has weights")
+    alone = [
+        [_change_if_rounded(examination, round_, m) for m in leaves.values()]
+        for round_ in (bf16, int8)
+    ]
+    total = [_change_if_rounded(examination, round_, *leaves.values()) for round_ in (bf16, int8)]
+    answers = []
+    for kind, of_all, of_each in zip(("bf16", "int8"), total, alone, strict=True):
+        worst = with_percent(*max(zip(of_each, leaves, strict=True)))
+        answers.append(f"{kind} changes the output by {percent(of_all)}; worst module: {worst}")
+    table = AnswerTable(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
+    scripted = [
+        name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
+    ]
+    if scripted:
+        answers.append(f"not rounded, as they are scripted: {', '.join(scripted[:3])}")
+    return look_above("; ".join(answers), total[0], ROUNDED, table)
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Return whether a module is innermost and takes hooks, which scripted modules do not."""
+    return not (module._modules or is_scripted(module))
+
+
+def bf16(x: Tensor) -> Tensor:
+    """Round to bfloat16, but keep the dtype."""
+    return x.bfloat16().to(x.dtype) if x.is_floating_point() else x
+
+
+def int8(x: Tensor) -> Tensor:
+    """Round to 255 levels within +-max |x|; leave vectors unchanged."""
+    if x.ndim < 2 or not x.is_floating_point():
+        return x
+    return quantized(x, x.abs().amax(), 8)
+
+
+def _change_if_rounded(
+    examination: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module
+) -> float:
+    """Return how much the row's output changes if weights and inputs of modules are changed."""
+
+    def change_all() -> None:
+        for module in modules:
+            for weight in module.parameters():
+                weight.copy_(change(weight))
+            module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
+
+    return change_of_lead(examination, change_all)

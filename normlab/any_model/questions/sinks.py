@@ -1,0 +1,47 @@
+"""The question of attention sinks."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from normlab.any_model.batches.example import call
+from normlab.any_model.questions.examination import Examination
+from normlab.any_model.questions.slow_questions import NOTHING, look_above
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.question import question
+from normlab.findings.relative_change import percent
+from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES
+
+
+@question("sinks", of="module", slow=True)
+@torch.no_grad()
+def sinks(examination: Examination) -> Finding:
+    """How many attention heads give most of their attention to the first token?
+
+    A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64
+    queries, or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a
+    model of transformers that returns `attentions`.
+    """
+    model: Any = examination.model
+    row = examination.lead
+    if not hasattr(model, "set_attn_implementation") or examination.example.length < SINK_KEYS:
+        return Finding.none(f"needs {SINK_KEYS} tokens and a model that returns its attentions")
+    former = model.config._attn_implementation
+    try:
+        model.set_attn_implementation("eager")
+        asking = replace(row, values={**row.values, "output_attentions": True})
+        output = call(model, asking, examination.runner.forward)
+        attentions = getattr(output, "attentions", None) or ()
+    finally:
+        model.set_attn_implementation(former)
+    weights = [of_layer[0] for of_layer in attentions if of_layer is not None]
+    causal = not any(bool(of_layer.triu(1).any()) for of_layer in weights)
+    queries = slice(SINK_QUERIES if causal else None)
+    first = [of_layer[:, queries, 0].mean(-1).tolist() for of_layer in weights]
+    rows = [(n, head, w) for n, heads in enumerate(first) for head, w in enumerate(heads)]
+    if not rows:
+        return NOTHING
+    share = sum(row[2] > SINK for row in rows) / len(rows)
+    answer = f"{percent(share)} of {len(rows)} heads attend mostly to the first token"
+    return look_above(answer, share, torch.inf, AnswerTable(("layer", "head", "first token"), rows))

@@ -1,0 +1,54 @@
+"""What the slow questions share: the finding on a value and its limit, and layers' outputs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from normlab.any_model.batches.outputs import tensors
+from normlab.any_model.questions.examination import Examination
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.findings.relative_change import percent, relative_change
+
+NOTHING = Finding.none("the model has nothing that this question measures")
+
+
+def look_above(answer: str, value: float, limit: float, table: AnswerTable) -> Finding:
+    """Return the finding, with the verdict `look` if the value is above the limit."""
+    return Finding(
+        answer,
+        {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]},
+        table,
+        verdict="fine" if value <= limit else "look",
+        value=value,
+        threshold=None if limit == torch.inf else limit,
+    )
+
+
+def layer_outputs(examination: Examination) -> dict[str, Tensor]:
+    """Return the layers' outputs for the longest row by name, in the order of the calls."""
+
+    def is_layer(name: str, module: nn.Module) -> bool:
+        return name.rpartition(".")[2].isdigit() and bool(module._modules)
+
+    calls, _ = examination.runner.record(examination.lead, keep=is_layer)
+    outputs: dict[str, Tensor] = {}
+    for call_ in calls:
+        x, y = (next(tensors(value), None) for value in (call_.inputs, call_.output))
+        if x is not None and y is not None and x.shape == y.shape:
+            outputs[call_.name] = y
+    return outputs
+
+
+def change_of_lead(examination: Examination, change: Callable[[], object]) -> float:
+    """Return how much the longest row's main output changes if the model is changed."""
+    y = examination.outputs(examination.lead)
+    main = next(iter(y))
+    with examination.runner.changed(change):
+        return relative_change(examination.outputs(replace(examination.lead))[main], y[main])
+
+
+def with_percent(value: float, path: str) -> str:
+    """Return a module's path with its value."""
+    return f"{path or 'the model'} ({percent(value)})"
