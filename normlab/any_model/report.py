@@ -35,6 +35,60 @@ from normlab.records.record import plain
 FORMAT = "normlab.module/2"
 
 
+def inspect(
+    model: nn.Module,
+    batches: Any = None,
+    *,
+    forward: Forward | None = None,
+    mask: Any = None,
+    rows: int | None = None,
+    positions: int | None = None,
+    loss: Any = None,
+    causal: bool | None = None,
+    checks: Literal["quick", "all"] | Sequence[str] = "quick",
+    max_rows: int = 4,
+    max_positions: int = 128,
+) -> "Report":
+    """Find what changes a model's output but should not, by how much, and in which module.
+
+    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
+    `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
+    default as `model(**batch)`, `model(batch)` if it takes a dict, or `model(*batch)`. `rows` and
+    `positions` are the row and position axes of the main input, if not 0 and 1: `rows=1` for
+    `[T, B]`. `mask` is the name of the input that marks real tokens, or a mask `[rows, positions]`,
+    or the meaning of its ones: "real", "padding", or `{"name": "padding"}`.
+    `loss(output, batch)` is used only by the question `statistics`. `causal` is whether positions
+    must not depend on later ones. `checks` is `quick`, `all` or the names of questions.
+
+    The model is examined in eval mode. Afterwards the model and the process's state are restored. A
+    question that applies but cannot be answered has the verdict `failed`.
+
+    Raises UserError with a one-sentence message if the model or inputs cannot be examined.
+    """
+    check_arguments(model, batches, max_rows, max_positions)
+    chosen = _chosen(checks)
+    model, first = unwrapped(model), first_batches(batches)
+    check(model)
+    if forward is None and takes_a_dict(model, first[0]):
+        forward = _with_a_dict
+    with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
+        model.eval()
+        start = State([("", model), ("", (first, forward))], state)  # in eval mode
+        runner = Runner(model, forward, start)
+        with nullcontext() if start.shares_guard else start.guard:
+            axes = Axes(rows, positions)
+            conventions = Conventions(forward, mask, axes, max_rows, max_positions)
+            examination = _examination(runner, first, conventions)
+            examination.loss, examination.causal = loss, causal
+            findings = dict(_answers(examination, chosen))
+            title = examination.title
+    if state.refused:
+        findings["restore"] = _not_restored(state.refused)
+    if one_way := state.snapshot.one_way:
+        title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
+    return Report(title, findings, vars(examination).get("norms", []))
+
+
 @dataclass(frozen=True)
 class Report:
     """Findings about a model, keyed by question; `title` says what was examined.
@@ -101,60 +155,6 @@ class Report:
         ]
         if broken:
             raise AssertionError("; ".join(broken))
-
-
-def inspect(
-    model: nn.Module,
-    batches: Any = None,
-    *,
-    forward: Forward | None = None,
-    mask: Any = None,
-    rows: int | None = None,
-    positions: int | None = None,
-    loss: Any = None,
-    causal: bool | None = None,
-    checks: Literal["quick", "all"] | Sequence[str] = "quick",
-    max_rows: int = 4,
-    max_positions: int = 128,
-) -> Report:
-    """Find what changes a model's output but should not, by how much, and in which module.
-
-    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
-    `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
-    default as `model(**batch)`, `model(batch)` if it takes a dict, or `model(*batch)`. `rows` and
-    `positions` are the row and position axes of the main input, if not 0 and 1: `rows=1` for
-    `[T, B]`. `mask` is the name of the input that marks real tokens, or a mask `[rows, positions]`,
-    or the meaning of its ones: "real", "padding", or `{"name": "padding"}`.
-    `loss(output, batch)` is used only by the question `statistics`. `causal` is whether positions
-    must not depend on later ones. `checks` is `quick`, `all` or the names of questions.
-
-    The model is examined in eval mode. Afterwards the model and the process's state are restored. A
-    question that applies but cannot be answered has the verdict `failed`.
-
-    Raises UserError with a one-sentence message if the model or inputs cannot be examined.
-    """
-    check_arguments(model, batches, max_rows, max_positions)
-    chosen = _chosen(checks)
-    model, first = unwrapped(model), first_batches(batches)
-    check(model)
-    if forward is None and takes_a_dict(model, first[0]):
-        forward = _with_a_dict
-    with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
-        model.eval()
-        start = State([("", model), ("", (first, forward))], state)  # in eval mode
-        runner = Runner(model, forward, start)
-        with nullcontext() if start.shares_guard else start.guard:
-            axes = Axes(rows, positions)
-            conventions = Conventions(forward, mask, axes, max_rows, max_positions)
-            examination = _examination(runner, first, conventions)
-            examination.loss, examination.causal = loss, causal
-            findings = dict(_answers(examination, chosen))
-            title = examination.title
-    if state.refused:
-        findings["restore"] = _not_restored(state.refused)
-    if one_way := state.snapshot.one_way:
-        title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
-    return Report(title, findings, vars(examination).get("norms", []))
 
 
 def check_arguments(model: object, batches: Any, max_rows: int, max_positions: int) -> None:

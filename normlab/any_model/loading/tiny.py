@@ -40,61 +40,38 @@ SIZES: tuple[tuple[str, int | None], ...] = (
 )
 WIDTHS = (8, 32, 48)
 
-
-def small_value(name: str, value: Any, how: str) -> Any:
-    """Return the small value for a config's entry; `how` says what shrinks (see `BUILDS`)."""
-    if isinstance(value, float) and "drop" in name:
-        return 0.0
-    if name in ("apply_spec_augment", "use_cache"):
-        return False
-    if value is None:
-        return {"vocab_size": VOCABULARY, "head_dim": WIDE_HEAD if how == "heads" else 8}.get(name)
-    if name.endswith("token_id") and isinstance(value, int):
-        return value % VOCABULARY
-    if isinstance(value, tuple | list) and name in ("conv_dim", "tdnn_dim") and how == "all":
-        return type(value)(32 for _ in value)
-    if type(value) is not int or value <= 0:
-        return value
-    if how == "heads" and name in TWO_HEADS:
-        return TWO_HEADS[name]
-    small = next((size for name_, size in SIZES if re.fullmatch(name_, name)), None)
-    if small is None or value <= small:
-        return value
-    if how in ("eighth", "depth") and (small in WIDTHS or "head" in name):
-        shrinks = how == "eighth" and small in WIDTHS and value % 8 == 0
-        return value // 8 if shrinks else value
-    return value if how == "heads" and small == 8 else small
-
-
-def small_settings(
-    config: Any, how: str, changes: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return small settings for a config class and for the configs inside it."""
-    values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
-    for field in fields(config):
-        if field.default_factory is not MISSING:
-            values[field.name] = field.default_factory()
-    settings = {}
-    for name, value in (values | dict(changes or {})).items():
-        small = small_value(name, value, how)
-        if small != value or name in (changes or {}):
-            settings[name] = small
-    for name, spec in config.sub_configs_defaults.items():
-        inner = spec.config_class
-        if not hasattr(inner, "sub_configs_defaults"):  # AutoConfig
-            inner = CONFIG_MAPPING[spec.model_type]
-        settings[name] = small_settings(inner, how, spec.init_kwargs)
-        if inner.model_type:
-            settings[name].setdefault("model_type", inner.model_type)
-    return settings
-
-
 BUILDS = ("all", "heads", "eighth", "depth")
 """Ways to shrink: all sizes; with two heads of the default width; widths to an eighth, keeping the
 heads; only depth and vocabulary.
 """
+
 WIDE_HEAD = 128
+
 TWO_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 2 * WIDE_HEAD}
+
+
+def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
+    """Return a class's model with inputs; UserError with the first reason if none fit."""
+    reasons = []
+    name = class_named(name)
+    try:
+        for model in build(name):
+            try:
+                return model, fits(model)
+            except UserError as error:
+                reasons.append(str(error))
+    except UserError as error:
+        reasons.append(str(error))
+    raise UserError(reasons[0])
+
+
+def class_named(name: str) -> str:
+    """Return the named class, or the base model's class of a model type such as `bert`."""
+    kind = MODEL_MAPPING_NAMES.get(name, name)
+    kind = kind if isinstance(kind, str) else kind[0]
+    if not hasattr(transformers, kind):
+        raise UserError(f"transformers has no class or model type {name!r}")
+    return kind
 
 
 def build(name: str) -> Iterator[nn.Module]:
@@ -115,15 +92,17 @@ def build(name: str) -> Iterator[nn.Module]:
     raise UserError("; ".join(reasons) or "no input fits")
 
 
-def one_line(error: BaseException) -> str:
-    """Return an exception's type and the first line of its message."""
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0][:120] if text else ''}"
-
-
-def mask_of(lengths: tuple[int, ...]) -> Tensor:
-    """Return a mask [row, position], 1 where a token is real."""
-    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+def fits(model: nn.Module) -> dict[str, Tensor]:
+    """Return the first inputs that the model takes."""
+    errors = []
+    for batch in inputs(model):
+        try:
+            with torch.no_grad():
+                model(**batch)
+            return batch
+        except Exception as error:
+            errors.append(one_line(error))
+    raise UserError(f"no input fits: {errors[0] if errors else 'none is known'}")
 
 
 def inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
@@ -157,26 +136,6 @@ def inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
             yield text | {"pixel_values": noise(len(LENGTHS), 3, size, size)}
 
 
-def widths(model: nn.Module) -> list[int]:
-    """Return possible numbers of features per frame, the likeliest first."""
-    names = ("num_mel_bins", "feature_size", "input_dim", "input_size", "input_feat_per_channel")
-    bins = [getattr(model.config, name, None) for name in (*names, "feature_projection_input_dim")]
-    return list(dict.fromkeys(b for b in (*bins, 80, 128, 160, 64, 320, 560) if type(b) is int))
-
-
-def fits(model: nn.Module) -> dict[str, Tensor]:
-    """Return the first inputs that the model takes."""
-    errors = []
-    for batch in inputs(model):
-        try:
-            with torch.no_grad():
-                model(**batch)
-            return batch
-        except Exception as error:
-            errors.append(one_line(error))
-    raise UserError(f"no input fits: {errors[0] if errors else 'none is known'}")
-
-
 def _audio_inputs(
     model: nn.Module,
     audio: str,
@@ -197,25 +156,67 @@ def _audio_inputs(
                 yield features | later
 
 
-def class_named(name: str) -> str:
-    """Return the named class, or the base model's class of a model type such as `bert`."""
-    kind = MODEL_MAPPING_NAMES.get(name, name)
-    kind = kind if isinstance(kind, str) else kind[0]
-    if not hasattr(transformers, kind):
-        raise UserError(f"transformers has no class or model type {name!r}")
-    return kind
+def widths(model: nn.Module) -> list[int]:
+    """Return possible numbers of features per frame, the likeliest first."""
+    names = ("num_mel_bins", "feature_size", "input_dim", "input_size", "input_feat_per_channel")
+    bins = [getattr(model.config, name, None) for name in (*names, "feature_projection_input_dim")]
+    return list(dict.fromkeys(b for b in (*bins, 80, 128, 160, 64, 320, 560) if type(b) is int))
 
 
-def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Return a class's model with inputs; UserError with the first reason if none fit."""
-    reasons = []
-    name = class_named(name)
-    try:
-        for model in build(name):
-            try:
-                return model, fits(model)
-            except UserError as error:
-                reasons.append(str(error))
-    except UserError as error:
-        reasons.append(str(error))
-    raise UserError(reasons[0])
+def mask_of(lengths: tuple[int, ...]) -> Tensor:
+    """Return a mask [row, position], 1 where a token is real."""
+    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+
+
+def small_settings(
+    config: Any, how: str, changes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return small settings for a config class and for the configs inside it."""
+    values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
+    for field in fields(config):
+        if field.default_factory is not MISSING:
+            values[field.name] = field.default_factory()
+    settings = {}
+    for name, value in (values | dict(changes or {})).items():
+        small = small_value(name, value, how)
+        if small != value or name in (changes or {}):
+            settings[name] = small
+    for name, spec in config.sub_configs_defaults.items():
+        inner = spec.config_class
+        if not hasattr(inner, "sub_configs_defaults"):  # AutoConfig
+            inner = CONFIG_MAPPING[spec.model_type]
+        settings[name] = small_settings(inner, how, spec.init_kwargs)
+        if inner.model_type:
+            settings[name].setdefault("model_type", inner.model_type)
+    return settings
+
+
+def small_value(name: str, value: Any, how: str) -> Any:
+    """Return the small value for a config's entry; `how` says what shrinks (see `BUILDS`)."""
+    if isinstance(value, float) and "drop" in name:
+        return 0.0
+    if name in ("apply_spec_augment", "use_cache"):
+        return False
+    if value is None:
+        return {"vocab_size": VOCABULARY, "head_dim": WIDE_HEAD if how == "heads" else 8}.get(name)
+    if name.endswith("token_id") and isinstance(value, int):
+        return value % VOCABULARY
+    if isinstance(value, tuple | list) and name in ("conv_dim", "tdnn_dim") and how == "all":
+        return type(value)(32 for _ in value)
+    if type(value) is not int or value <= 0:
+        return value
+    if how == "heads" and name in TWO_HEADS:
+        return TWO_HEADS[name]
+    small = next((size for name_, size in SIZES if re.fullmatch(name_, name)), None)
+    if small is None or value <= small:
+        return value
+    if how in ("eighth", "depth") and (small in WIDTHS or "head" in name):
+        shrinks = how == "eighth" and small in WIDTHS and value % 8 == 0
+        return value // 8 if shrinks else value
+    return value if how == "heads" and small == 8 else small
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's type and the first line of its message."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0][:120] if text else ''}"

@@ -30,6 +30,51 @@ EXACT = 1e-9
 """The largest change of a float64 output allowed for a fold, relative to the largest output."""
 
 
+@torch.no_grad()
+def fold_norms(
+    model: nn.Module,
+    batches: Any,
+    *,
+    untie: bool = False,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+) -> "FoldedModel":
+    """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
+
+    The norms compute the same in evaluation mode only: after dropout the mean is not 0. A pass over
+    the first of `batches` (a dict, tuple or tensor) shows which layers read which norm. Where a
+    fold would change the output, the norm stays, and the table says why. If an output layer shares
+    the token embedding's weights, they can be folded into only if `untie` gives it a copy. The
+    folded model has the dtypes of the model. Folded gains become ones, or zeros where the norm adds
+    1.
+
+    Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
+    float64 differ by more than 1e-9.
+    """
+    run, batch = forward or call_with, first_batches(batches)[0]
+    dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
+    folded = copied(model).eval()
+    if untie:
+        _untie(folded)
+    with slow_path():
+        norms = _norms(folded, partial(run, folded, batch))
+        flow = Flow(folded, norms)
+        flow.run(partial(run, folded, batch))
+        before = _outputs(run, folded, batch)
+        folded.double()
+        table = _fold(folded, flow, norms)
+        error = _difference(before, _outputs(run, folded, batch))
+    if not error <= EXACT:
+        raise UserError(
+            f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}: "
+            "is its forward pass random, or does it change its own weights?"
+        )
+    usual = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
+    for name, x in [*folded.named_parameters(), *folded.named_buffers()]:
+        if x.is_floating_point():
+            x.data = x.data.to(dtypes.get(name, usual))
+    return FoldedModel(folded.train(model.training), table, error)
+
+
 @dataclass
 class NormFold:
     """What became of one norm: its subtraction of the mean, and its gain and bias.
@@ -117,51 +162,6 @@ class _Norm:
     @property
     def shift(self) -> Tensor | None:
         return parameter_data(self.module, self.bias).double() if self.bias else None
-
-
-@torch.no_grad()
-def fold_norms(
-    model: nn.Module,
-    batches: Any,
-    *,
-    untie: bool = False,
-    forward: Callable[[nn.Module, Any], Any] | None = None,
-) -> FoldedModel:
-    """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
-
-    The norms compute the same in evaluation mode only: after dropout the mean is not 0. A pass over
-    the first of `batches` (a dict, tuple or tensor) shows which layers read which norm. Where a
-    fold would change the output, the norm stays, and the table says why. If an output layer shares
-    the token embedding's weights, they can be folded into only if `untie` gives it a copy. The
-    folded model has the dtypes of the model. Folded gains become ones, or zeros where the norm adds
-    1.
-
-    Raises UserError if the model has no layer or RMS norms over the last axis, or if the outputs in
-    float64 differ by more than 1e-9.
-    """
-    run, batch = forward or call_with, first_batches(batches)[0]
-    dtypes = {name: x.dtype for name, x in [*model.named_parameters(), *model.named_buffers()]}
-    folded = copied(model).eval()
-    if untie:
-        _untie(folded)
-    with slow_path():
-        norms = _norms(folded, partial(run, folded, batch))
-        flow = Flow(folded, norms)
-        flow.run(partial(run, folded, batch))
-        before = _outputs(run, folded, batch)
-        folded.double()
-        table = _fold(folded, flow, norms)
-        error = _difference(before, _outputs(run, folded, batch))
-    if not error <= EXACT:
-        raise UserError(
-            f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}: "
-            "is its forward pass random, or does it change its own weights?"
-        )
-    usual = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
-    for name, x in [*folded.named_parameters(), *folded.named_buffers()]:
-        if x.is_floating_point():
-            x.data = x.data.to(dtypes.get(name, usual))
-    return FoldedModel(folded.train(model.training), table, error)
 
 
 def _untie(model: nn.Module) -> None:

@@ -27,22 +27,18 @@ _READING = (F.embedding, F.embedding_bag)
 _dtype_of = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def to_float64(value: Any) -> Any:
-    """Convert float tensors and dtypes, also in lists, to float64; leave anything else as it is."""
-    if isinstance(value, Tensor):
-        return value.to(wide_dtype) if (wide_dtype := WIDE_DTYPES.get(value.dtype)) else value
-    if isinstance(value, list | tuple):
-        return type(value)(map(to_float64, value))
-    return WIDE_DTYPES.get(value, value) if isinstance(value, torch.dtype) else value
+@contextmanager
+def float64_operations() -> "Iterator[Float64]":
+    """Run every floating-point operation of this thread in float64, and without autocast.
 
-
-def _to_float32(value: Any) -> Any:
-    """Convert float64 tensors and dtypes, also in lists, to float32."""
-    if isinstance(value, Tensor):
-        return value.float() if value.dtype == torch.float64 else value
-    if isinstance(value, list | tuple):
-        return type(value)(map(_to_float32, value))
-    return torch.float32 if value is torch.float64 else value
+    Weights are cast one operation at a time, and never copied as a whole.
+    """
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda", "xpu"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(_Functions())
+        yield stack.enter_context(Float64())
 
 
 class Float64(TorchDispatchMode):
@@ -82,6 +78,24 @@ class Float64(TorchDispatchMode):
                 raise error from None  # the operation fails in any dtype
             self.without_float64.add(func.name())
             return to_float64(result)
+
+
+def to_float64(value: Any) -> Any:
+    """Convert float tensors and dtypes, also in lists, to float64; leave anything else as it is."""
+    if isinstance(value, Tensor):
+        return value.to(wide_dtype) if (wide_dtype := WIDE_DTYPES.get(value.dtype)) else value
+    if isinstance(value, list | tuple):
+        return type(value)(map(to_float64, value))
+    return WIDE_DTYPES.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _to_float32(value: Any) -> Any:
+    """Convert float64 tensors and dtypes, also in lists, to float32."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype == torch.float64 else value
+    if isinstance(value, list | tuple):
+        return type(value)(map(_to_float32, value))
+    return torch.float32 if value is torch.float64 else value
 
 
 @cache
@@ -152,17 +166,3 @@ def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> 
     ends = [0, *offs.tolist()]
     parts = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
     return torch.cat([*parts, x.new_zeros(len(x) - ends[-1], weight.shape[-1])])
-
-
-@contextmanager
-def float64_operations() -> Iterator[Float64]:
-    """Run every floating-point operation of this thread in float64, and without autocast.
-
-    Weights are cast one operation at a time, and never copied as a whole.
-    """
-    with ExitStack() as stack:
-        for device in ("cpu", "cuda", "xpu"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        stack.enter_context(_Functions())
-        yield stack.enter_context(Float64())

@@ -20,16 +20,6 @@ _CHANGED = 1e-4  # relative change; far above rounding in float32, in which many
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 
 
-def copied(module: nn.Module) -> nn.Module:
-    """Return a deep copy, even of a module that keeps computed tensors.
-
-    `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
-    """
-    held = (x for part in module.modules() for x in tensors([*vars(part).values()]))
-    memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
-    return copy.deepcopy(module, memo)
-
-
 class Trial:
     """A copy of a called module with gains of 1 in some dtype, to be run with other inputs."""
 
@@ -89,6 +79,16 @@ class Trial:
             if not (doubled <= share * noisy and noisy > _CHANGED * before.norm()):
                 return False
         return True
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy, even of a module that keeps computed tensors.
+
+    `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
+    """
+    held = (x for part in module.modules() for x in tensors([*vars(part).values()]))
+    memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
+    return copy.deepcopy(module, memo)
 
 
 def place_of(call: Call) -> int | str | None:

@@ -40,6 +40,31 @@ _FLAGS = (
 )
 
 
+@contextmanager
+def unchanged(model: nn.Module, inputs: Any = ()) -> "Iterator[State]":
+    """Restore all state on exit, even after an exception or Ctrl-C.
+
+    State is everything that the model, the `inputs` and the objects they refer to hold (see
+    `Snapshot`): parameters, buffers, gradients, `requires_grad`, training modes, hooks, caches; the
+    random states of torch, CUDA, numpy and Python, and torch's global flags. Only what has changed
+    is written to. A step that fails does not stop the others; `State.refused` has one line for each
+    failure. A tensor is copied just before an operation writes to it, so most never are.
+
+    Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context is left half
+    entered or half restored. A second Ctrl-C raises at once, unless state is being restored.
+    """
+    state = State([("", model), ("inputs", inputs)])
+    with state.guard.interrupts():
+        try:
+            with state.guard:
+                yield state
+        finally:
+            state.guard.restoring = True
+            state.refused = state.restore(end=True)
+            if state.refused:
+                warnings.warn(f"not restored: {'; '.join(state.refused)}", stacklevel=3)
+
+
 class State:
     """The state of a model, its inputs and the process, which it can restore at any time.
 
@@ -78,31 +103,6 @@ class State:
         finally:
             self.guard.restoring = former
         return refused
-
-
-@contextmanager
-def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[State]:
-    """Restore all state on exit, even after an exception or Ctrl-C.
-
-    State is everything that the model, the `inputs` and the objects they refer to hold (see
-    `Snapshot`): parameters, buffers, gradients, `requires_grad`, training modes, hooks, caches; the
-    random states of torch, CUDA, numpy and Python, and torch's global flags. Only what has changed
-    is written to. A step that fails does not stop the others; `State.refused` has one line for each
-    failure. A tensor is copied just before an operation writes to it, so most never are.
-
-    Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context is left half
-    entered or half restored. A second Ctrl-C raises at once, unless state is being restored.
-    """
-    state = State([("", model), ("inputs", inputs)])
-    with state.guard.interrupts():
-        try:
-            with state.guard:
-                yield state
-        finally:
-            state.guard.restoring = True
-            state.refused = state.restore(end=True)
-            if state.refused:
-                warnings.warn(f"not restored: {'; '.join(state.refused)}", stacklevel=3)
 
 
 class Guard(TorchDispatchMode):
