@@ -60,7 +60,11 @@ def statistics(examination: Examination) -> Finding:
     return _finding(compared, losses, hidden)
 
 
-State = Literal["matching", "no data", "stale", "never updated", "not finite"]
+State = Literal["matching", "unknown", "stale", "initial", "infinite"]
+"""`unknown` without enough data; `initial` are 0 and 1, which no training leaves; `infinite`
+includes NaN and negative variances.
+"""
+_IN_WORDS: Mapping[State, str] = {"initial": "never updated", "infinite": "not finite"}
 
 
 class ComparedStatistics(NamedTuple):
@@ -81,7 +85,7 @@ class ComparedStatistics(NamedTuple):
     @property
     def is_fault(self) -> bool:
         """Whether the statistics should not be used as they are."""
-        return self.state not in ("matching", "no data")
+        return self.state not in ("matching", "unknown")
 
 
 def _finding(
@@ -89,7 +93,7 @@ def _finding(
 ) -> Finding:
     """Return the finding; `hidden` are norms in scripted modules, which cannot be compared."""
     faults = [each for each in compared if each.is_fault]
-    broken = [each for each in compared if each.state == "not finite"]
+    broken = [each for each in compared if each.state == "infinite"]
     worst = max(broken or faults or compared, key=lambda each: each.times_limit)
     costly = bool(losses) and cost(losses) > COST
     has_data = any(each.distance is not None for each in compared)
@@ -136,10 +140,8 @@ def _answer(
 
 
 def _fault_in_words(compared: ComparedStatistics) -> str:
-    if not compared.is_fault:
-        return ""
     if compared.state != "stale":
-        return compared.state
+        return _IN_WORDS.get(compared.state, "")
     if not compared.has_mean:
         return f"stale: mean square {compared.variance_ratio:.2g}-fold"
     variance = f"variance {compared.variance_ratio:.2g}-fold"
@@ -209,11 +211,11 @@ def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
     assert statistics
     mean, var = statistics.mean, statistics.var
     if _not_finite(norm):
-        return ComparedStatistics(name, "not finite", torch.inf)
+        return ComparedStatistics(name, "infinite", torch.inf)
     initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
     count = float(sum(row[0, 0] for row in rows))
     if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
-        return ComparedStatistics(name, "never updated" if initial else "no data")
+        return ComparedStatistics(name, "initial" if initial else "unknown")
     # eps is added to both variances, so they agree if both are far below eps
     moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
     scale = var + eps
@@ -227,7 +229,7 @@ def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
         unbiased = (square - pooled.square()) * count / (count - 1)
         variance_ratio = float(((unbiased + eps) / scale).median())
     times = max(distance / FAR, variance_ratio / RATIO, 1 / RATIO / max(variance_ratio, 1e-12))
-    state = "never updated" if initial else "stale" if times > 1 else "matching"
+    state = "initial" if initial else "stale" if times > 1 else "matching"
     return ComparedStatistics(name, state, times, distance, variance_ratio, mean is not None)
 
 
