@@ -1,4 +1,4 @@
-"""Translation runs on a corpus in a folder: some are trained, some made up."""
+"""Translation runs on a corpus in a folder. Some are trained, some made up."""
 
 import random
 

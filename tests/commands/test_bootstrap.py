@@ -1,4 +1,4 @@
-"""The bootstrap of two experiments: sacreBLEU's numbers, or an error that gives the reason."""
+"""The bootstrap of two experiments agrees with sacreBLEU, or an error says why it cannot run."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def shown(capsys, *argv):
     return capsys.readouterr().out
 
 
-def test_each_seed_and_all_together_are_sacrebleus(translated, capsys, text):
+def test_the_bootstrap_gives_the_same_numbers_as_sacrebleu(translated, capsys, text):
     ln, bn = places(translated)
     out = shown(capsys, ln, bn)
     rows = rows_of(out)
@@ -56,7 +56,7 @@ def test_each_seed_and_all_together_are_sacrebleus(translated, capsys, text):
     assert "(t test)" in out and "untrained baseline" not in out
 
 
-def test_sign_and_baseline_are_those_of_the_table_whichever_run_is_named_first(translated, capsys):
+def test_the_baseline_and_not_the_argument_order_sets_the_sign_of_a_difference(translated, capsys):
     ln, bn = places(translated)
     rows = rows_of(shown(capsys, ln, bn))
     assert main([bn, ln, "--markdown"]) == 0
@@ -66,7 +66,7 @@ def test_sign_and_baseline_are_those_of_the_table_whichever_run_is_named_first(t
     assert [*rows_of(out)] == ["2"] and "t test" not in out
 
 
-def test_scores_below_those_of_an_untrained_model_are_noted(translated, capsys):
+def test_scores_below_an_untrained_baseline_get_a_note(translated, capsys):
     ln, bn = places(translated)
     for folder, _ in translated.entries():
         changed(folder, floors={"bleu": 99.0})
@@ -74,9 +74,7 @@ def test_scores_below_those_of_an_untrained_model_are_noted(translated, capsys):
     assert "test/bleu (all rows)" in note
 
 
-def test_text_that_was_moved_is_looked_for_where_it_is_said_to_be(
-    translated, capsys, tmp_path, text
-):
+def test_data_dir_finds_moved_text_and_refuses_different_text(translated, capsys, tmp_path, text):
     argv = [*places(translated), "--bootstrap", "--data-dir"]
     assert main([*argv, str(text)]) == 0
     other = write_corpus(tmp_path / "other", seed=7)
@@ -110,7 +108,7 @@ def no_translations(folder):
     (folder / "hypotheses.txt").unlink()
 
 
-def bytes_of_no_text(folder):
+def not_utf8(folder):
     (folder / "hypotheses.txt").write_bytes(b"a\xff\n" * 30)
 
 
@@ -122,17 +120,17 @@ def bytes_of_no_text(folder):
         (without_bleu, r"bn-pre-\S+ has no test/bleu: the bootstrap compares translations"),
         (other_value, r"hypotheses.txt scores [\d.]+, but the record says"),
         (no_translations, r"hypotheses.txt: .*o such file.*normlab eval"),
-        (bytes_of_no_text, r"hypotheses.txt: not UTF-8 at byte 1"),
+        (not_utf8, r"hypotheses.txt: not UTF-8 at byte 1"),
     ],
 )
-def test_what_is_not_of_one_test_is_refused_with_the_reason(translated, damage, message):
+def test_damaged_or_incomparable_runs_are_refused_with_the_reason(translated, damage, message):
     folder = first_of(translated, "bn")
     damage(folder)
     with pytest.raises(ValueError, match=message):
         main([*places(translated), "--bootstrap"])
 
 
-def test_what_makes_no_pairs_is_refused(translated):
+def test_the_bootstrap_refuses_runs_without_pairs_and_columns(translated):
     ln, bn = places(translated)
     with pytest.raises(ValueError, match=r"no seed in common that finished \(4; 1\)"):
         main([f"{ln}/seed1", f"{bn}/seed4", "--bootstrap"])
@@ -142,7 +140,7 @@ def test_what_makes_no_pairs_is_refused(translated):
         main([ln, bn, "--bootstrap", "--columns", "test/bleu"])
 
 
-def test_two_systems_on_chinese_are_tested_by_characters(tmp_path, monkeypatch, capsys):
+def test_chinese_translations_are_compared_by_characters(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lines = ["我喜欢学习中文。", "你在哪里住。", "今天天气很好。", "他们明天来。"]
     for split in ("train", "valid", "test"):

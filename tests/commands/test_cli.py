@@ -1,4 +1,4 @@
-"""`normlab` itself: its help, unknown commands, and one-line errors."""
+"""The `normlab` command: its help, unknown commands, and one-line errors."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from normlab.cli import _message, main
 from normlab.config.error_messages import setting_error
 
 
-def test_the_page_of_commands_fits_a_terminal(capsys):
+def test_the_list_of_commands_is_complete_and_fits_24_lines_of_80_columns(capsys):
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
@@ -36,13 +36,13 @@ def test_an_unknown_command_gets_a_suggestion(argv, said, capsys):
 
 
 @pytest.mark.parametrize(("code", "cure"), [(errno.ENOSPC, "; make room"), (errno.EACCES, "")])
-def test_a_failed_write_is_one_line_with_the_file_and_the_cure(code, cure):
+def test_a_failed_write_is_a_one_line_error_with_the_file_and_advice(code, cure):
     said = _message(OSError(code, os.strerror(code), "runs/a/record.json"))
     assert said is not None and "\n" not in said
     assert f"{os.strerror(code)}: 'runs/a/record.json'{cure}" in said
 
 
-def test_a_missing_plugin_of_hydra_is_named_by_its_package():
+def test_the_error_for_a_missing_hydra_plugin_gives_the_package_to_install():
     for kind, name in (("launcher", "joblib"), ("sweeper", "optuna")):
         missing = MissingConfigException("", missing_cfg_file=f"hydra/{kind}/{name}")
         package = f"hydra-{name}-{kind}"

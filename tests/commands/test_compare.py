@@ -1,4 +1,4 @@
-"""The table shows the records' values, and reports runs that it could not use."""
+"""The table shows the values in the records, and reports runs that it could not use."""
 
 import shutil
 
@@ -60,7 +60,7 @@ def test_a_row_is_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys
     assert "scale" not in out, "no run chose one"
 
 
-def test_the_order_of_the_rows_after_the_baseline_can_be_chosen(runs, capsys):
+def test_order_puts_the_chosen_rows_right_after_the_baseline(runs, capsys):
     assert [*compare(capsys)[3]] == ["ln", "bn+ln", "bn"], "without an order the best is first"
     assert [*compare(capsys, "--order", "bn")[3]] == ["ln", "bn", "bn+ln"]
     assert [*compare(capsys, "--baseline", "bn", "--order", "bn+ln")[3]] == ["bn", "bn+ln", "ln"]
@@ -68,7 +68,7 @@ def test_the_order_of_the_rows_after_the_baseline_can_be_chosen(runs, capsys):
         main(["--order", "gn"])
 
 
-def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
+def test_where_and_paths_select_runs_and_columns_selects_scores(runs, capsys):
     assert set(compare(capsys, "--where", "norm=bn")[3]) == {"bn", "bn+ln"} - {"bn+ln"}
     folder = runs.run_dir(config(norm="ln"))
     assert compare(capsys, str(folder))[3]["ln"][1] == "30.00"
@@ -83,7 +83,7 @@ def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
     assert {*compare(capsys, "--where", "norm=bn,ln")[3]} >= {"bn", "ln"}
 
 
-def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys):
+def test_rows_of_one_norm_are_named_by_the_settings_that_differ(runs, capsys):
     small = record(norm="ln", choices={"model": "small"}, model={"dim": 256, "num_heads": 4})
     keep(runs, small, record(norm="gn", batch_size=None, max_tokens=4096, accumulate=4))
     keep(runs, record(norm="ln", optim={"lr": 1e-3, "name": "other"}))
@@ -97,7 +97,7 @@ def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys)
     assert "ln, learning rate 0.002" in compare(capsys, "--where", "norm=ln")[3]
 
 
-def test_runs_of_different_recipes_form_tables_each_with_its_own_baseline(runs, capsys):
+def test_each_recipe_has_its_own_table_and_baseline(runs, capsys):
     other = {"budget": {"steps": 3000}, "precision": "bf16", "schedule": {"warmup": 400}}
     long = [record(seed=1, norm=n, bleu=b, **other) for n, b in (("ln", 40.0), ("rms", 41.0))]
     keep(runs, *long)
@@ -114,7 +114,7 @@ def test_runs_of_different_recipes_form_tables_each_with_its_own_baseline(runs, 
     assert rows.count("**Runs") == 1 and "depth 4" in rows
 
 
-def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(runs, capsys):
+def test_each_row_is_compared_with_the_baseline_and_named_by_what_differs(runs, capsys):
     keep(
         runs,
         *(record(seed=s, norm="rms", bleu=32.0 + s, optim={"lr": 2e-3}) for s in (1, 2)),
@@ -134,7 +134,7 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     assert next(iter(compare(capsys, "--baseline", "bn")[3])).startswith(("bn pre", "bn post"))
 
 
-def test_each_task_has_a_baseline_of_its_own(runs, capsys):
+def test_each_task_has_its_own_baseline(runs, capsys):
     values = {"choices": {"task": "multi30k"}, "task": {"corpus": {"size": 9}}}
     for norm, bleu in (("ln", 30.0), ("gn", 29.0)):
         keep(runs, *(record(seed=s, norm=norm, bleu=bleu, **values) for s in (1, 2)))
@@ -146,7 +146,7 @@ def test_each_task_has_a_baseline_of_its_own(runs, capsys):
     assert "-1.00 [" in gn, "gn has a difference to ln of its own task"
 
 
-def test_eighty_columns_are_enough(runs, capsys, monkeypatch):
+def test_the_table_fits_in_eighty_columns(runs, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     for placement in ("pre", "post"):
         values = {"padding": placement, "choices": {"placement": placement}}
@@ -156,11 +156,11 @@ def test_eighty_columns_are_enough(runs, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     assert "test/mlm_accuracy" in out
-    for line in out.splitlines():  # the seeds are never the only column of a table
+    for line in out.splitlines():  # no table has only a column of seeds
         assert line.split()[-1:] != ["seeds"] or len(line.split()) > 2
 
 
-def test_a_legend_has_three_lines_and_notes_all(runs, capsys, monkeypatch):
+def test_the_legend_has_at_most_three_lines_unless_notes_is_given(runs, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main([]) == 0
     brief = capsys.readouterr().out.splitlines()
@@ -172,7 +172,7 @@ def test_a_legend_has_three_lines_and_notes_all(runs, capsys, monkeypatch):
     assert "scored by: test/bleu" in whole and "the others are not a fair sample (bn)" in whole
 
 
-def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, capsys, tmp_path):
+def test_runs_that_cannot_be_averaged_are_refused_and_other_rows_are_shown(runs, capsys, tmp_path):
     keep(runs, record(seed=3, norm="ln", data={"checksums": {"train": "other"}}))
     code, _, err, rows = compare(capsys)
     assert code == 1 and rows["ln"][-1] == "refused" and rows["bn+ln"][1].startswith("28.00")
@@ -182,7 +182,9 @@ def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, ca
     assert "seed 1 is given twice; name each run once" in err
 
 
-def test_places_without_a_run_and_damage_are_told_and_the_rest_is_shown(runs, capsys, tmp_path):
+def test_damaged_runs_and_paths_without_runs_are_reported_and_the_rest_is_shown(
+    runs, capsys, tmp_path
+):
     (tmp_path / "empty").mkdir()
     path = runs.run_dir(config(norm="ln")) / "record.json"
     path.write_text("{")
@@ -192,7 +194,7 @@ def test_places_without_a_run_and_damage_are_told_and_the_rest_is_shown(runs, ca
     assert str(path) in err and "start the run again" in err
 
 
-def test_nothing_to_show_is_one_message(runs, capsys):
+def test_without_any_matching_run_one_error_is_printed(runs, capsys):
     assert main(["elsewhere"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", "normlab: no run below elsewhere; `normlab train` makes one\n")

@@ -1,4 +1,4 @@
-"""`debug=true`: three steps, one batch of each split, and no files are kept."""
+"""`debug=true` trains three steps, tests one batch of each split, and keeps no files."""
 
 import tempfile
 
@@ -39,7 +39,7 @@ def test_the_command_line_says_that_nothing_was_kept(corpus, emptied, capsys):
     assert said.startswith("debug=true: at most 3 steps") and "no files were kept" in said
 
 
-def test_sweeps_and_ranks_cannot_debug(corpus, emptied, monkeypatch, capsys):
+def test_debug_is_refused_in_sweeps_and_under_torchrun(corpus, emptied, monkeypatch, capsys):
     words = tiny(corpus, emptied.parent / "runs", "debug=true")
     assert main(["train", "-m", *words]) == 1
     assert "debug=true tries one run: omit -m" in capsys.readouterr().err

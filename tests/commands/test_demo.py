@@ -1,4 +1,4 @@
-"""`normlab demo`: its table and page, its conclusions for other values, and wrong settings."""
+"""`normlab demo`: its table and page, its conclusions for different values, and wrong settings."""
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ SMALL = (
 
 
 def found(name, running=1.0, *, batch=None, training=0.0, evaluation=0.0, bleu=50.0):
-    """Return a norm's measurements; without a loss, its run has diverged."""
+    """Return a norm's measurements. If `running` is None, the run has diverged."""
     norm = {"layer norm": "ln", "no norm": "none", "batch norm": "bn"}[name]
     if running is None:
         lost = replace(made(norm, 1), floors=FLOORS, outcome=Outcome("diverged", 50))
@@ -39,7 +39,7 @@ LN, NONE = found("layer norm", 1.4), found("no norm", 1.5)
 BN = found("batch norm", 1.6, batch=1.47, training=0.097)
 
 
-def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
+def test_a_demo_prints_a_table_writes_a_page_and_repeats_them_without_training(
     tmp_path, capsys, monkeypatch
 ):
     settings = [*SMALL, f"runs_dir={tmp_path}"]
@@ -60,14 +60,14 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
     assert page.links == ["#content"] and sum(tag == "figure" for tag, _ in page.tags) == 2
 
 
-def test_runs_of_the_demo_are_not_below_the_folder_that_compare_reads(tmp_path, monkeypatch):
+def test_runs_of_the_demo_are_kept_outside_the_folder_that_compare_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planned = demo.plan(SMALL, deep=False)
     assert planned.config["runs_dir"] == "demo"
     assert {cell.folder.parts[0] for cell in planned.runs} == {"demo"}
 
 
-def test_the_order_is_that_of_the_loss():
+def test_the_conclusion_ranks_norms_by_loss():
     first, second = sentences([LN, NONE, BN])
     assert first == (
         "On unseen sentences the loss is lowest with layer norm (1.40), before no norm (1.50) and "
@@ -89,7 +89,7 @@ def test_the_order_is_that_of_the_loss():
         ([LN, NONE, BN._replace(training=0.0)], "no sentence's output changes"),
     ],
 )
-def test_other_values_give_other_sentences(values, said):
+def test_the_sentences_depend_on_the_measured_values(values, said):
     assert said in " ".join(sentences(values))
 
 
@@ -108,12 +108,12 @@ def test_a_run_that_diverged_has_a_row_without_values():
         ("steps=0", "steps"),
     ],
 )
-def test_a_wrong_setting_fails_before_anything_is_trained(setting, said, tmp_path, capsys):
+def test_a_wrong_setting_fails_before_training_starts(setting, said, tmp_path, capsys):
     assert cli(["demo", setting, f"runs_dir={tmp_path / 'runs'}"]) == 1
     assert said in capsys.readouterr().err and not (tmp_path / "runs").exists()
 
 
-def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_prints_the_command_to_resume(tmp_path, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 

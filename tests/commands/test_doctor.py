@@ -22,7 +22,7 @@ def _no_network(monkeypatch, tmp_path):
     torch.set_num_threads(threads)
 
 
-def test_every_check_has_a_status_in_json_and_in_a_table(capsys):
+def test_doctor_shows_its_checks_as_json_or_as_a_table(capsys):
     assert doctor.main(["--json"]) == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert list(checks) == ["device", "precision", "wandb"]
@@ -32,7 +32,7 @@ def test_every_check_has_a_status_in_json_and_in_a_table(capsys):
     assert "-> to send runs: wandb login" in " ".join(text.split())
 
 
-def test_what_auto_becomes_here_is_said(monkeypatch):
+def test_doctor_says_what_precision_auto_resolves_to(monkeypatch):
     monkeypatch.setattr(machine, "gpu", lambda: None)
     monkeypatch.setattr(machine, "processor_features", lambda: frozenset({"avx2", "fma"}))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -40,7 +40,7 @@ def test_what_auto_becomes_here_is_said(monkeypatch):
     assert "precision=auto is fp32 (AVX2)" in results["precision"]
 
 
-def test_a_login_without_its_server_is_a_warning(monkeypatch):
+def test_an_unreachable_wandb_server_is_a_warning_that_hides_the_key(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     check = next(check for check in run_checks() if check.name == "wandb")
     assert check.status == "warn" and "refused" in check.result and "wandb sync" in check.advice

@@ -30,7 +30,7 @@ def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
         (["1", "--run"], "name the table with --table"),
     ],
 )
-def test_what_no_article_has_is_named(capsys, words, message):
+def test_unknown_articles_tables_and_unusable_flags_raise_an_error(capsys, words, message):
     assert main(["documents", *words]) == 1
     assert message in capsys.readouterr().err
 
@@ -41,12 +41,12 @@ def test_an_article_without_tables_points_to_its_claims(capsys):
 
 
 @pytest.mark.parametrize("form", ["--markdown", "--html"])
-def test_each_form_says_which_claim_its_marks_name(capsys, form):
+def test_each_format_explains_its_marks_of_claims(capsys, form):
     assert main(["documents", "2", "--table", "order", form]) == 0
     assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
 
 
-def test_without_results_the_error_says_where_they_are(tmp_path, capsys):
+def test_without_results_the_error_asks_for_their_folder(tmp_path, capsys):
     assert main(["documents", "1", "--results", str(tmp_path)]) == 1
     assert "name its folder with --results" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Errors: one line for those a user can fix; for others also their place and the traceback."""
+"""Errors that users can fix are one line. All others also show the line of code and a traceback."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ def raises(error):
     return command
 
 
-def test_only_an_error_that_users_can_fix_is_a_single_line(monkeypatch, capsys):
+def test_an_error_that_users_can_fix_is_one_line_and_any_other_has_a_traceback(monkeypatch, capsys):
     monkeypatch.setattr(list_command, "main", raises(UserError("set data_dir=FOLDER")))
     assert main(["list"]) == 1
     assert capsys.readouterr().err == "normlab list: set data_dir=FOLDER\n"
@@ -43,7 +43,7 @@ def test_only_an_error_that_users_can_fix_is_a_single_line(monkeypatch, capsys):
         assert last.startswith(type(error).__name__)
 
 
-def test_an_error_in_an_own_norm_names_its_file_and_line(tmp_path, monkeypatch, capsys):
+def test_an_error_in_a_users_own_norm_gives_its_file_and_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "mine.yaml").write_text("# Mine.\n_target_: mine_fails.Mine\n")
     (tmp_path / "mine_fails.py").write_text(OWN)
@@ -57,7 +57,7 @@ def test_an_error_in_an_own_norm_names_its_file_and_line(tmp_path, monkeypatch, 
     assert last.startswith(f"ValueError: {said}")
 
 
-def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch):
+def test_a_job_in_another_process_writes_a_traceback_only_for_a_bug(tmp_path, monkeypatch):
     for error, traced in ((UserError("set data_dir"), False), (ValueError("a bug"), True)):
         monkeypatch.setattr("normlab.config.compose.from_hydra", lambda config: config)
         note = tmp_path / "sweep" / "000001"
@@ -75,7 +75,7 @@ def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch
         ("budget: {steps: 0}", "budget.steps=0 must be"),
     ],
 )
-def test_an_error_in_a_file_of_settings_names_the_file(line, said, more, tmp_path, capsys):
+def test_an_error_in_a_settings_file_mentions_the_file(line, said, more, tmp_path, capsys):
     (tmp_path / "bad.yaml").write_text(f"defaults: [{{override /norm: bn}}]\n{line}\n")
     (tmp_path / "good.yaml").write_text("lr: 0.01\n")
     bad, good = (str(tmp_path / name) for name in ("bad.yaml", "good.yaml"))
@@ -88,7 +88,7 @@ def test_an_error_in_a_file_of_settings_names_the_file(line, said, more, tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
-def test_slurm_without_slurm_is_one_line(tmp_path, monkeypatch, capsys):
+def test_the_slurm_launcher_without_slurm_is_a_one_line_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ("hydra/launcher=submitit_slurm", "task=toy", f"runs_dir={tmp_path / 'runs'}")
     assert main(["train", "-m", "norm=ln,bn", *words]) == 1
@@ -96,14 +96,14 @@ def test_slurm_without_slurm_is_one_line(tmp_path, monkeypatch, capsys):
     assert "submitit_slurm needs Slurm" in said and not (tmp_path / "runs").exists()
 
 
-def test_a_folder_that_cannot_be_written_to_gets_the_cure(tmp_path, monkeypatch, capsys):
+def test_the_error_for_a_read_only_folder_suggests_runs_dir(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)
     assert main(["train", *TINY[:-1], f"runs_dir={tmp_path / 'runs'}"]) == 1
     said = f"normlab train: {tmp_path} cannot be written to: give runs_dir=FOLDER\n"
     assert capsys.readouterr().err == said and not list(tmp_path.iterdir())
 
 
-def test_a_data_set_that_cannot_be_downloaded_is_one_message(monkeypatch):
+def test_a_failed_download_is_one_error_without_warnings(monkeypatch):
     logger, warned = logging.getLogger("huggingface_hub.utils._http"), []
 
     def load(*_):
@@ -116,7 +116,7 @@ def test_a_data_set_that_cannot_be_downloaded_is_one_message(monkeypatch):
     assert warned == [False] and logger.isEnabledFor(logging.WARNING)
 
 
-def test_an_invalid_value_is_the_same_error_from_python():
+def test_an_invalid_value_is_a_user_error_in_python_too():
     with pytest.raises(normlab.UserError, match=r"steps=0 must be above 0"):
         normlab.compose(["budget.steps=0"])
     assert os.environ.get(folders.PATH, "") == ""

@@ -1,4 +1,4 @@
-"""`normlab eval`: re-scores a finished run, with the same or other settings."""
+"""`normlab eval` re-scores a finished run, with the same or different settings."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ ROUNDING = 1e-4  # relative change of a score that folding may cause
 
 @pytest.fixture
 def evaluated(capsys):
-    """Return a function that returns a run's scores, given command-line arguments."""
+    """Return a function that evaluates a run and returns its scores."""
 
     def scores(folder: Path, *arguments: str) -> dict:
         capsys.readouterr()
@@ -46,7 +46,9 @@ def known(finished: Path, prefix: str = "test/") -> dict:
     return {name: s for name, s in scores.items() if name.startswith(prefix)}
 
 
-def test_the_scores_of_each_weights_are_those_of_the_record(finished: Path, evaluated, capsys):
+def test_eval_reproduces_the_recorded_scores_of_each_kind_of_weights(
+    finished: Path, evaluated, capsys
+):
     scores = known(finished)
     found = evaluated(finished)
     assert set(found) == {name for name in scores if name.count("/") == 1}
@@ -59,7 +61,7 @@ def test_the_scores_of_each_weights_are_those_of_the_record(finished: Path, eval
     assert "best_loss" in capsys.readouterr().err
 
 
-def test_other_settings_change_the_scores(finished: Path, evaluated):
+def test_changed_settings_change_the_scores(finished: Path, evaluated):
     plain = known(finished)["test/loss"].value
     found = evaluated(finished, "norm.eval_stats=batch", "observe.test_noise=[3]")
     assert abs(found["test/loss"]["value"] - plain) > 1e-3
@@ -88,14 +90,14 @@ def test_a_folded_run_scores_the_same(finished: Path, evaluated):
         (["--limit", "3", "--outputs", "x"], ["--outputs needs the whole split"]),
     ],
 )
-def test_what_does_not_fit_is_one_clear_line(arguments, parts, finished: Path, capsys):
+def test_invalid_arguments_of_eval_are_a_one_line_error(arguments, parts, finished: Path, capsys):
     assert main(["eval", str(finished), *arguments]) == 1
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1
     assert all(part in captured.err for part in parts), captured.err
 
 
-def test_outputs_are_written_and_the_run_is_left_as_it_is(finished: Path, tmp_path: Path, capsys):
+def test_outputs_are_written_and_the_run_stays_unchanged(finished: Path, tmp_path: Path, capsys):
     def files():
         return {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
 
@@ -108,7 +110,7 @@ def test_outputs_are_written_and_the_run_is_left_as_it_is(finished: Path, tmp_pa
     assert outputs.read_bytes() == before[finished / "hypotheses.txt"] and files() == before
 
 
-def test_a_stopped_run_has_a_warning_and_weights_that_were_not_kept_are_named(copied, capsys):
+def test_an_interrupted_run_gets_a_warning_and_missing_weights_an_error(copied, capsys):
     folder = copied(outcome={"status": "interrupted", "step": 3})
     assert main(["eval", str(folder), "--limit", "1"]) == 0
     out, said = capsys.readouterr()
@@ -122,7 +124,9 @@ def test_a_stopped_run_has_a_warning_and_weights_that_were_not_kept_are_named(co
     )
 
 
-def test_kept_translations_have_the_score_of_the_record(finished: Path, tmp_path: Path, capsys):
+def test_kept_translations_must_reproduce_the_recorded_scores(
+    finished: Path, tmp_path: Path, capsys
+):
     for name in ("record.json", "hypotheses.txt"):
         shutil.copy(finished / name, tmp_path)
     assert main(["eval", str(tmp_path), "--kept"]) == 0
@@ -139,12 +143,12 @@ def test_kept_translations_have_the_score_of_the_record(finished: Path, tmp_path
 @pytest.mark.parametrize(
     "flags", [["--fold"], ["--limit", "2"], ["--split", "valid"], ["--weights", "last"]]
 )
-def test_what_kept_translations_cannot_be_asked_is_refused(finished, capsys, flags):
+def test_flags_that_do_not_apply_to_kept_translations_are_refused(finished, capsys, flags):
     assert main(["eval", str(finished), "--kept", *flags]) == 1
     assert f"omit {flags[0]}" in capsys.readouterr().err
 
 
-def test_an_experiment_is_scored_per_seed(finished, copied, tmp_path, capsys):
+def test_an_experiment_is_scored_per_seed_with_a_mean(finished, copied, tmp_path, capsys):
     experiment = copied(1).parent
     copied(2)
     assert main(["eval", str(experiment)]) == 0
@@ -156,7 +160,7 @@ def test_an_experiment_is_scored_per_seed(finished, copied, tmp_path, capsys):
     assert "--outputs works with one run" in capsys.readouterr().err
 
 
-def test_a_place_that_is_no_finished_run_is_refused(copied, tmp_path, capsys, monkeypatch):
+def test_a_path_that_is_not_a_finished_run_is_refused(copied, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     running = copied()
     (running / "record.json").unlink()

@@ -1,4 +1,4 @@
-"""An exported model computes the same as the run's; a W&B workspace compares norms."""
+"""An exported model computes the same as the model of the run. A W&B workspace compares norms."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from normlab.training.loaded import load_run, outputs
 from normlab.training.wandb_workspace import GROUPING
 
 
-def test_norms_are_folded_and_the_outputs_agree(finished, tmp_path, capsys):
+def test_an_exported_model_with_folded_norms_gives_the_same_outputs(finished, tmp_path, capsys):
     assert main([str(finished), "--fold", "--out", str(tmp_path)]) == 0
     loaded, folded = load_run(finished), load_run(finished, fold=True)
     content = torch.load(tmp_path / "model.pt", weights_only=True)
@@ -24,7 +24,7 @@ def test_norms_are_folded_and_the_outputs_agree(finished, tmp_path, capsys):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_workspace_at_wandb_compares_norms(wandb_server, capsys):
+def test_a_wandb_workspace_groups_and_filters_runs(wandb_server, capsys):
     pytest.importorskip("wandb_workspaces")
     assert main(["--wandb", "--name", "n", "--where", "task=mlm", "--where", "norm=ln,bn"]) == 0
     (view,) = wandb_server.views
@@ -40,19 +40,19 @@ def test_a_workspace_at_wandb_compares_norms(wandb_server, capsys):
 
 
 @pytest.mark.usefixtures("nobody_is_logged_in")
-def test_a_workspace_needs_a_login():
+def test_a_wandb_workspace_needs_a_login():
     with pytest.raises(ValueError, match=r"no login for https://.*: run `wandb login`"):
         main(["--wandb"])
 
 
-def test_a_wrong_key_is_one_clear_line(wandb_server):
+def test_an_invalid_wandb_key_raises_an_error(wandb_server):
     wandb_server.refuses = True
     with pytest.raises(ValueError, match=r"W&B refused: .*invalid key"):
         main(["--wandb", "--entity", "tester"])
     assert wandb_server.views == []
 
 
-def test_a_run_of_a_gpu_is_exported_without_one_and_keeps_its_config(finished, tmp_path):
+def test_a_run_trained_on_a_gpu_is_exported_without_one_and_keeps_its_config(finished, tmp_path):
     folder = tmp_path / "seed1"
     shutil.copytree(finished, folder)
     record = folder / "record.json"

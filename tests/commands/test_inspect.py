@@ -25,7 +25,7 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
+def test_inspect_examines_a_config_at_initialization(config, tmp_path, capsys):
     assert main(["inspect", *config, "--only", "gradients"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "norm=bn placement=pre model=tiny seed=1: at initialization" in shown
@@ -37,9 +37,7 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert all(answer[part] in shown for part in ("question", "answer"))
 
 
-def test_the_sheet_is_the_same_in_a_file_and_printed_in_any_order_of_questions(
-    config, tmp_path, capsys
-):
+def test_the_printed_sheet_equals_the_file_for_any_order_of_questions(config, tmp_path, capsys):
     assert main(["inspect", *config, "--only", "gradients,outlier"]) == 0
     capsys.readouterr()
     written = (tmp_path / "inspect.json").read_text()
@@ -61,7 +59,7 @@ def untrained(corpus, tmp_path_factory):
     return text.getvalue().splitlines(), read(folder / "inspect.json")["examinations"]
 
 
-def test_a_model_gets_a_verdict_on_each_question(untrained):
+def test_a_summary_of_80_columns_lists_questions_worth_a_look_first(untrained):
     shown, asked = untrained
     assert len(shown) < 24 and max(map(len, shown)) <= 80 and "─" not in "".join(shown)
     assert shown[1] == "nothing is broken; worth a look: leak, batch_mates"
@@ -73,7 +71,7 @@ def test_a_model_gets_a_verdict_on_each_question(untrained):
     assert asked["leak"]["value"] > asked["leak"]["threshold"] and asked["leak"]["rows"]
 
 
-def test_what_an_untrained_model_cannot_answer_is_listed_with_its_reason(untrained):
+def test_questions_that_an_untrained_model_cannot_answer_give_the_reason(untrained):
     _, asked = untrained
     verdicts = {"look", "fine", "does not apply"}
     assert len(asked) == 13 and {each["verdict"] for each in asked.values()} == verdicts
@@ -83,13 +81,13 @@ def test_what_an_untrained_model_cannot_answer_is_listed_with_its_reason(untrain
     }
 
 
-def test_a_question_that_is_named_is_shown_with_its_tables(config, capsys):
+def test_questions_chosen_with_only_are_shown_with_their_tables(config, capsys):
     assert main(["inspect", *config, "--only", "gradients,layer_skip"]) == 0
     named = capsys.readouterr().out
     assert named.count("─\n") == 2 and "without each layer?" in named
 
 
-def test_details_are_the_tables_of_all_questions(config, capsys, monkeypatch):
+def test_details_shows_the_tables_of_all_questions(config, capsys, monkeypatch):
     names = ["gradients", "outlier"]
     asked = questions.questions("model", names=names)
     monkeypatch.setattr(questions, "questions", lambda *_, **__: asked)  # all would take longer
@@ -103,13 +101,15 @@ def test_details_are_the_tables_of_all_questions(config, capsys, monkeypatch):
 @pytest.mark.parametrize(
     "words", [["norm=in", "--only", "leak"], ["--json", "norm=in", "--only", "leak"]]
 )
-def test_a_model_with_something_broken_ends_with_status_1(words, config, tmp_path, capsys):
+def test_a_broken_model_gives_exit_status_1(words, config, tmp_path, capsys):
     settings = [each for each in config if not each.startswith("norm=")]
     assert main(["inspect", *settings, *words]) == 1
     assert read(tmp_path / "inspect.json")["examinations"]["leak"]["verdict"] == "broken"
 
 
-def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, capsys, monkeypatch):
+def test_changed_settings_write_a_second_sheet_and_keep_that_of_the_run(
+    finished, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     folder = shutil.copytree(finished, tmp_path / "seed1")
     run_id = read(folder / "record.json")["run_id"]
@@ -136,7 +136,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, caps
         (["norm=batch"], "norm=bn and norm=batch are both given"),
     ],
 )
-def test_what_does_not_exist_is_named_and_nothing_is_written(
+def test_invalid_arguments_raise_an_error_and_write_no_sheet(
     config, tmp_path, capsys, arguments, message
 ):
     assert main(["inspect", *config, *arguments]) == 1
@@ -173,13 +173,13 @@ def answers(sheet):
     }
 
 
-def test_a_sheet_of_several_runs_has_each_and_none_gets_a_sheet_of_its_own(several, side_by_side):
+def test_several_runs_share_one_sheet_that_covers_them_all(several, side_by_side):
     _, sheet = side_by_side
     assert {str(path.parent) for path in several.rglob("record.json")} == sheet["runs"].keys()
     assert not [*several.rglob("inspect.json")]
 
 
-def test_a_row_is_mean_deviation_and_number_of_its_runs(side_by_side):
+def test_a_row_shows_mean_standard_deviation_and_number_of_its_runs(side_by_side):
     shown, sheet = side_by_side
     runs, rows = answers(sheet), sheet["rows"]
     gaps = [runs["bn", seed]["statistics"]["figures"]["gap"] for seed in (1, 2)]
@@ -190,7 +190,7 @@ def test_a_row_is_mean_deviation_and_number_of_its_runs(side_by_side):
     assert rows["dyt"]["W8A8"] == {"mean": rise, "sd": None, "n": 1}
 
 
-def test_rows_are_shown_side_by_side_with_what_applies_to_each(side_by_side):
+def test_rows_of_several_norms_have_only_the_values_that_apply_to_them(side_by_side):
     shown, sheet = side_by_side
     assert set(sheet["rows"]["dyt"]) - set(sheet["rows"]["bn"]) == {"saturated"}
     lines = [line.split() for line in shown.splitlines()]
@@ -198,7 +198,7 @@ def test_rows_are_shown_side_by_side_with_what_applies_to_each(side_by_side):
     assert "or not applicable: gradients" in " ".join(shown.split())
 
 
-def test_runs_are_selected_by_their_settings(several, tmp_path, capsys, monkeypatch):
+def test_where_selects_runs_by_their_settings(several, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ask = ["inspect", str(several), "--only", "saturation", "--out", "sheet"]
     assert main([*ask, "--where", "norm=dyt"]) == 0
@@ -207,7 +207,7 @@ def test_runs_are_selected_by_their_settings(several, tmp_path, capsys, monkeypa
     assert f"no run with norm=ln below {several}" in capsys.readouterr().err
 
 
-def test_a_run_that_diverged_is_refused_before_anything_is_examined(several, tmp_path, capsys):
+def test_a_diverged_run_is_refused_before_any_run_is_examined(several, tmp_path, capsys):
     folder = shutil.copytree(several, tmp_path / "copy")
     path = sorted(folder.rglob("record.json"))[0]
     record = read(path)

@@ -1,4 +1,4 @@
-"""Lists show what the folders hold."""
+"""`normlab list` shows the options, keys and runs that exist."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def printed(capsys, monkeypatch):
     return listed
 
 
-def test_every_group_and_option_is_listed_with_what_it_is(printed):
+def test_every_group_and_option_is_listed_with_its_description(printed):
     rows = [line.split() for line in printed()]
     for group in folders.groups():
         assert [group, *registry.option_names(group)] in rows
@@ -48,7 +48,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("kind", ["keys", "norms", "placements", "models", "studies", "runs"])
-def test_a_terminal_gets_one_line_per_entry_and_a_pipe_its_whole_text(
+def test_a_terminal_gets_one_line_per_entry_and_a_pipe_the_full_text(
     kind, printed, monkeypatch, tmp_path
 ):
     store = RunStore(tmp_path / "runs")
@@ -67,7 +67,7 @@ def test_a_terminal_gets_one_line_per_entry_and_a_pipe_its_whole_text(
     assert shown.getvalue().split("\n")[0].split() == piped[0].split(), "no column is left out"
 
 
-def test_norms_are_sorted_by_what_they_pool_over(printed, monkeypatch, tmp_path):
+def test_norms_are_sorted_by_the_axes_they_pool_over(printed, monkeypatch, tmp_path):
     for name, text in {
         "mine": "# normlab train norm=mine\n# A norm of nobody. Says no axis.\n",
         "newer": "# Newer norm (Roe et al. 1998). Pools over\n# batch.\n",
@@ -81,7 +81,7 @@ def test_norms_are_sorted_by_what_they_pool_over(printed, monkeypatch, tmp_path)
     assert found == [("mine", "-"), ("newer", "batch"), ("new", both)]
 
 
-def test_an_unknown_kind_names_the_known_ones():
+def test_an_unknown_kind_of_list_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"'nroms'\. Did you mean norm\? `normlab list` shows all"):
         main(["nroms"])
 

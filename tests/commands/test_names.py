@@ -24,7 +24,7 @@ def baseline(tmp_path, monkeypatch):
         store.write(kept, store.run_dir(kept.config))
 
 
-def test_compare_and_report_know_a_name(baseline, capsys):
+def test_compare_and_report_accept_the_name_of_a_run(baseline, capsys):
     assert main(["compare", "baseline", "--markdown"]) == 0
     out = capsys.readouterr().out
     assert "30.50 +- 0.71" in out and "\n| bn |" not in out
@@ -34,7 +34,7 @@ def test_compare_and_report_know_a_name(baseline, capsys):
     assert [run.seed for run in load_records(name="baseline")] == [1, 2]
 
 
-def test_a_name_is_a_folder_in_the_list_of_runs(baseline, capsys):
+def test_list_shows_named_runs_in_a_folder_of_that_name(baseline, capsys):
     assert main(["list", "runs"]) == 0
     named = [line for line in capsys.readouterr().out.splitlines() if "first" in line]
     assert len(named) == 2 and all(line.startswith("runs/baseline/") for line in named)
@@ -46,7 +46,7 @@ def test_a_misspelt_name_gets_a_suggestion(command, baseline, capsys):
     assert capsys.readouterr().err.endswith("Did you mean runs/baseline?\n")
 
 
-def test_a_path_comes_before_a_name(baseline, tmp_path, capsys):
+def test_a_path_takes_precedence_over_a_name(baseline, tmp_path, capsys):
     (tmp_path / "baseline").mkdir()
     assert main(["compare", "baseline"]) == 1 and "no run below baseline" in capsys.readouterr().err
 
@@ -54,7 +54,9 @@ def test_a_path_comes_before_a_name(baseline, tmp_path, capsys):
 @pytest.mark.parametrize(
     "words", [["eval", "--limit", "2"], ["inspect", "--only", "leak"], ["export", "--fold"]]
 )
-def test_a_trained_run_is_loaded_by_its_name(words, finished, tmp_path, monkeypatch, capsys):
+def test_eval_inspect_and_export_load_a_run_by_its_name(
+    words, finished, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "mine").symlink_to(finished)

@@ -29,7 +29,9 @@ def places(tmp_path, monkeypatch):
         (["card", "lm", "scale=smoke"], "no option 'lm' of the group 'norm'"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused(arguments, told, monkeypatch, capsys):
+def test_existing_invalid_and_unknown_names_of_norms_are_refused(
+    arguments, told, monkeypatch, capsys
+):
     monkeypatch.chdir(folders.CONFIG_DIR.parent)
     there = set(new_norm.files_of_norm("x", None)[0].parent.iterdir())
     assert main(["norm", *arguments]) == 1
@@ -38,7 +40,7 @@ def test_a_name_that_cannot_be_is_refused(arguments, told, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("there", [0, 1])
-def test_nothing_is_written_over(there, places, capsys):
+def test_norm_new_does_not_overwrite_a_file(there, places, capsys):
     places[there].write_text("of a colleague")
     assert main(["norm", "new", "mine"]) == 1
     assert f"{places[there].name} exists" in capsys.readouterr().err
@@ -46,7 +48,7 @@ def test_nothing_is_written_over(there, places, capsys):
 
 
 @pytest.mark.parametrize(("name", "told"), [("ln", "ln.yaml exists"), ("json", "another Python")])
-def test_a_norm_in_a_folder_of_ones_own_has_a_name_of_its_own(name, told, tmp_path, capsys):
+def test_a_norm_in_a_separate_folder_cannot_reuse_an_existing_name(name, told, tmp_path, capsys):
     assert main(["norm", "new", name, "--in", str(tmp_path)]) == 1
     assert told in capsys.readouterr().err and not [*tmp_path.rglob("*.*")]
 
@@ -66,18 +68,20 @@ def test_a_new_norm_is_written_to_the_current_folder(installed, tmp_path, monkey
     assert main(["norm", "check", name, "include=."]) == 0
 
 
-def test_only_at_the_root_of_a_checkout_normlab_itself_gets_the_norm(places, capsys):
+def test_at_the_root_of_a_checkout_the_norm_is_added_to_normlab(places, capsys):
     assert main(["norm", "new", "mine"]) == 0
     said = capsys.readouterr().out
     assert "normlab norm check mine  " in said and "python scripts/golden.py --new" in said
     assert "normlab.norms.mine.MineNorm" in places[1].read_text()
 
 
-def test_the_commands_that_new_prints_name_the_folder(tmp_path, monkeypatch, capsys):
+def test_the_commands_that_norm_new_prints_include_the_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(folders.PATH, "my own")  # in NORMLAB_PATH before it exists
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mine").mkdir()  # such as of `study run --publish mine`; it is no module
+    (
+        tmp_path / "mine"
+    ).mkdir()  # `study run --publish mine` makes such a folder, which is not a module
     assert main(["norm", "new", "mine", "--in", "my own"]) == 0
     assert "normlab norm check mine include='my own'" in capsys.readouterr().out
     assert main(["norm", "new", "mine", "--in", "my own"]) == 1

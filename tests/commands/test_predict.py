@@ -1,4 +1,4 @@
-"""`normlab predict`: a translation run writes one line per input line."""
+"""`normlab predict` translates each line of its input into one line of output."""
 
 import io
 import shutil
@@ -24,7 +24,7 @@ def translated(capsys, monkeypatch):
     return translate
 
 
-def test_the_test_set_is_translated_as_in_the_test(finished, corpus, translated):
+def test_predict_reproduces_the_translations_of_the_test_set(finished, corpus, translated):
     source = (corpus / "test.de").read_bytes()
     expected = (finished / "hypotheses.txt").read_text(encoding="utf-8")
     assert translated(source, finished.parent) == (0, expected)
@@ -40,21 +40,21 @@ def test_the_test_set_is_translated_as_in_the_test(finished, corpus, translated)
         (b"der Hund\n\nder Mann\n", "line 2"),
         (b"der Hund\n" + b"der Mann " * 200 + b"\n", "line 2"),
     ],
-    ids=["nothing", "not UTF-8", "empty", "too long"],
+    ids=["no input", "not UTF-8", "an empty line", "a long line"],
 )
-def test_a_line_that_cannot_be_translated_is_named(text, part, finished, translated):
+def test_the_error_for_an_untranslatable_input_gives_its_line(text, part, finished, translated):
     status, error = translated(text, finished)
     assert status == 1 and part in error and error.count("\n") == 1
 
 
-def test_one_of_several_runs_has_to_be_named(finished, tmp_path, translated):
+def test_predict_needs_a_single_run(finished, tmp_path, translated):
     for seed in (1, 2):
         shutil.copytree(finished, tmp_path / "a" / f"seed{seed}")
     status, error = translated(b"der Mann sieht den Hund heute.\n", tmp_path / "a")
     assert status == 1 and "has 2 runs; name one, such as" in error
 
 
-def test_a_closed_standard_input_is_one_line(finished, monkeypatch, capsys):
+def test_a_closed_standard_input_is_an_error(finished, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["predict", str(finished)]) == 1
     assert "standard input is closed: pass text" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The page of any runs: a sweep becomes a grid, a damaged run affects no other, changes show up."""
+"""`normlab report`: a sweep becomes a grid, and a damaged run does not affect the others."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def results_of(folder):
     return Text((folder / "report.html").read_text()).rows("results")
 
 
-def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs, capsys):
+def test_a_sweep_is_a_grid_whose_rows_are_compared_with_the_baseline_at_each_point(runs, capsys):
     code, out, err = report(capsys, "--out", "paper")
     assert (code, out) == (0, "paper/report.html\n")
     assert "/seed2: not ended" in err and err.count("\n") == 1
@@ -56,10 +56,10 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
     assert "+0.50 [-5.85,\u00a0+6.85], p\u00a0=\u00a00.500" in rows[5][1]
 
 
-def test_the_page_of_a_sweep_links_the_records_and_names_no_scale(runs, capsys):
+def test_the_page_of_a_sweep_links_every_record_and_shows_no_scale(runs, capsys):
     report(capsys, "--out", "paper")
     text = (runs.parent / "paper" / "report.html").read_text()
-    assert "<dt>scale" not in text, "none is chosen"
+    assert "<dt>scale" not in text, "no scale was chosen"
     page = Text(text)
     links = [link for link in page.links if link.endswith("record.json")]
     assert len(links) == 7 and all((runs.parent / "paper" / link).is_file() for link in links)
@@ -74,7 +74,7 @@ def test_a_packed_row_has_a_page_without_control_characters(tmp_path, capsys, mo
     assert len(Text(text).rows("runs")) == 3 and "\u202e" not in text and r"a\u202eb" in text
 
 
-def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
+def test_an_experiment_as_baseline_gives_one_row_per_experiment(runs, capsys):
     wanted = ("--baseline", "bn, batch size 32", "--columns", "valid/loss")
     assert report(capsys, str(runs), *wanted)[0] == 0
     names = [row[0] for row in results_of(runs.parent / "report")[1:]]
@@ -85,9 +85,7 @@ def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs,
         main(["report"])
 
 
-def test_runs_of_two_recipes_have_a_table_and_a_chart_each_and_share_no_curve(
-    runs, capsys, monkeypatch
-):
+def test_each_recipe_has_its_own_table_and_charts(runs, capsys, monkeypatch):
     monkeypatch.setattr("normlab.reports.runs_report.write", lambda figure, path, title: None)
     store = RunStore("runs")
     for norm in ("bn", "ln"):
@@ -112,7 +110,7 @@ def test_runs_of_two_recipes_have_a_table_and_a_chart_each_and_share_no_curve(
     assert len(labels) == len({*labels}) == 2
 
 
-def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
+def test_damaged_runs_are_reported_and_the_rest_is_shown(runs, capsys):
     first, second = sorted(runs.glob("*/seed1/record.json"))[:2]
     first.write_text("{")
     (second.parent / "metrics.jsonl").write_text("{}\n")
@@ -135,7 +133,7 @@ def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
     )
 
 
-def test_a_table_for_a_paper_is_written_next_to_the_page(runs, capsys):
+def test_a_latex_table_with_renamed_columns_is_written_next_to_the_page(runs, capsys):
     columns = ("--columns", "valid/loss", "test/bleu", "--names", "valid/loss=Loss", "bn=BN")
     code, out, _ = report(capsys, "runs", *columns, "--latex", "--intervals", "--figures", "svg")
     assert code == 0 and out.splitlines()[:2] == ["report/report.html", "report/table.tex"]
@@ -148,14 +146,14 @@ def test_a_table_for_a_paper_is_written_next_to_the_page(runs, capsys):
     assert all(f"<!-- {each} -->" in drawn for each in ("Loss", "BN", "Layer norm"))
 
 
-def test_a_flag_of_latex_alone_and_a_name_among_the_columns_are_errors(runs):
+def test_stars_without_latex_and_a_name_among_the_columns_are_errors(runs):
     with pytest.raises(ValueError, match="--stars needs --latex"):
         main(["runs", "--stars"])
     with pytest.raises(ValueError, match="names are given as --names test/bleu=B"):
         main(["runs", "--columns", "test/bleu=B"])
 
 
-def test_watch_rewrites_the_page_and_leaves_one_that_does_not_reload(runs, capsys, monkeypatch):
+def test_watch_rewrites_the_page_and_stops_its_reloading_at_the_end(runs, capsys, monkeypatch):
     pages = []
 
     def sleep(seconds):

@@ -1,4 +1,4 @@
-"""Sentences side by side: which are shown, each row's translations, and what is refused."""
+"""`normlab compare --samples` shows sentences and their translations side by side."""
 
 import re
 
@@ -31,7 +31,7 @@ def shown(capsys, *argv):
     return found, out
 
 
-def test_the_same_sentences_of_each_row_stand_next_to_source_and_reference(folders, text, capsys):
+def test_samples_show_source_reference_and_the_translation_of_each_row(folders, text, capsys):
     sides = {code: (text / f"test.{code}").read_text().splitlines() for code in ("de", "en")}
     found, out = shown(capsys, *folders, "--samples", "4")
     assert len(found) == 4 and [*found] == sorted(found)
@@ -48,7 +48,7 @@ def test_the_same_sentences_of_each_row_stand_next_to_source_and_reference(folde
     assert len(shown(capsys, folders[0], "--samples", "99")[0]) == 30
 
 
-def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
+def test_samples_fit_in_eighty_columns_and_show_the_first_seed_of_each_row(
     translated, capsys, monkeypatch
 ):
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -58,7 +58,7 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
     assert out.count("  ln seed 1  ") == 2 and out.count("  bn seed 2  ") == 2
 
 
-def test_a_long_name_is_on_a_line_of_its_own_and_a_long_word_is_cut(capsys, monkeypatch):
+def test_a_long_name_gets_its_own_line_and_a_long_word_is_broken(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     name = "bn+ln post, learning rate 0.0005, 3,000 steps seed 1"
     texts = [
@@ -71,7 +71,7 @@ def test_a_long_name_is_on_a_line_of_its_own_and_a_long_word_is_cut(capsys, monk
     assert lines[lines.index(f"  {name}") + 1].split()[:2] == ["12.5", "a"]
 
 
-def test_without_the_text_or_translations_the_reason_is_said(folders, translated, tmp_path, capsys):
+def test_errors_say_why_sentences_cannot_be_shown(folders, translated, tmp_path, capsys):
     ln, bn = folders
     with pytest.raises(ValueError, match=r"--samples 0: must be at least 1"):
         main([ln, "--samples", "0"])
@@ -86,7 +86,7 @@ def test_without_the_text_or_translations_the_reason_is_said(folders, translated
         main([bn, "--samples"])
 
 
-def test_the_page_of_runs_shows_the_same_sentences_or_the_reason(folders, text, tmp_path, capsys):
+def test_the_report_shows_the_same_sentences_or_says_why_it_cannot(folders, text, tmp_path, capsys):
     found, _ = shown(capsys, *folders, "--samples")
 
     def sections(*more):
@@ -98,7 +98,7 @@ def test_the_page_of_runs_shows_the_same_sentences_or_the_reason(folders, text, 
     assert "the test text cannot be read" in sections("--data-dir", str(tmp_path / "gone")).text
 
 
-def test_sentences_are_shown_without_torch(folders, translated):
+def test_samples_are_shown_without_importing_torch(folders, translated):
     places = [str(translated.root.parent.resolve() / folder) for folder in folders]
     call = f"from normlab.commands.compare import main; main({[*places, '--samples']})"
     assert "torch" not in loaded_after(call)

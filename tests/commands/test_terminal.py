@@ -29,7 +29,7 @@ def lines(capsys, monkeypatch):
     return printed
 
 
-def test_an_error_is_folded_on_a_terminal_and_one_line_in_a_pipe(capsys, monkeypatch):
+def test_an_error_is_wrapped_on_a_terminal_and_one_line_in_a_pipe(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["train", "experiment=bert_bm"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -40,7 +40,7 @@ def test_an_error_is_folded_on_a_terminal_and_one_line_in_a_pipe(capsys, monkeyp
 
 
 @pytest.mark.parametrize("columns", [60, 80])
-def test_prose_folds_and_numbers_do_not(lines, columns):
+def test_prose_is_wrapped_and_numbers_are_not(lines, columns):
     rows = [["bn+ln", "30.00 +- 0.25", PROSE]]
     found = lines(columns, print_table, ["name", "score", "what"], rows, numeric=["score"])
     assert any("bn+ln  30.00 +- 0.25  a sentence" in line for line in found) and len(found) > 4
@@ -64,11 +64,11 @@ def test_prose_folds_and_numbers_do_not(lines, columns):
         ("a [padding.pollutes 3] b", 12, ["a [padding.", "pollutes 3]", "b"]),
     ],
 )
-def test_chinese_folds_between_characters_and_marks_and_numbers_stay_with_them(text, width, lines):
+def test_chinese_is_wrapped_between_characters_but_not_before_punctuation(text, width, lines):
     assert folded(text, width, cut=True) == lines
 
 
-def test_a_label_folds_only_at_its_commas_and_no_table_is_wider_than_the_terminal(lines):
+def test_labels_wrap_only_at_commas_and_wide_tables_are_split(lines):
     """Numbers that would squeeze a label to one word per line go into a second table."""
     rows = [["ln post, learning rate 0.003", "1", f"-0.{n:026}", f"-1.{n:030}"] for n in (3, 4)]
     head = ["setting", "batch size", "bits", "loss"]
@@ -77,10 +77,10 @@ def test_a_label_folds_only_at_its_commas_and_no_table_is_wider_than_the_termina
     assert {*starts[2:4]} <= {"ln post,", "learning rate 0.003", "ln post, learning rate 0.003"}
     assert sum(line.startswith("setting") for line in found) == 2
     narrow = lines(40, print_table, ["setting", "bits"], [rows[0][::2]], numeric=["bits"])
-    assert len(narrow) == 6, "without room for its parts, a label folds at spaces"
+    assert len(narrow) == 6, "if its parts are too wide, a label wraps at spaces"
 
 
-def test_a_legend_has_three_lines_and_names_the_flag_if_it_says_more(lines):
+def test_a_legend_has_at_most_three_lines_and_mentions_notes_if_cut(lines):
     short, long = ["loss: nats per token", "+-: standard deviation"], Note(PROSE, "in brief")
     assert lines(80, print_legend, short, whole=False) == ["; ".join(short)]
     brief = lines(80, print_legend, [*short, long], whole=False)
@@ -95,13 +95,13 @@ def test_a_legend_has_three_lines_and_names_the_flag_if_it_says_more(lines):
 @pytest.mark.parametrize(
     "command", ["compare", "demo", "eval", "inspect", "study run", "study plan", "study publish"]
 )
-def test_each_command_with_a_legend_takes_notes(command, lines):
+def test_each_command_with_a_legend_has_the_option_notes(command, lines):
     assert any(
         line.startswith("  --notes") for line in lines(80, main, [*command.split(), "--help"])
     )
 
 
-def test_columns_that_do_not_fit_form_a_table_below_with_the_same_labels(lines):
+def test_columns_that_do_not_fit_move_to_a_second_table_with_the_same_labels(lines):
     scores = [f"score{n}" for n in range(4)]
     rows = [[name, "pre", *("0.25 +- 0.1" for _ in scores)] for name in ("ln", "bn")]
     head = ["norm", "at", *scores]
@@ -110,7 +110,7 @@ def test_columns_that_do_not_fit_form_a_table_below_with_the_same_labels(lines):
     assert [line.split()[-1] for line in found if line.startswith("norm")] == scores
 
 
-def test_columns_are_aligned_if_letters_are_wide_and_cells_folded(lines):
+def test_columns_stay_aligned_with_wide_letters_and_wrapped_cells(lines):
     rows = [["\u65e5\u672c", "7", PROSE, "end"], ["ab", "123", "short", "end"]]
     found = lines(70, print_table, ["name", "n", "what", "last"], rows, numeric=["n"])
     first, *folded, last = found[2:]
@@ -120,7 +120,7 @@ def test_columns_are_aligned_if_letters_are_wide_and_cells_folded(lines):
     assert all(line.startswith(" " * 11) and line[11] != " " for line in folded)
 
 
-def test_an_empty_path_is_not_the_current_folder(capsys):
+def test_an_empty_path_is_an_error(capsys):
     with pytest.raises(SystemExit):
         main(["study", "run", "batching", "--publish", ""])
     assert "argument --publish: expected a path, got nothing" in capsys.readouterr().err

@@ -57,14 +57,16 @@ BAD = {
         ["validate.recalibration_batches=0"],
     ),
     "data_dir that is not there": (["data_dir=/no/such/place"], ["/no/such/place"]),
-    "a GPU where there is none": (["device=cuda"], ["device=cuda", "device=cpu"]),
-    "positions too few": (["model.max_positions=4"], ["max_positions"]),
+    "a GPU on a machine without one": (["device=cuda"], ["device=cuda", "device=cpu"]),
+    "too few positions": (["model.max_positions=4"], ["max_positions"]),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_clear_line(case: str, corpus: Path, tmp_path: Path, carry_out):
-    if case == "a GPU where there is none" and __import__("torch").cuda.is_available():
+def test_invalid_settings_are_a_one_line_error_and_leave_no_folder(
+    case: str, corpus: Path, tmp_path: Path, carry_out
+):
+    if case == "a GPU on a machine without one" and __import__("torch").cuda.is_available():
         pytest.skip("there is a GPU here")
     overrides, parts = BAD[case]
     assert_clear(carry_out("train", *tiny(corpus, tmp_path / "runs", *overrides)), *parts)
@@ -81,7 +83,9 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("fault", UNUSABLE)
-def test_a_text_that_is_refused_leaves_no_folder(fault: str, corpus, tmp_path, carry_out):
+def test_an_unusable_corpus_is_a_one_line_error_and_leaves_no_folder(
+    fault: str, corpus, tmp_path, carry_out
+):
     folder = shutil.copytree(corpus, tmp_path / "text")
     spoil, part = UNUSABLE[fault]
     spoil(folder)
@@ -91,7 +95,7 @@ def test_a_text_that_is_refused_leaves_no_folder(fault: str, corpus, tmp_path, c
 
 
 @pytest.mark.parametrize("task", ["translation", "lm"])
-def test_a_vocabulary_too_small_for_special_tokens_is_refused_before_any_text_is_read(
+def test_a_vocabulary_smaller_than_the_special_tokens_is_refused(
     task: str, tmp_path: Path, carry_out
 ):
     argv = ("train", f"task={task}", "task.vocab_size=3", f"runs_dir={tmp_path}")
@@ -99,7 +103,7 @@ def test_a_vocabulary_too_small_for_special_tokens_is_refused_before_any_text_is
     assert_clear(carry_out(*argv), "task.vocab_size=3", "special tokens")
 
 
-def test_a_record_that_could_not_be_read_back_is_refused_before_step_1(
+def test_a_name_too_long_for_a_record_is_refused_before_training(
     corpus: Path, tmp_path: Path, carry_out, monkeypatch
 ):
     name = "a" * (251 - len("translation--pre-0123456789"))
@@ -110,7 +114,7 @@ def test_a_record_that_could_not_be_read_back_is_refused_before_step_1(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_finished_run_says_what_it_was_not_asked_and_eval_answers(
+def test_a_finished_run_refuses_new_measurements_and_eval_makes_them(
     copied: Path, corpus: Path, tmp_path: Path, carry_out
 ):
     argv = ("train", *tiny(corpus, tmp_path / "runs", *SAME))
@@ -127,14 +131,16 @@ def test_a_finished_run_says_what_it_was_not_asked_and_eval_answers(
         assert answered.status == 0 and score in answered.output, answered.output
 
 
-def test_a_damaged_record_is_one_clear_line(copied, corpus, tmp_path, carry_out):
+def test_a_damaged_record_is_a_one_line_error_and_stays_unchanged(
+    copied, corpus, tmp_path, carry_out
+):
     record = copied / "record.json"
     record.write_text("{")
     assert_clear(carry_out("train", *tiny(corpus, tmp_path / "runs", *SAME)), str(record))
     assert record.read_text() == "{"
 
 
-def test_the_last_line_says_outcome_and_scores(copied: Path, corpus: Path, tmp_path, carry_out):
+def test_the_last_line_shows_outcome_and_scores(copied: Path, corpus: Path, tmp_path, carry_out):
     ended = carry_out("train", *tiny(corpus, tmp_path / "runs", *SAME))
     assert ended.status == 0
     (line,) = ended.output.splitlines()
@@ -164,13 +170,13 @@ def test_cfg_job_shows_the_config_and_trains_nothing(corpus, tmp_path, carry_out
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_option_that_does_not_exist_fails_before_any_run(tmp_path, carry_out):
+def test_a_sweep_with_an_unknown_option_fails_before_any_run(tmp_path, carry_out):
     ended = carry_out("train", "-m", "norm=ln,batch", f"runs_dir={tmp_path}")
     assert_clear(ended, "batch")
     assert not list(tmp_path.rglob("log.txt"))
 
 
-def test_a_sweep_trains_a_run_once_however_often_it_is_given(copied, corpus, tmp_path, carry_out):
+def test_a_sweep_trains_duplicate_runs_once(copied, corpus, tmp_path, carry_out):
     same = ("optim.lr=0.01,1e-2", "seed=1,1", *SAME)
     ended = carry_out("train", "-m", *tiny(corpus, tmp_path / "runs", *same))
     assert ended.status == 0, ended.output
@@ -180,7 +186,9 @@ def test_a_sweep_trains_a_run_once_however_often_it_is_given(copied, corpus, tmp
     assert each_run_once(cells) == cells[:1]
 
 
-def test_a_sweep_shows_no_scores_of_another_text(copied, corpus, tmp_path, carry_out):
+def test_a_sweep_does_not_show_scores_of_runs_trained_on_different_text(
+    copied, corpus, tmp_path, carry_out
+):
     text = shutil.copytree(corpus, tmp_path / "text")
     (text / "train.de").write_text((text / "train.de").read_text().replace("Hund", "Wolf"))
     ended = carry_out("train", "-m", *tiny(text, tmp_path / "runs", *SAME))
@@ -188,9 +196,7 @@ def test_a_sweep_shows_no_scores_of_another_text(copied, corpus, tmp_path, carry
     assert "bleu" not in ended.output
 
 
-def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(
-    copied, corpus, tmp_path, carry_out
-):
+def test_a_sweep_skips_finished_runs_and_lists_failed_ones(copied, corpus, tmp_path, carry_out):
     before = (copied / "record.json").stat().st_mtime_ns
     *words, last = tiny(corpus, tmp_path / "runs", *SAME, "accumulate=1,0")
     settings = tmp_path / "my.yaml"

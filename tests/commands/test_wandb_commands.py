@@ -1,4 +1,4 @@
-"""W&B and TensorBoard from the command line: how they are turned on, and with which values."""
+"""W&B and TensorBoard from the command line: the settings that turn them on, and their effect."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def test_a_sweep_of_batch_sizes_has_one_group_per_size(words, wandb_server, caps
 @pytest.mark.parametrize(
     ("given", "name"), [(["wandb.name=x"], "x"), (["name=mine", "wandb=true"], "mine-ln-pre-b6-")]
 )
-def test_names_reach_wandb(given, name, words, wandb_server):
+def test_the_name_of_a_run_is_sent_to_wandb(given, name, words, wandb_server):
     assert main(["train", *words, *given]) == 0
     (run,) = wandb_server.runs.values()
     assert run.fields["displayName"].startswith(name)
@@ -50,8 +50,8 @@ def test_names_reach_wandb(given, name, words, wandb_server):
 OF_OTHER_TASKS = {"test/mlm_accuracy", "test/accuracy", "valid/mlm_accuracy"}
 
 
-def test_an_offline_file_has_the_names_and_each_panel_of_the_workspace_has_a_key(words, tmp_path):
-    """The probes are those of the default config, and measure at every step."""
+def test_an_offline_file_has_the_settings_and_every_metric_of_the_workspace(words, tmp_path):
+    """Uses the probes of the default config, at every step."""
     given = ["wandb.mode=offline", "wandb.name=first", "wandb.project=norms", "norm=bn"]
     probed = [f"observe.probe.{name}.every=1" for name in ("tid", "residual")]
     words.remove("probe=[]")
@@ -68,14 +68,14 @@ def test_an_offline_file_has_the_names_and_each_panel_of_the_workspace_has_a_key
     assert len(logged) < 25
 
 
-def test_tensorboard_is_added_when_asked_for(words, tmp_path):
+def test_tensorboard_true_adds_a_tensorboard_log(words, tmp_path):
     pytest.importorskip("tensorboard", reason="the tensorboard extra is not installed")
     assert main(["train", *words, "tensorboard=true", "name=mine"]) == 0
     assert [*tmp_path.glob("runs/mine/*/seed1/tensorboard/events*")]
     assert [*tmp_path.glob("runs/mine/*/seed1/metrics.jsonl")]
 
 
-def test_wandb_is_not_imported_unless_asked_for(words):
+def test_wandb_is_not_imported_without_its_settings(words):
     code = f"import sys; from normlab.cli import main; main(['train', *{words!r}]); "
     code += "print('imported', [name for name in sys.modules if name.startswith('wandb')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
