@@ -56,7 +56,7 @@ def test_a_search_for_the_worst_score_is_refused():
     config = compose([])
     scores = {"valid/loss": Score(2.5, higher_is_better=False, n=1)}
     assert objective(replace(run, scores=scores), config, "minimize") == 2.5
-    with pytest.raises(ValueError, match=r"give hydra\.sweeper\.direction=minimize"):
+    with pytest.raises(ValueError, match=r"set hydra\.sweeper\.direction=minimize"):
         objective(replace(run, scores=scores), config, "maximize")
 
 

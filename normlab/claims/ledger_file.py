@@ -119,6 +119,6 @@ def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping
         why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
         raise UserError(
             f"{path}: {why}; {again} writes it from the records; to read another "
-            "folder, name it with --results"
+            "folder, pass it with --results"
         ) from None
     return {claim.id: claim for claim in sorted(claims, key=lambda claim: claim.id)}

@@ -81,7 +81,9 @@ class Computed(Endpoint, frozen=True):
         chosen = [each for each in findings if self.chooses(each)]
         if not chosen or not {each.name for each in chosen} >= set(self.only):
             known = "; ".join(each.name for each in findings)
-            reason = f"`only` names no finding; available: {known}" if findings else "not computed"
+            reason = (
+                f"`only` matches no finding; available: {known}" if findings else "not computed"
+            )
             more = Measurement("normlab claims --compute", "seconds")
             return Judgement(Decision("not measured", reason=reason), to_measure=more)
         holds = all(each.standing == "supports" for each in chosen)

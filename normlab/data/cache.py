@@ -88,7 +88,7 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise UserError(
-            f"{name!r} cannot name prepared data: task.corpus.name must be short, use only "
+            f"{name!r} is not a name for prepared data: task.corpus.name must be short, use only "
             "letters, digits, '-', '_' and '.', and start with a letter or digit"
         )
     root = cache_root()

@@ -68,7 +68,7 @@ class Cifar10(ImageSource):
                 return files
         raise UserError(
             f"data_dir={self.data_dir} has no CIFAR-10: put {BINARY} ({URL}) there, or "
-            "train_jpeg.tar.xz and test_jpeg.tar.xz, or omit data_dir to download the first one"
+            "train_jpeg.tar.xz and test_jpeg.tar.xz, or omit data_dir to download the former"
         )
 
 

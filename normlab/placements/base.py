@@ -61,7 +61,7 @@ class Norms:
     def required(self, path: str, dim: int) -> Norm:
         """Build the norm at `path` for width `dim`; raise UserError if the path already has one."""
         if self.places.get(path) is not None:
-            raise UserError(f"two norms at one path, {path}: give each a path of its own")
+            raise UserError(f"two norms have the path {path}: choose a different path for each")
         norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule matches every path"
         return norm

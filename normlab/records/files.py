@@ -88,9 +88,9 @@ def check_writable(folder: Path) -> None:
     if not place.is_dir():
         to = f" to {place.readlink()}, which does not exist" if place.is_symlink() else ""
         kind = "a link" if place.is_symlink() else "a file"
-        raise UserError(f"{place.absolute()} is {kind}{to}: give runs_dir=FOLDER")
+        raise UserError(f"{place.absolute()} is {kind}{to}: set runs_dir=FOLDER")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place.absolute()} cannot be written to: give runs_dir=FOLDER")
+        raise UserError(f"{place.absolute()} cannot be written to: set runs_dir=FOLDER")
 
 
 def read_file(path: Path | str) -> bytes:

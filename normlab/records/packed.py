@@ -184,7 +184,7 @@ def run_at(place: Path) -> tuple[Pack, Key] | None:
         return None
     runs, (key, *others) = at_place
     if others:
-        raise UserError(f"{place}: several runs; name one, such as {runs.addresses[key]}")
+        raise UserError(f"{place}: several runs; choose one, such as {runs.addresses[key]}")
     return runs, key
 
 

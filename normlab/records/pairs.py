@@ -227,7 +227,7 @@ class Experiment:
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
                 raise UserError(
-                    f"{before.run_id}: seed {after.seed} is given twice; name each run once"
+                    f"{before.run_id}: seed {after.seed} occurs twice; pass each run only once"
                 )
             if before.fingerprint != after.fingerprint:
                 keys = ", ".join(settings(before.parts, after.parts, ()))

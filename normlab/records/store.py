@@ -32,7 +32,7 @@ HYPOTHESES_FILE = "hypotheses.txt"
 SPIKE_COUNT = "stability/spikes/count"
 _T = TypeVar("_T")
 _NOT_FOLLOWED = (
-    "is a link, which is not followed, so its runs are missing: move them back, or give their "
+    "is a link, which is not followed, so its runs are missing: move them back, or pass their "
     "folder to the command as well"
 )
 _SEED_FOLDER = re.compile(r"seed\d+")

@@ -276,7 +276,7 @@ def objective(record: "RunRecord", config: "DictConfig", direction: object) -> f
     better = "maximize" if score.higher_is_better else "minimize"
     if sought not in (None, better):
         wrong = f"hydra.sweeper.direction={sought} would seek the worst {name}"
-        raise UserError(f"{wrong}: give hydra.sweeper.direction={better}")
+        raise UserError(f"{wrong}: set hydra.sweeper.direction={better}")
     return score.value
 
 

@@ -26,7 +26,7 @@ from normlab.studies.study import (
     rate_name,
 )
 
-_LEAST = "give at least three (two at scale=smoke and with `pilot: true`)"
+_LEAST = "list at least three (two at scale=smoke and with `pilot: true`)"
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:

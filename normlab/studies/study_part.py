@@ -43,7 +43,7 @@ def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
     studies = [word for word in words if "=" not in word]
     overrides: dict[str, list[str]] = {name: [] for name in studies}
     if not studies or len(overrides) < len(studies):
-        raise UserError("name each study once, such as normlab study run translation_norms")
+        raise UserError("list each study once, such as normlab study run translation_norms")
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
         if colon and study not in overrides:

@@ -202,8 +202,8 @@ def start_from(
     with reading(path):
         if content["vocabulary"] != stamp["vocabulary"]:
             raise UserError(
-                f"start_from={node['run_dir']} has another vocabulary, so the same number stands "
-                "for another word (or class) there: start from a run on the same training data"
+                f"start_from={node['run_dir']} has a different vocabulary, so the same ids stand "
+                "for different words (or classes): start from a run on the same training data"
             )
         changed = differing(content["checksums"], stamp["checksums"])
     state = model.state_dict()
@@ -219,7 +219,7 @@ def start_from(
         )
     for name in taken:
         state[name].copy_(weights[name])
-    other = f"; it was trained on other data: {', '.join(changed)}" if changed else ""
+    other = f"; it was trained on different data: {', '.join(changed)}" if changed else ""
     note = f"{path}: {len(taken)} of {len(state)} tensors copied, the others are initialized{other}"
     with reading(path):
         return note, codes_of(content)

@@ -25,8 +25,8 @@ from normlab.records.record import RunRecord
 
 VOCABULARY = "vocabulary"  # the subfolder of a run's folder
 OTHER_VOCABULARY = (
-    "was trained with a different vocabulary than is learned from the same text now: install the "
-    "version of tokenizers that its record names, or train it again in another runs_dir"
+    "was trained with a different vocabulary from the one that its text gives now: install the "
+    "version of tokenizers in its record, or train it again in another runs_dir"
 )
 _MOST_NAMED = 100  # if there are more files, a single checksum is recorded for all of them
 
@@ -95,7 +95,7 @@ def changed_text(changed: Sequence[str], data_dir: object) -> str:
     """Return the part of an error that says which data have changed and where they were read."""
     shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
     place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
-    return f"was trained on other data: {shown} differ{'s' * (len(changed) == 1)}{place}"
+    return f"was trained on different data: {shown} differ{'s' * (len(changed) == 1)}{place}"
 
 
 # The vocabulary in a run's folder ---------------------------------------------------------------

@@ -234,7 +234,7 @@ def load_weights(
     score = validate["select_by"] if name == BEST else name.removeprefix(f"{BEST}_")
     path = checkpoints.last if name == LAST else checkpoints.best(score)
     if name != LAST and not validate["best"] and not path.exists():
-        raise UserError(f"{path}: not kept, since the run was trained with validate.best=false")
+        raise UserError(f"{path}: not kept, because the run was trained with validate.best=false")
     content = load_checkpoint(path)
     with reading(path):
         at = content["progress"] if name == LAST else content

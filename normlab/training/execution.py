@@ -211,14 +211,14 @@ class _Execution:
             torch.set_num_threads(begun)
         if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
             problem = f"this run started with {begun} threads and resumes with {threads}"
-            print(f"{problem}: its last bits may differ", file=sys.stderr)
+            print(f"{problem}: results may differ in their last bits", file=sys.stderr)
         self.environment["threads"] = threads
 
     def _check_recordable(self, trainer: Trainer) -> None:
         """Raise UserError, before step 1, if the run's record could not be read back."""
         record = self._record(trainer, Outcome("interrupted", trainer.progress.step))
         try:
-            folder, mend = str(self.run.folder), "rename what it stands for"
+            folder, mend = str(self.run.folder), "rename the option or file behind it"
             RunRecord.from_json(record.to_json(), origin=folder, mend=mend)
         except (UserError, TypeError) as error:
             problem = f"nothing is trained, because the record could not be read back: {error}"
@@ -324,7 +324,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
             elif sum(map(len, batches)) == 1:
                 raise UserError(
                     f"the training data have one sequence, and {name} pools each position over "
-                    f"several: give more text, {_CURE}"
+                    f"several: add more text, {_CURE}"
                 )
             raise UserError(
                 f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "

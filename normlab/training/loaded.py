@@ -194,7 +194,7 @@ def check_data(folder: Path, record: RunRecord, task: Task, config: Mapping[str,
     """Raise UserError if a task's data differ from the data that a run was trained on."""
     if changed := differing(record.data.get("checksums"), task.checksums()):
         raise UserError(
-            f"{folder} {changed_text(changed, config['data_dir'])}: give data_dir=FOLDER with the "
+            f"{folder} {changed_text(changed, config['data_dir'])}: set data_dir=FOLDER to the "
             "data of the run"
         )
 
@@ -286,7 +286,7 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     norms = running_norms(model)
     if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
         raise UserError(
-            "--fold needs the running statistics of training, but this run recalibrates them: give "
+            "--fold needs the running statistics of training, but this run recalibrates them: set "
             "norm.eval_stats=running, or validate.average_statistics=average for averaged weights"
         )
     if not (folded := fold_norms(model)):

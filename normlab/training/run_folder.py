@@ -152,7 +152,7 @@ class RunFolder:
             ) from None
         except OSError as error:  # happens on some network disks
             raise UserError(
-                f"{self.folder} cannot be locked against other processes ({error.strerror}): give "
+                f"{self.folder} cannot be locked against other processes ({error.strerror}): set "
                 "runs_dir=FOLDER on a disk with file locks"
             ) from error
         try:
@@ -203,7 +203,7 @@ class RunFolder:
             return False
         raise UserError(
             f"{self.folder} was made by different code ({_of_code(made_by)}, commit "
-            f"{', '.join(commits)}; now {_of_code(self.made_by)}): give "
+            f"{', '.join(commits)}; now {_of_code(self.made_by)}): set "
             "observe.other_code=accept to keep its results, "
             "observe.other_code=rerun to train it again, or another runs_dir"
         )
@@ -215,7 +215,7 @@ class RunFolder:
             raise UserError(
                 f"{self.config['start_from']['run_dir']}, which this run starts from, was made by "
                 f"different code ({_of_code(made_by)}; now {_of_code(self.made_by)}): train it "
-                "again, or give observe.other_code=accept to keep its weights"
+                "again, or set observe.other_code=accept to keep its weights"
             )
 
     def takes_arithmetic(self, begun: Sequence[str], current: Sequence[str]) -> bool:
@@ -235,5 +235,5 @@ class RunFolder:
         if changed:
             raise UserError(
                 f"{self.folder} {data.changed_text(changed, self.config['data_dir'])}: restore "
-                "them, or give name=NAME or another runs_dir for a run of its own"
+                "them, or set name=NAME or another runs_dir for a separate run"
             )

@@ -192,7 +192,7 @@ def test_a_sweep_does_not_show_scores_of_runs_trained_on_different_text(
     text = shutil.copytree(corpus, tmp_path / "text")
     (text / "train.de").write_text((text / "train.de").read_text().replace("Hund", "Wolf"))
     ended = carry_out("train", "-m", *tiny(text, tmp_path / "runs", *SAME))
-    assert ended.status == 1 and "was trained on other data: train.de differs" in ended.output
+    assert ended.status == 1 and "was trained on different data: train.de differs" in ended.output
     assert "bleu" not in ended.output
 
 

@@ -87,7 +87,7 @@ def test_a_rule_for_out_chooses_the_norms_after_the_branches(place):
 def test_two_norms_at_one_path_are_refused():
     given = norms("ln")
     given.required("encoder.0.self", 8)
-    with pytest.raises(ValueError, match=r"two norms at one path, encoder\.0\.self"):
+    with pytest.raises(ValueError, match=r"two norms have the path encoder\.0\.self"):
         given.required("encoder.0.self", 8)
 
 

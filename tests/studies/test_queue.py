@@ -128,9 +128,9 @@ def test_rows_without_a_chosen_rate_give_a_warning_only_if_the_runs_would_count(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["one", "one"], "name each study once"),
+        (["one", "one"], "list each study once"),
         (["one", "tow:norm=ln"], "tow:norm=ln: tow is not among the named studies: one"),
-        (["scale=small"], "name each study once, such as"),
+        (["scale=small"], "list each study once, such as"),
     ],
 )
 def test_a_queue_with_repeated_unknown_or_no_studies_is_refused(place, argv, message):

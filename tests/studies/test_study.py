@@ -186,7 +186,7 @@ def test_a_tuning_over_two_values_is_allowed_only_at_smoke_and_pilot_scales(writ
     assert written(tuned("smoke")).scale("smoke").tuning.values == ("1e-3", "2e-3")
     with pytest.raises(
         ValueError,
-        match=r"good.yaml: scales.small.tuning.values: too few values \(2\): give at least three",
+        match=r"good.yaml: scales.small.tuning.values: too few values \(2\): list at least three",
     ):
         written(tuned("small"))
     pilot = written(tuned("small", pilot=True))

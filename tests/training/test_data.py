@@ -21,7 +21,7 @@ from tests.test_architecture import loaded_after
 from tests.tiny_runs import QUICK, tiny, write_corpus
 
 SHORT = (*QUICK, "budget.steps=2", "validate.every=2", "norm=ln")
-OTHER = r"was trained on other data: (train\.de, )?.*differ"
+OTHER = r"was trained on different data: (train\.de, )?.*differ"
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +106,12 @@ def test_kept_translations_are_not_scored_against_another_text(
 ):
     write_corpus(copied / "text", seed=2)
     assert main(["eval", str(run_in(copied)), "--kept", f"data_dir={copied / 'text'}"]) == 1
-    assert "was trained on other data" in capsys.readouterr().err
+    assert "was trained on different data" in capsys.readouterr().err
 
 
 def test_start_from_refuses_weights_with_another_vocabulary(copied: Path):
     write_corpus(copied / "other", seed=5, train=30)
-    with pytest.raises(ValueError, match=r"start_from=.* has another vocabulary"):
+    with pytest.raises(ValueError, match=r"start_from=.* has a different vocabulary"):
         train(compose(overrides(copied, f"start_from={run_in(copied)}", text="other")))
 
 

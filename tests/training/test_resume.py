@@ -224,7 +224,7 @@ def test_changed_data_with_the_same_config_are_refused(
         path.write_text(path.read_text(encoding="utf-8").replace("Hund", "Wolf"), encoding="utf-8")
     refused = place.start(f"data_dir={other}")
     assert refused.status == 1
-    assert "was trained on other data: " in refused.output
+    assert "was trained on different data: " in refused.output
     assert "runs_dir" in refused.output
 
 

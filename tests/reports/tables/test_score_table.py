@@ -175,7 +175,7 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
         ({"data": {"checksums": {"train": "other"}}}, "not comparable: data.checksums"),
         ({"signature": "tok:none"}, "test/bleu was computed in several ways"),
         ({"optim": {"lr": 1.0}}, "differ in optim.lr"),
-        ({"seed": 1}, "seed 1 is given twice"),
+        ({"seed": 1}, "seed 1 occurs twice"),
     ],
 )
 def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(changes, reason):
