@@ -34,7 +34,7 @@ CONFIG = ("task=toy", "norm=ln", "model=small", "device=cpu", "precision=fp32", 
 
 
 def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
-    """Return one value with what it is of."""
+    """Return a gradient norm with its placement, number of layers and seed."""
     of = (f"placement={placement}", f"model.depth={layers}", f"seed={seed}")
     found = gradients(model_from_overrides([*CONFIG, *of]))
     norm = found.values["last_second_weight"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make .venv with Python 3.11+ and install normlab into it, editable, with the extras given:
 #   bash scripts/environment.sh [EXTRAS]      for example: bash scripts/environment.sh dev
-#   bash scripts/environment.sh ray           makes .venv-ray, an environment of its own
+#   bash scripts/environment.sh ray           makes .venv-ray, a separate environment
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 extras=${1:+[$1]} venv=.venv constraints=constraints.txt

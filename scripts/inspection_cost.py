@@ -1,9 +1,9 @@
-"""Cost of an inspection: `python scripts/inspection_cost.py COMMIT` writes inspection_cost.json.
+"""Measure what an inspection costs: `python scripts/inspection_cost.py COMMIT`.
 
 Six models of different kinds, with random weights, are asked the quick questions in turn by this
 version of normlab and by the one at COMMIT. The cost of an inspection is its CPU time divided by
 that of a plain pass of the same batch on one thread, each the lowest of three; `passes` is how
-often it runs the model, mostly on single rows. The file is in results/survey/.
+often it runs the model, mostly on single rows. Writes results/survey/inspection_cost.json.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The losses of nanoGPT's own code on Shakespeare: `python scripts/nanogpt.py CLONE INPUT SEED...`.
+"""Train nanoGPT's own code on Shakespeare: `python scripts/nanogpt.py CLONE INPUT SEED...`.
 
 CLONE is a checkout of karpathy/nanoGPT, INPUT is char-rnn's input.txt. The script runs the CPU
 command in nanoGPT's README with each seed instead of 1337, validates on as many random windows as

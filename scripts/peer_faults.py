@@ -16,14 +16,14 @@ WIDTH = 8
 
 
 class Own(NamedTuple):
-    """What a model does with its input, faulty or not, and pytest-torch's check for it."""
+    """A forward function with a correct and a faulty version, and pytest-torch's check for it."""
 
     forward: Callable[["Model", Tensor], Tensor]
     check: Callable[[Callable[[], nn.Module], Mapping[str, Tensor]], Any]
 
 
 class Model(nn.Module):
-    """A model with a layer, a buffer, and a forward function of its own, faulty or not."""
+    """A model with a layer, a buffer, and the correct or faulty version of a forward function."""
 
     def __init__(self, own: Own, faulty: bool):
         super().__init__()

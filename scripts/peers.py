@@ -174,8 +174,8 @@ def main() -> None:
         f"Made by `scripts/peers.py` with torch {torch.__version__.partition('+')[0]} and "
         f"transformers {transformers.__version__}, on a CPU, with each tool's default "
         "settings. Each cell says whether the tool caught the fault, and whether it also "
-        "flagged the correct version. We wrote the first two sets, with normlab at hand; the third "
-        "is what pytest-torch's documentation promises to catch.",
+        "flagged the correct version. We wrote the first two sets, and could test normlab on "
+        "them while doing so; the third is what pytest-torch's documentation promises to catch.",
     ]
     counts: dict[str, Any] = {"versions": {t.split()[0]: t.partition(" ")[2] for t in TOOLS}}
     for key, (title, faults) in SETS.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# First contact: install normlab into .venv, then its demo: how LN, BN and no norm differ, on the
+# Install normlab into .venv and run its demo: how LN, BN and no norm differ, on the
 # built-in translation corpus. No data, no network beyond the package index; three minutes on two cores.
 #   bash scripts/quickstart.sh [deep] [key=value ...]     for example: bash scripts/quickstart.sh deep
 set -euo pipefail

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A real Slurm on this machine alone, without systemd: for a container, a virtual machine, or CI.
+# A real Slurm on this one machine, without systemd: for a container, a virtual machine, or CI.
 #   bash scripts/slurm_local.sh start [NODES]   installs what is missing, starts NODES (2) nodes
 #   bash scripts/slurm_local.sh kill NODE       what a power cut does to node1, node2, ...
 #   bash scripts/slurm_local.sh revive NODE     starts it again
 #   bash scripts/slurm_local.sh stop            stops everything and removes its files
-# Needs root. A node is a PID namespace with a share of the cores; nothing of the system's own Slurm
-# or munge is touched. Files lie in SLURM_LOCAL (/tmp/slurm-local), ports start at SLURM_LOCAL_PORT.
+# Needs root. A node is a PID namespace with a share of the cores; the system's own Slurm and
+# munge are not touched. Files are in SLURM_LOCAL (/tmp/slurm-local), ports start at SLURM_LOCAL_PORT.
 set -euo pipefail
 home=${SLURM_LOCAL:-/tmp/slurm-local}
 port=${SLURM_LOCAL_PORT:-17000}

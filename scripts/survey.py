@@ -225,20 +225,21 @@ def one_model_per_line(content: Mapping[str, Any]) -> str:
 HEAD = """# What normlab finds in {library} {version}
 
 {asked} {kind}. Each has a small config and
-**random weights**: they show where an output can change, not by how much it changes in a trained
-model. Batch norms had the statistics of the batch. Made by `python scripts/survey.py {library}`
-with `normlab.inspect` and torch {torch} ([how to read it](../../docs/howto/any_model.md)), at
-commit {commits} (with +: and changes that had not landed); each row names its own.
-`{library}.json` has the reason for each of the {left_out} that were left out."""
+**random weights**, so this page shows where an output can change, not how much it changes in a
+trained model. The running statistics of batch norms were set to the statistics of the batch. Made
+by `python scripts/survey.py {library}` with `normlab.inspect` and torch {torch}
+([how to read it](../../docs/howto/any_model.md)), at the commits {commits} (+ means with
+uncommitted changes). `{library}.json` has the commit of each model, and the reason for each of the
+{left_out} that were left out."""
 
-COST = """A model is asked in {passes:.0f} passes (median); with all that goes with them they take
-as much CPU time as {cost:.0f} plain ones of such a small model."""
+COST = """The questions take {passes:.0f} passes of a model (median). With everything else that they
+need, they take as much CPU time as {cost:.0f} plain passes of such a small model."""
 
 
 FOLDS = """Of the {norms} layer and RMS norms over the last axis in {models} models,
-{means} are layer norms, of which {means_folded} become RMS norms without a change of the output
+{means} are layer norms, of which {means_folded} become RMS norms without changing the output
 (`normlab.fold_norms`, float64, within 1e-9), and {gains} have a gain or bias, of which
-{gains_folded} go into the weights that read them."""
+{gains_folded} are folded into the weights of the layers that read them."""
 
 
 def where(found: Mapping[str, Any]) -> str:
@@ -258,7 +259,7 @@ def sections(rows: Mapping[str, Any]) -> Iterator[str]:
         if not found:
             continue
         yield from ("", f"## {each.name}: {len(found)}", "", each.text, "")
-        yield from ("| model | verdict | moves by | module |", "| --- | --- | --- | --- |")
+        yield from ("| model | verdict | changes by | module |", "| --- | --- | --- | --- |")
         order = sorted(found, key=lambda k: (found[k]["verdict"], -found[k].get("value", 0)))
         for k in order:
             f = found[k]

@@ -1,4 +1,4 @@
-"""Norms in published models, and where: `python scripts/survey_norms.py [NAMES]`, or `timm`.
+"""Count the norms in published models: `python scripts/survey_norms.py [NAMES]`, or `timm`.
 
 Builds each class that `scripts/survey.py transformers` examined, runs it once, and writes
 results/survey/norms.json: how many norms of each kind it has (recognized by what they compute), and

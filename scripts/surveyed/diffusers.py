@@ -10,9 +10,9 @@ from torch import Tensor
 from surveyed import Subject
 
 KIND = (
-    "models, on four images, videos or sounds; those that take texts get four of unequal length "
-    "and, if they take one, their mask. What counts is whether the other rows, or the padding of a "
-    "text, move the output"
+    "models, on four images, videos or sounds; models that take texts get four of different "
+    "lengths and, if they accept one, the mask. The question is whether the other rows, or the "
+    "padding of a text, change the output"
 )
 CHECKED = ""
 TEXT, LENGTHS = 24, (24, 16, 12, 8)

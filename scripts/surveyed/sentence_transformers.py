@@ -14,7 +14,7 @@ from normlab.any_model.loading.tiny import LENGTHS, VOCABULARY, build, mask_of
 from surveyed import Subject
 
 KIND = (
-    "modules and encoders, with four sentences of unequal length and their mask. A module that "
+    "modules and encoders, with four sentences of different lengths and their mask. A module that "
     "needs tokens gets them from an embedding; an encoder is a small model of transformers, "
     "followed by a pooling"
 )

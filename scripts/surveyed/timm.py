@@ -12,16 +12,17 @@ from normlab.errors import UserError
 from surveyed import Subject
 
 KIND = (
-    "families, each by its smallest model, on four images of 64 pixels (or the one size that it "
-    "takes); NaFlexVit on patches of unequal number with their mask. What counts is whether an "
-    "image's output depends on the other images, and what the norms do"
+    "families, each represented by its smallest model, on four images of 64 pixels (or the only "
+    "size that it accepts); NaFlexVit gets images with different numbers of patches, and their "
+    "mask. The question is whether an image's output depends on the other images, and what "
+    "norms pool over"
 )
 CHECKED = """\
-- `starnet_s1` was accused wrongly of stale statistics: a variance below eps, which normlab now
-  counts on both sides. `repghostnet_050`, `hardcorenas_a`: true of these inputs. Deep in the model
-  an image of 64 pixels is 1 or 4 positions, so in training the variance of four images is biased by
-  a quarter, which adds up over the layers.
-- `regnety_040_sgn`: true: its `bn` is a group norm, by its configuration."""
+- `starnet_s1` was wrongly reported for stale statistics: its variance is below eps, which normlab
+  now adds to both variances. `repghostnet_050`, `hardcorenas_a`: correct for these inputs. Deep
+  in the model an image of 64 pixels has 1 or 4 positions, so in training the variance of four
+  images is biased by a quarter, which adds up over the layers.
+- `regnety_040_sgn`: correct; its configuration makes its `bn` a group norm."""
 SMALL = "test_ atto femto pico nano zepto xx_small xxs _xs xs_ tiny _t_ mini small _s lite 0_5 050"
 SMALL += " b0 18 a0 n0 l0 d0"
 PIXELS, PARAMETERS = 64, 30e6

@@ -12,15 +12,15 @@ from normlab.errors import UserError
 from surveyed import Subject
 
 KIND = (
-    "layers, norms, aggregations and models, each on a batch of four graphs of ten nodes that is "
-    "flattened as a `DataLoader` does, with the vector `batch`. What counts is whether a graph's "
-    "output depends on the other graphs"
+    "layers, norms, aggregations and models, each on a batch of four graphs of ten nodes that "
+    "is flattened as a `DataLoader` does, with the vector `batch`. The question is whether a "
+    "graph's output depends on the other graphs"
 )
 CHECKED = """\
-- `PMLP`: true, and meant: its norm keeps no running statistics, so in evaluation a graph's output
-  depends on the other graphs.
-- `EquilibriumAggregation`: true: its regularizer is a mean over graphs, so the steps of its inner
-  optimization depend on how many graphs there are.
+- `PMLP`: correct, and intended: its norm keeps no running statistics, so in evaluation a graph's
+  output depends on the other graphs.
+- `EquilibriumAggregation`: correct: its regularizer is a mean over graphs, so the steps of its
+  inner optimization depend on how many graphs there are.
 - `LayerNorm` has the mode `graph` by default, in which it pools over nodes, too."""
 WIDTH, NODES = 8, 10
 HOMES = (pyg.conv, pyg.norm, pyg.aggr, pyg.models)
@@ -64,7 +64,7 @@ class Graphs(nn.Module):
 
 
 def call(module: nn.Module, x: Tensor, edges: Tensor, batch: Tensor) -> Any:
-    """Call a module with those inputs that it has arguments for."""
+    """Call a module with the inputs that its forward function accepts."""
     count, n = edges.shape[1], x.shape[0]
     places = x[:, :3] if x.shape[1] >= 3 else x
     weight = (x[edges[0], 0] * x[edges[1], 0]).sigmoid()
@@ -92,7 +92,7 @@ def call(module: nn.Module, x: Tensor, edges: Tensor, batch: Tensor) -> Any:
 
 
 def sizes(first: int = WIDTH) -> nn.Module:
-    """Return a perceptron whose output has a node's features."""
+    """Return a perceptron whose output is as wide as the features of a node."""
     return nn.Sequential(nn.Linear(first, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
 
 

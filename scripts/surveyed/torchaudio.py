@@ -11,14 +11,15 @@ from torchaudio import models
 from surveyed import Subject
 
 KIND = (
-    "models, on four inputs of unequal length with their lengths where the model takes them. "
-    "Those that take no lengths say nothing of padding"
+    "models, on four inputs of different lengths, with the lengths if the model accepts them. "
+    "Models that accept no lengths say nothing about padding"
 )
 CHECKED = """\
-- `Conformer`: true, and known (pytorch/audio#4205): its convolutions and norms take padding in.
-- `Emformer` was accused wrongly of a dependence on other rows by an earlier form of this survey,
-  which did not give it the frames of context that it expects after the last one. With them only
-  unusual values under the padding reach the last real frames."""
+- `Conformer`: correct, and known (pytorch/audio#4205): its convolutions and norms include
+  padding.
+- `Emformer` was wrongly reported as depending on other rows by an earlier version of this survey,
+  which did not pass the context frames that it expects after the last frame. With them, only
+  unusual values in the padding reach the last real frames."""
 FRAMES, SAMPLES, WIDTH, RIGHT = 32, 3200, 16, 4
 CONVOLUTIONS = [[16, 10, 5], [16, 3, 2], [16, 3, 2], [16, 2, 2]]
 ENCODER = {
@@ -31,14 +32,14 @@ ENCODER = {
 
 
 def frames(width: int = WIDTH, name: str = "input") -> dict[str, Tensor]:
-    """Return frames and their numbers."""
+    """Return frames and the number of frames in each row."""
     lengths = torch.tensor([FRAMES, 24, 16, 8])
     real = (torch.arange(FRAMES) < lengths[:, None])[..., None]
     return {name: torch.randn(4, FRAMES, width) * real, "lengths": lengths}
 
 
 def samples() -> dict[str, Tensor]:
-    """Return sound and its lengths."""
+    """Return audio samples and the number of samples in each row."""
     lengths = torch.tensor([SAMPLES, 2400, 1600, 1200])
     return {
         "waveforms": torch.randn(4, SAMPLES) * (torch.arange(SAMPLES) < lengths[:, None]),

@@ -10,31 +10,34 @@ from surveyed import Subject
 
 SPEECH_HEADS = ("SeamlessM4TForSpeechToText", "SeamlessM4Tv2ForSpeechToText")
 KIND = (
-    "base models that take a mask over tokens or frames, with four rows of unequal length **and "
-    "their mask**. A class with a head, such as BertForMaskedLM, contains its base model and is "
-    "not listed. Some classes accept a mask but ignore it by design (Whisper)"
+    "base models that take a mask over tokens or frames, with four rows of different lengths "
+    "**and their mask**. A class with a head, such as BertForMaskedLM, contains its base model "
+    "and is not listed. Some classes accept a mask but ignore it by design (Whisper)"
 )
 CHECKED = """\
-- `Aimv2Model` and `PaliGemmaModel`: true. A row without padding has another output alone than in a
-  batch with padded rows, with `sdpa`; with `eager` attention it has the same. If no row is padded,
-  `sdpa` gets no mask, and attends to later tokens, too (as in huggingface/transformers#48770).
-- `GraniteSpeechModel`, `GraniteSpeechPlusModel`: the batch has no sound, so its batch norms never
-  ran.
-- True, each also seen in two plain passes (one row alone, and with padding and its mask, with the
-  same weights; the output at real tokens): `CanineModel` 36 %, `FunnelModel` 20 %, pooled over the
-  padding, `Dots3NoteTextModel` 19 % with 32 positions of padding and 0 with 16, `Speech2TextModel`
-  (encoder) 7 %, `YosoModel` 1 %, `ConvBertModel` 0.2 %, `NystromformerModel` 0.1 %: their
-  convolutions and pooled queries take padding in. `SiglipModel` 48 %: its text is pooled at the
-  last position, so it needs one length, as in training. `BeamModel` 0.03 % with padding on the
-  left: queries are scaled by their position. `UnivNetModel` 0.2 %: it draws noise in each pass.
+- `Aimv2Model` and `PaliGemmaModel`: correct. With `sdpa`, a row without padding has a different
+  output alone than in a batch with padded rows; with `eager` attention the output is the same. If
+  no row is padded, `sdpa` gets no mask and also attends to later tokens (as in
+  huggingface/transformers#48770).
+- `GraniteSpeechModel`, `GraniteSpeechPlusModel`: the batch has no sound, so their batch norms
+  never ran.
+- Correct, and each also seen in two plain passes (one row alone, and with padding and its mask,
+  with the same weights; the output at real tokens): `CanineModel` 36 %, `FunnelModel` 20 %,
+  pooled over the padding, `Dots3NoteTextModel` 19 % with 32 positions of padding and 0 with 16,
+  `Speech2TextModel` (encoder) 7 %, `YosoModel` 1 %, `ConvBertModel` 0.2 %, `NystromformerModel`
+  0.1 %: their convolutions and pooled queries include padding. `SiglipModel` 48 %: its text is
+  pooled at the last position, so all texts must have the same length, as in training. `BeamModel`
+  0.03 % with padding on the left: queries are scaled by their position. `UnivNetModel` 0.2 %: it
+  draws noise in each pass.
 - `Nemotron3DiarizationModel`, `Nemotron3DiarizationAudioModel` and
-  `Nemotron3_5TranscribeAsrAudioModel` were accused wrongly of padding on the left by one frame,
-  which moves the groups of eight frames that they stack. normlab no longer pads such models there.
-- `GraniteSpeech5Encoder` and `GraniteSpeech5ForCTC` were accused wrongly of stale statistics: their
-  variances are below eps, which normlab now counts on both sides. Padding on the left, which they
-  are not made for, is no longer tried, nor for `Tipsv2TextModel`.
-- `BridgeTowerModel` was accused wrongly of seeing later tokens: only its cross-attention says that
-  it is causal. normlab now asks the module at fault."""
+  `Nemotron3_5TranscribeAsrAudioModel` were wrongly reported when padded on the left by one frame,
+  which shifts the groups of eight frames that they stack. normlab no longer pads such models
+  there.
+- `GraniteSpeech5Encoder` and `GraniteSpeech5ForCTC` were wrongly reported for stale statistics:
+  their variances are below eps, which normlab now adds to both variances. Padding on the left,
+  which they do not support, is no longer tried, nor is it for `Tipsv2TextModel`.
+- `BridgeTowerModel` was wrongly reported as seeing later tokens: only its cross-attention says
+  that it is causal. normlab now asks the module at fault."""
 
 transformers.logging.set_verbosity_error()
 
