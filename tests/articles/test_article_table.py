@@ -82,7 +82,7 @@ def test_html_names_the_column_of_each_cell(results):
 
 def test_latex_has_no_emoji_and_a_line_for_each_half_of_a_row(results):
     made = latex(shown(ARTICLES[1], "summary", results, ENGLISH))
-    assert not re.search("[\u2600-\u27bf]", made) and r"$\surd$ fit for varying lengths" in made
+    assert not re.search("[\u2600-\u27bf]", made) and r"$\surd$ suits varying lengths" in made
     heads = made.count(r"aspect & ")
     assert made.count(r" \\") == heads + 2 * len(ARTICLES[1].tables["summary"].rows)
 

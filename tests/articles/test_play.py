@@ -132,7 +132,7 @@ def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
     rows = [named(data, "sentence", each) for each in body if isinstance(each, list)]
     whole = {each["text"][-1]: each.get("claims", []) for each in rows}
     assert whole["BERT-base has 110 million parameters."] == []  # one part of ten
-    assert whole["Steady with a batch of 1, the same in training and inference."] == [15]
+    assert whole["Stable with a batch of 1, the same in training and inference."] == [15]
     shown = {claim for each in whole.values() for claim in each}
     assert shown <= {int(claim) for claim in data["claims"]}
 
