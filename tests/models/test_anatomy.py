@@ -11,7 +11,7 @@ from normlab.inspection.model.gradient_leak import leak
 from normlab.inspection.model.injected_outlier import outlier
 from normlab.models.base import stacks
 from normlab.training.build import make_fast
-from tests.inspection.subjects import examined
+from tests.inspection.tiny_models import examined
 from tests.models.small import lm, sentences
 from tests.training.trainers import on_ranks
 

@@ -1,4 +1,4 @@
-"""Subjects of inspection tests: tiny models that take a second, untrained or briefly trained."""
+"""Tiny models for tests of questions, untrained or briefly trained, and few sentences for them."""
 
 import copy
 import json
@@ -10,6 +10,7 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.findings.finding import Finding
+from normlab.inspection.model import batch_mate_sets, padding_shares, running_statistics
 from normlab.inspection.model.built_model import BuiltModel, model_from_overrides
 from normlab.norms.make import make_norm
 from normlab.norms.running import running_norms
@@ -21,6 +22,7 @@ OVER_BATCH, OVER_TIME = (
     for axis in ("batch", "position")
 )
 SENTENCES = 400
+FEW_SHARES = (0.0, 0.3, 0.8)
 LARGER = ("task.vocab_size=300", "model.max_positions=256")
 """Words are tokens, so that sentences are short and many of one length; room for much padding."""
 
@@ -28,8 +30,8 @@ _made: dict[tuple[str, ...], BuiltModel] = {}
 _corpora: list[Path] = []
 
 
-def subject(tmp_path: Path, *overrides: str) -> BuiltModel:
-    """Return the subject of a tiny config, cached by its overrides: do not change it.
+def untrained(tmp_path: Path, *overrides: str) -> BuiltModel:
+    """Return the model of a tiny config, cached by its overrides: do not change it.
 
     The corpus has 400 training sentences and is written once, into the first `tmp_path` given.
     """
@@ -43,8 +45,8 @@ def subject(tmp_path: Path, *overrides: str) -> BuiltModel:
 
 
 def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> BuiltModel:
-    """Return the subject after a few Adam steps, with changed weights and running statistics."""
-    first = subject(tmp_path, *overrides)
+    """Return the model after a few Adam steps, with changed weights and running statistics."""
+    first = untrained(tmp_path, *overrides)
     key = (*overrides, f"steps={steps}")
     if key not in _made:
         torch.manual_seed(0)
@@ -91,3 +93,12 @@ def examined(about: BuiltModel, ask: Callable[[BuiltModel], Finding]) -> Finding
     assert "\n" not in finding.answer
     assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
     return finding
+
+
+def ask_about_few_sentences(patch):
+    """Let the questions use only a few sentences."""
+    patch.setattr(batch_mate_sets, "SETS", 3)
+    patch.setattr(padding_shares, "SHARES", FEW_SHARES)
+    patch.setattr(padding_shares, "SENTENCES", 8)
+    patch.setattr(running_statistics, "SENTENCES", 40)
+    patch.setattr(running_statistics, "RECALIBRATION_BATCHES", 6)

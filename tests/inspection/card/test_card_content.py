@@ -1,0 +1,65 @@
+"""The answers of a card."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from normlab.commands.norm import card as make_card
+from normlab.inspection.card import content
+from normlab.inspection.card.content import answers
+from normlab.inspection.card.examined_norm import examined_norm
+from normlab.inspection.card.scales import SCALES
+from normlab.inspection.questions import questions
+from normlab.reports.pages.cards import read_card
+
+
+def test_every_question_has_a_text_and_a_name_of_its_own():
+    asked = questions("card", "model")
+    assert all(each.text.endswith("?") for each in asked)
+    assert len({each.name for each in asked}) == len(asked) == 21
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Return the folder of a norm's card with three answers, one from a short run."""
+    cards = tmp_path_factory.mktemp("cards")
+    arguments = ["norm=rms", "scale=smoke", "--folder", str(cards)]
+    sizes = {"depth": 1, "picture_steps": 2, "pictures": ("model.width=4", "batch_size=32")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCALES, "smoke", replace(SCALES["smoke"], **sizes))
+        assert make_card([*arguments, "--only", "pools,pictures,depth"]) == 0
+    return cards / "smoke" / "rms"
+
+
+@pytest.fixture(scope="module")
+def examinations(folder):
+    return read_card(folder / "card.json").content["examinations"]
+
+
+def test_a_card_has_the_scores_and_baselines_of_its_short_runs(examinations):
+    pictures = examinations["pictures"]
+    assert pictures["cells"].keys() == {"digits loss", "digits acc"}
+    assert pictures["figures"]["scores"]["test/accuracy"].keys() == {"1"}
+    assert pictures["figures"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
+
+
+def test_a_card_says_what_the_norm_pools_and_how_deep_models_change(examinations):
+    assert list(examinations) == ["depth", "pictures", "pools"]
+    assert examinations["pools"]["cells"] == {"pools": "feature"}
+    assert len(examinations["depth"]["figures"]["moved"]) == 2
+
+
+def test_the_page_of_a_card_has_all_its_questions(folder, examinations):
+    page = (folder / "card.html").read_text("utf-8")
+    assert all(f'id="{name}"' in page for name in examinations)
+    assert "No baseline of this scale was found" in page
+
+
+def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
+    monkeypatch.setattr(content, "_trained_model", lambda _: None)
+    asked = questions("model", names=["leak"])
+    ((_, found),) = answers(examined_norm(["norm=bn"], tmp_path), asked)
+    assert found["answer"].startswith("does not apply: the translation run diverged")
+    assert found["cells"] == {}

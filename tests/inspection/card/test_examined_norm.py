@@ -1,0 +1,38 @@
+"""The arguments and the name of a card."""
+
+import pytest
+
+from normlab.commands.norm import card as make_card
+from normlab.inspection.card.examined_norm import examined_norm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["scale=smoke"], "no norm given: add norm=OPTION"),
+        (["norm=bn", "task=lm"], "'task=lm': cards fix their runs' settings"),
+        (["norm=bn", "scale=paper"], "scale=paper: choose smoke or small"),
+        (["norm=bn", "--only", "foo"], "no question 'foo'"),
+        (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
+        (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),
+    ],
+)
+def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        make_card([*arguments, "--folder", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("norm=bn",), "bn"),
+        (("norm=bn", "placement=post", "norm.ghost=4"), "bn-post-ghost=4"),
+        (("norm=bn", "norm@decoder_norm=ln"), "bn+ln"),
+    ],
+)
+def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
+    subject = examined_norm([*arguments, "scale=smoke"], tmp_path)
+    assert subject.name == name
+    assert subject.folder == tmp_path / "smoke" / name.replace("=", "_")
+    assert subject.config("translation", reference=True).choices.norm == "ln"

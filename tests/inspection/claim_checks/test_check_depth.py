@@ -1,0 +1,7 @@
+"""Gradients over 100 layers."""
+
+from tests.inspection.claim_checks.by_hand import numbers
+
+
+def test_over_100_layers_the_first_gradient_explodes_without_a_norm_alone():
+    assert numbers("depth.gradients")[1] == [False, True, True, False]

@@ -1,0 +1,49 @@
+"""Padding in the articles' batches, computed in numpy."""
+
+import numpy as np
+import pytest
+
+from normlab.inspection.claim_checks import (
+    padding,
+)
+from tests.inspection.claim_checks.by_hand import batch_norm, numbers, text_of
+
+
+def test_the_batch_of_three_cell_by_cell():
+    x, real = (each.numpy() for each in padding.padded_batch(1, 3, 5))
+    assert real.sum() == 9 and real[2].all()
+    counted, left_out = batch_norm(x.reshape(15, -1)), batch_norm(x[real])
+    moved = counted[real.reshape(-1)] - left_out
+    share = np.linalg.norm(moved) / np.linalg.norm(left_out)
+    found, holds = numbers("padding.batch_of_three")
+    assert f"changes by {100 * share:.1f} %" in text_of("padding.batch_of_three")
+    assert (found["cells"], found["padding"]) == (15, 6)
+    assert holds == [True, True, True, False, True]
+
+
+def test_padding_at_position_3_touches_no_real_token():
+    x, real = (each.numpy() for each in padding.padded_batch(3, 2))
+    assert not real[:, 3].any() and real[:, 2].tolist() == [True, False]
+    # C alone at its position becomes 0; next to a zero it becomes 1 or -1 in each feature.
+    column = batch_norm(x[:, 2])
+    assert np.median(np.abs(column)) == pytest.approx(1, abs=0.01)
+    found, holds = numbers("padding.position_3")
+    assert found["moved"] == pytest.approx(np.sqrt(np.mean(column[0] ** 2)))
+    assert holds == [True, False]
+    assert "padding changes C at position 2, by" in text_of("padding.position_3")
+
+
+def test_zeros_do_not_stay_zeros():
+    x, real = (each.numpy() for each in padding.padded_batch(3, 2))
+    found, holds = numbers("padding.zero")
+    pads = batch_norm(x.reshape(10, -1))[~real.reshape(-1)]
+    assert found["largest"] == pytest.approx(np.abs(pads).max()) and holds == [True, False, False]
+
+
+def test_a_share_of_zeros_mixes_two_distributions():
+    values = np.random.default_rng(0).normal(3, 2, 600)
+    mixture = np.concatenate([values, np.zeros(200)])
+    p, m, v = 0.25, values.mean(), values.var()
+    assert mixture.mean() == pytest.approx((1 - p) * m)
+    assert mixture.var() == pytest.approx((1 - p) * v + p * (1 - p) * m**2)
+    assert numbers("padding.share")[1] == [True] and "0.5 m at 50%" in text_of("padding.share")

@@ -1,0 +1,45 @@
+"""The shape of distributions after a norm, compared with SciPy and torch."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from normlab.inspection.claim_checks import (
+    compute,
+    shape,
+)
+from normlab.inspection.claim_checks.inputs import draw
+from tests.inspection.claim_checks.by_hand import batch_norm, numbers
+
+
+def test_the_shape_of_a_distribution_stays_as_scipy_measures_it():
+    x = np.random.default_rng(0).exponential(size=(500, 3))
+    measured = shape.skewness(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(measured, stats.skew(x, axis=0))
+    np.testing.assert_allclose(stats.skew(batch_norm(x), axis=0), measured, rtol=1e-9)
+    found, holds = numbers("shape.kept")
+    assert found["before"] == pytest.approx(2, abs=0.1) == found["after"]  # an exponential's
+    assert holds == [True, False]
+    assert numbers("shape.moments")[1] == [True, True, False]
+
+
+def test_a_product_multiplies_a_vector_by_the_root_of_the_width_times_the_weights_variance():
+    factors = [piece.numbers["factor"] for piece in compute("shape.growth")]
+    assert factors == pytest.approx([16, 1, 3**-0.5], rel=0.02)
+    assert numbers("shape.growth")[1] == [True, False, False]
+
+
+def test_rms_keeps_the_mean_of_a_token_as_torchs_own_does():
+    x = draw(64, 64, 256) + 3
+    y = nn.functional.rms_norm(x, [256], eps=1e-6)
+    found, holds = numbers("shape.rms")
+    assert holds == [True, False]
+    wanted = {
+        "mean": y.mean(-1).mean(),
+        "var": y.var(-1, correction=0).mean(),
+        "square": 1.0,
+        "by_ln": 0.0,
+    }
+    assert found == pytest.approx({k: float(v) for k, v in wanted.items()}, abs=1e-3)

@@ -1,0 +1,28 @@
+"""The values of images that a norm pools."""
+
+import pytest
+
+from normlab.commands.explain import main
+
+
+def printed(capsys, *argv):
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "axes", "values"),
+    [
+        ("bn", "N, H, W", 8),
+        ("ln", "C", 4),
+        ("in", "H, W", 4),
+        ("seqn", "C, H, W", 16),
+        ("gn_sample", "part of C, H, W", 8),
+        ("none", "nothing", 1),
+    ],
+)
+def test_the_values_of_images_that_a_norm_pools(capsys, name, axes, values):
+    out = printed(capsys, name, "--layout", "images")
+    assert f"Pools over {axes}: {values} values" in " ".join(out.split())
+    drawing = out[out.index("channel 1") :]
+    assert drawing.count("#") == values - 1 and drawing.count("*") == 1

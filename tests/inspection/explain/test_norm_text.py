@@ -1,0 +1,68 @@
+"""What `normlab explain NORM` prints."""
+
+import re
+
+import pytest
+
+from normlab.commands.explain import main
+from normlab.config.registry import option_names
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "ln",
+            [
+                "6 groups of 4 values.",
+                "`weight` and the shift `bias` are learned",
+                "padding counts no",
+            ],
+        ),
+        ("ssnorm", ["The factor `weight` is learned, one value. ("]),
+        ("in", ["in eval it sees earlier tokens, later tokens"]),
+        ("bn", ["training it sees earlier tokens, later tokens, other samples", "include, fill"]),
+        (
+            "bn_sample",
+            ["training it sees its token's features, other samples", "in eval it sees only"],
+        ),
+        ("gn", ["12 groups of 2 values, smaller", "groups=8 does not fit", "features 1-2"]),
+        ("prepbn", ["shown at step 500", "other samples", "in eval it sees only its own value"]),
+        ("pn", ["shown at step 0 of 1,000"]),
+        ("none", ["Pools over nothing", "parameters none"]),
+    ],
+)
+def test_a_norm_is_explained_in_words(capsys, name, said):
+    out = " ".join(printed(capsys, name).split())
+    assert out.startswith(f"{name}: ") and f"normlab train norm={name}" in out
+    assert all(text in out for text in said)
+
+
+def printed(capsys, *argv):
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def test_a_norm_may_be_typed_as_for_training(capsys):
+    assert printed(capsys, "norm=layernorm") == printed(capsys, "ln")
+
+
+def test_the_overview_has_every_option_and_fits_a_screen(capsys):
+    lines = printed(capsys).splitlines()
+    rows = {words[0]: words for words in map(str.split, lines) if words}
+    assert set(option_names("norm")) <= set(rows) and max(map(len, lines)) <= 80
+    assert rows["bn"][1:4] == ["batch,", "position", "yes"] and rows["ln"][-2:] == ["1,024", "0"]
+
+
+def test_several_norms_are_drawn_and_compared(capsys):
+    out = printed(capsys, "ln", "bn_sample")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["token", "1", "[*1]", "[2]", "[3]", "[4]", "[-1]", "[0]", "[1]", "[2]"] in lines
+    assert ["token", "2", "5", "6", "7", "8", "3", "4", "5", "6"] in lines
+    assert re.search(r"token 1 +1 2 3 4 -1 0 1 2 +1.5 +2.25 +\(x - 1.50\) / 1.50", out)
+    assert re.search(r"one at a time +yes +in eval", out)
+
+
+def test_an_unknown_norm_names_the_options():
+    with pytest.raises(ValueError, match=r"no option 'lyernorm' of the group 'norm'"):
+        main(["lyernorm"])

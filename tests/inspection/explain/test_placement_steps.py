@@ -1,0 +1,37 @@
+"""Placements, and the order of their steps."""
+
+import pytest
+
+from normlab.commands.explain import main
+from normlab.config.registry import options
+from normlab.inspection.explain.placement_steps import wiring
+
+
+def printed(capsys, *argv):
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("pre", "norm -> attention -> add -> norm -> feed-forward -> add"),
+        ("post", "attention -> add -> norm -> feed-forward -> add -> norm"),
+        ("sandwich", "norm -> attention -> norm -> add -> norm -> feed-forward -> norm -> add"),
+        ("reordered", "attention -> norm -> add -> feed-forward -> norm -> add"),
+        ("resi_dual", "more than one stream"),
+    ],
+)
+def test_a_placement_is_drawn_with_the_order_of_its_steps(name, steps):
+    found = wiring(next(option for option in options("placement") if option.name == name))
+    assert found.properties["an encoder layer"].startswith(steps)
+    assert any("sub-layer" in line for line in found.sections[0].drawing)
+    assert found.properties["after the last layer"] == ("no norm" if name == "post" else "a norm")
+
+
+def test_two_placements_are_drawn_and_compared(capsys):
+    out = printed(capsys, "placement=pre", "post")
+    assert out.index("x ---+--> norm --> sub-layer") < out.index("x ---+--> sub-layer --> dropout")
+    assert "Steps" in out and "normlab train placement=post" in out
+    with pytest.raises(ValueError, match=r"no option 'prae' of .*placement"):
+        main(["placement=prae"])

@@ -1,0 +1,40 @@
+"""Derivatives with respect to later positions and other sentences."""
+
+import math
+
+import pytest
+import torch
+
+from normlab.inspection.model import (
+    gradient_leak,
+)
+from normlab.inspection.model.gradient_leak import derivatives
+from normlab.inspection.model.recorded_pass import RecordedPass
+from normlab.norms.tokens import Tokens
+from tests.inspection.tiny_models import trained
+
+
+def test_derivative_by_hand():
+    # y at sentence 0, position 0 is e_0 + 2 e_later + 3 e_other + 4 f_other, f another stream.
+    e, f = (torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    last = torch.zeros(2, 2, 5, dtype=torch.float64)
+    last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
+    tokens = Tokens(torch.ones(2, 2, dtype=torch.bool))
+    seen = RecordedPass()
+    seen.calls["stack"] = {"one": [((e, tokens), last)]}
+    seen.entered = {"one": (e, tokens), "two": (f, tokens)}
+    found = derivatives("one", seen, seed=3)
+    assert found.later == pytest.approx(2)
+    assert found.others == pytest.approx(math.hypot(3, 4))
+    projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    assert found.own_token == pytest.approx(float(projection.norm()))
+
+
+def test_other_sentences_leak_through_the_encoder_and_a_norm_on_the_embedding(tmp_path):
+    found = gradient_leak.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values[
+        "training"
+    ]
+    assert found["decoder"]["others"] > 1e-6 and found["decoder"]["later"] == 0
+    found = gradient_leak.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    assert found["training"]["decoder"]["later"] > 1e-6
+    assert found["eval"]["decoder"]["later"] == 0

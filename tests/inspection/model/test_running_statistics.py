@@ -1,0 +1,12 @@
+"""The loss with running statistics of a norm that evaluates by the batch."""
+
+from normlab.inspection.model import (
+    running_statistics,
+)
+from tests.inspection.tiny_models import examined, trained
+
+
+def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
+    by_batch = trained(tmp_path, "norm=bn", "norm.eval_stats=batch")
+    found = examined(by_batch, running_statistics.statistics).values
+    assert found == running_statistics.statistics(trained(tmp_path, "norm=bn")).values
