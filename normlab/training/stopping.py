@@ -115,7 +115,9 @@ class Validations:
         """Return the number of validations after the best one by a score."""
         return len(self.history) - 1 - self.history.index(self.best(name)) if self.history else 0
 
-    def reached(self, targets: Mapping[str, Sequence[float]], *, lost: bool) -> dict[str, Score]:
+    def reached(
+        self, targets: Mapping[str, Sequence[int | float]], *, lost: bool
+    ) -> dict[str, Score]:
         """Return the steps and tokens after which each target held until the end of the run.
 
         Both are infinite if a target does not hold at the end, or if the run is `lost`. Their names
@@ -128,7 +130,7 @@ class Validations:
                 scores |= _place(since, f"_to/{name}_{value:g}", len(self.history))
         return scores
 
-    def _holds_since(self, name: str, value: float) -> Validation | None:
+    def _holds_since(self, name: str, value: int | float) -> Validation | None:
         since = None
         for validation in self.history:
             score = validation.score(name)

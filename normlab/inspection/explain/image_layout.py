@@ -54,7 +54,12 @@ def in_images(option: Option) -> Section:
         f"images of {HEIGHT} x {HEIGHT} pixels with {CHANNELS} channels; `#` shares its statistics "
         "with `*`."
     )
-    drawing = [" " * 10 + "".join(f"channel {c + 1}".ljust(12) for c in range(CHANNELS)).rstrip()]
+    return Section(f"{option.name}: {option.description}", " ".join(text.split()), _drawing(cells))
+
+
+def _drawing(cells: Bool[Tensor, "N P C"]) -> list[str]:
+    """Draw one square of pixels per image and channel."""
+    lines = [" " * 10 + "".join(f"channel {c + 1}".ljust(12) for c in range(CHANNELS)).rstrip()]
     for n in range(IMAGES):
         for row in range(HEIGHT):
             label = f"image {n + 1}" if row == 0 else ""
@@ -62,9 +67,9 @@ def in_images(option: Option) -> Section:
                 " ".join(_mark(cells, n, row * HEIGHT + column, c) for column in range(HEIGHT))
                 for c in range(CHANNELS)
             ]
-            drawing.append((label.ljust(10) + "".join(each.ljust(12) for each in squares)).rstrip())
-        drawing.append("")
-    return Section(f"{option.name}: {option.description}", " ".join(text.split()), drawing[:-1])
+            lines.append((label.ljust(10) + "".join(each.ljust(12) for each in squares)).rstrip())
+        lines.append("")
+    return lines[:-1]
 
 
 def _mark(cells: Bool[Tensor, "N P C"], *place: int) -> str:

@@ -1,4 +1,4 @@
-"""`normlab inspect` on models that normlab built: the findings about one or several, as a sheet."""
+"""The findings about a model: `normlab.inspect_run` and `normlab.inspect_config`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -23,6 +23,7 @@ from normlab.probes.sites import real_values
 
 SENTENCES = 8
 NEGLIGIBLE = 1e-9  # relative to the derivative for the token itself, in float64
+_WORDS = {"later": "later positions", "others": "other sentences"}
 
 
 @question("leak", of="model")
@@ -93,8 +94,8 @@ class Derivatives(NamedTuple):
 
     def leaks(self, both_ways: bool) -> dict[str, float]:
         """Return the derivatives that must be 0; a stack may attend both ways."""
-        others = {"other sentences": self.others}
-        return others if both_ways else {"later positions": self.later or 0.0, **others}
+        others = {"others": self.others}
+        return others if both_ways else {"later": self.later or 0.0, **others}
 
 
 def derivatives_by_mode(
@@ -143,7 +144,7 @@ def _in_words(by_stack: Mapping[str, Derivatives], both_ways: Mapping[str, bool]
     texts: list[str] = []
     for stack, each in by_stack.items():
         leaks = each.leaks(both_ways[stack])
-        sees = [f"{what} ({percent(x)})" for what, x in leaks.items() if x >= NEGLIGIBLE]
+        sees = [f"{_WORDS[of]} ({percent(x)})" for of, x in leaks.items() if x >= NEGLIGIBLE]
         if sees:
             texts.append(f"the {stack} sees {' and '.join(sees)}")
     return ", ".join(texts) or "nothing leaks"

@@ -57,6 +57,13 @@ class Group:
     line_in_eval: Line | None
 
 
+class Stored(NamedTuple):
+    """A norm's parameters and the buffers that it saves, by name."""
+
+    parameters: Mapping[str, Tensor]
+    buffers: Mapping[str, Tensor]
+
+
 class WorkedExample(NamedTuple):
     """What was measured about a norm: its groups on the articles' tensor, and what it depends on.
 
@@ -73,14 +80,7 @@ class WorkedExample(NamedTuple):
     sources: list[Source]
     sources_in_eval: list[Source]
     padding_counts: list[str]
-    stored: "Stored"
-
-
-class Stored(NamedTuple):
-    """A norm's parameters and the buffers that it saves, by name."""
-
-    parameters: Mapping[str, Tensor]
-    buffers: Mapping[str, Tensor]
+    stored: Stored
 
 
 def worked_example(option: Option) -> WorkedExample:

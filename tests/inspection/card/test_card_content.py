@@ -21,15 +21,18 @@ def test_every_question_has_a_text_and_a_name_of_its_own():
     assert len({each.name for each in asked}) == len(asked) == 21
 
 
+QUESTIONS = ("pools", "depth", "padding", "translation", "language_model", "pictures")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Return the folder of a norm's card with three answers, one from a short run."""
+    """Return the folder of a norm's card, with answers from short runs and about a model."""
     cards = tmp_path_factory.mktemp("cards")
     arguments = ["norm=rms", "scale=smoke", "--folder", str(cards)]
     sizes = {"depth": 1, "picture_steps": 2, "pictures": ("model.width=4", "batch_size=32")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCALES, "smoke", replace(SCALES["smoke"], **sizes))
-        assert make_card([*arguments, "--only", "pools,pictures,depth"]) == 0
+        assert make_card([*arguments, "--only", ",".join(QUESTIONS)]) == 0
     return cards / "smoke" / "rms"
 
 
@@ -46,9 +49,23 @@ def test_a_card_has_the_scores_and_baselines_of_its_short_runs(examinations):
 
 
 def test_a_card_says_what_the_norm_pools_and_how_deep_models_change(examinations):
-    assert list(examinations) == ["depth", "pictures", "pools"]
     assert examinations["pools"]["cells"] == {"pools": "feature"}
     assert len(examinations["depth"]["figures"]["moved"]) == 2
+
+
+def test_a_short_run_is_compared_with_the_untrained_baseline(examinations):
+    translation = examinations["translation"]
+    assert translation["cells"].keys() == {"toy nll", "toy BLEU"}
+    assert "(untrained baseline " in translation["answer"]
+    assert translation["answer"].endswith("after 6 updates; seeds: 1")
+
+
+def test_a_model_question_is_asked_of_the_translation_model(examinations):
+    padding = examinations["padding"]
+    assert padding["applies"] and padding["figures"]["moved"]["eval"].keys() == {
+        "encoder",
+        "decoder",
+    }
 
 
 def test_the_page_of_a_card_has_all_its_questions(folder, examinations):

@@ -2,6 +2,7 @@
 
 from normlab.inspection.card import largest_rate
 from normlab.inspection.card.examined_norm import examined_norm
+from tests.records.examples import record
 
 
 def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, monkeypatch):
@@ -20,3 +21,17 @@ def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, 
     assert [row[0] for row in largest(0.0003).table.rows] == [0.00025, 0.0005, 0.001]
     assert largest(0.0).board == {"largest lr": "none"}
     assert largest(9.0).board == {"largest lr": "0.256+"}
+
+
+def test_four_steps_reach_no_better_loss_than_word_frequencies(tmp_path):
+    subject = examined_norm(["norm=bn", "scale=smoke"], tmp_path)
+    trial = largest_rate.rate_trial(subject, 1e-3)
+    assert not trial.trains and trial.ended == "no better than word frequencies"
+    assert 2 < trial.training_loss < 10
+
+
+def test_a_rate_that_makes_a_run_diverge_does_not_train(tmp_path, monkeypatch):
+    diverged = record(status="diverged")
+    monkeypatch.setattr(largest_rate, "trained_record", lambda _: diverged)
+    subject = examined_norm(["norm=bn", "scale=smoke"], tmp_path)
+    assert largest_rate.rate_trial(subject, 1.0) == (False, None, "diverged at step 100")

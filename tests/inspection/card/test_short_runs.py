@@ -4,6 +4,7 @@ import pytest
 
 from normlab.inspection.card import short_runs
 from normlab.inspection.card.examined_norm import examined_norm
+from tests.records.examples import record
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,15 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
     found = short_runs.pictures(subject)
     assert found.why_not.startswith("on images") and found.why_not.count(reason) == 1
     assert "\n" not in found.answer and found.board == {} and not list(tmp_path.iterdir())
+
+
+def test_runs_that_diverge_have_no_mean_but_the_step_at_which_they_did(tmp_path, monkeypatch):
+    runs = {
+        "1": short_runs.ShortRun(record(bleu=12.0), [(3, 2.0)]),
+        "2": short_runs.ShortRun(record(bleu=None, status="diverged", seed=2), []),
+    }
+    monkeypatch.setattr(short_runs, "short_runs", lambda *_: runs)
+    finding = short_runs.translation(examined_norm(["norm=bn"], tmp_path))
+    assert finding.answer == "diverged in 1 of 2 runs: seed 2 at step 100"
+    assert finding.board == {"toy nll": "diverged 1/2", "toy BLEU": "diverged 1/2"}
+    assert finding.values["scores"] == {"test/nll": {}, "test/bleu": {"1": 12.0}}

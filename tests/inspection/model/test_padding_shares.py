@@ -9,7 +9,9 @@ from normlab.inspection.model.padding_shares import same_lengths
 from tests.inspection.tiny_models import examined, trained, untrained
 
 
-def test_the_most_common_combination_of_lengths_is_taken():
+def test_the_most_common_combination_of_lengths_is_taken(monkeypatch):
+    monkeypatch.setattr(padding_shares, "SENTENCES", 32)
+
     def picked(lengths):
         found = same_lengths(np.array(lengths), longest=100, generator=np.random.default_rng(0))
         return [lengths[index] for index in found]
