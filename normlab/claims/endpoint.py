@@ -224,7 +224,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def decide_counts(
         self, trained: Sequence[Count], look: Analysis, assertion: str
     ) -> Decision | None:
-        """Decide by the numbers of trained seeds, if a seed diverged; None if this kind cannot."""
+        """Decide by the numbers of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
     def behind(self, sample: Sample, seeds: Sequence[int]) -> Mapping[str, str]:

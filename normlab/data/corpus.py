@@ -173,7 +173,7 @@ def iterate_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
-    """Decode lines of UTF-8 and strip LF or CR LF; `origin` names the text in errors.
+    """Decode lines of UTF-8 and strip LF or CR LF; `origin` describes the text in errors.
 
     Unicode's other line separators do not end a line, because they occur inside subtitles. Byte
     order marks are stripped from every line, because a text may be joined from files that have one.

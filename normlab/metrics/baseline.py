@@ -20,11 +20,11 @@ CLEAR = (
     f"a loss by {NATS:g} nat, or by half of a baseline below {NATS / HALF:g} nats, "
     f"an accuracy by {100 * POINTS:g} points"
 )
-"""The words for runs that fail `clearly_beats`, in tables, pages and messages; its thresholds."""
+"""The phrase for runs that fail `clearly_beats`, and the phrase for its thresholds."""
 BAND = 0.15
 ON_PLATEAU = "on a plateau"
 PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only its targets' frequencies"
-"""The words for runs that learned only frequencies, in tables, pages and messages; the rule."""
+"""The phrase for runs that learned only frequencies, and the phrase for the rule."""
 
 
 def is_near_baseline(record: RunRecord) -> bool:
@@ -77,7 +77,7 @@ class BaselineComparison(NamedTuple):
 
 
 def against_baseline(records: Sequence[RunRecord], score: str) -> BaselineComparison | None:
-    """Compare a score of runs with their untrained baseline; None if the baseline is unknown."""
+    """Compare a score of runs with their untrained baseline, or return None if it is unknown."""
     if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
         score = _learning_score(records)

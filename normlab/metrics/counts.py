@@ -15,7 +15,7 @@ from normlab.records.record import Score
 def mean_score(name: str, total: float, count: int) -> Score:
     """Return `total / count` as a score of the glossary, such as hits per token (`accuracy`).
 
-    Raises UserError without items, and KeyError for a name that the glossary lacks.
+    Raises UserError if there are no items, and KeyError if the name is not in the glossary.
     """
     if count < 1:
         raise UserError(f"count={count}: a mean needs at least one item; is the split empty?")

@@ -95,7 +95,7 @@ def visible_keys(
 
 
 class HeadNorm(nn.Module):
-    """A norm over a head's width, shared by all heads; each head is treated as a sequence."""
+    """A norm over a head's width, shared by all heads. Each head is treated as a sequence."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
@@ -291,7 +291,7 @@ class RMSNormByHead(RMSNorm):
         learn(self, "gains", torch.ones(heads, 1, dim), learned=True)
 
     def forward(self, x: Float[Tensor, "BH P K"], tokens: Tokens) -> Float[Tensor, "BH P K"]:
-        """Normalize each token and apply its head's gains; a sequence's heads are adjacent rows."""
+        """Normalize each token and apply its head's gains. A sequence's heads are adjacent rows."""
         by_head = super().forward(x, tokens).unflatten(0, (-1, len(self.gains)))
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 

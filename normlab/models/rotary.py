@@ -39,7 +39,7 @@ class Rope(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotary(nn.Module):
-    """Rotates the heads of queries or keys; raises UserError for an odd width."""
+    """Rotates the heads of queries or keys. Raises UserError if their width is odd."""
 
     frequencies: Tensor
 

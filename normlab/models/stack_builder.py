@@ -103,7 +103,7 @@ class StackBuilder:
         return Linear(in_features, out_features, deviation=self.deviation)
 
     def embedding_norm(self, stack: StackName) -> Norm:
-        """Build the embedding norm; it is the identity unless a rule sets it."""
+        """Build the embedding norm, which is the identity unless a rule sets it."""
         dim = self.sizes.dim
         return self.norms.optional(f"{stack}.embedding", dim) or NoNorm(dim)
 

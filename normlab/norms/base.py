@@ -19,7 +19,7 @@ from normlab.norms.tokens import ALL, Tokens
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Affine = bool | Literal["scale"]
-"""Whether a norm learns gain and shift; with `scale` it learns only the gain."""
+"""Whether a norm learns gain and shift. With `scale` it learns only the gain."""
 
 
 def uncompiled(function: _Function) -> _Function:
@@ -55,11 +55,11 @@ class Norm(nn.Module, ABC):
     clock: Clock = Clock()
     """The current step, set by `begin_step`."""
     phases: Mapping[str, bool] = {}
-    """Whether each phase is still active at this step; empty outside a run."""
+    """Whether each phase is still active at this step. It is empty outside a run."""
     ramps: tuple[Ramp, ...] = ()
     """The phases of a run in which the norm behaves differently, one after the other."""
     extra_loss: Tensor | None = None
-    """A loss term of the last training forward pass; the run adds it to the summed loss once."""
+    """A loss term of the last training forward pass, which a run adds to the summed loss once."""
     most_positions: int | None = None  # maximum per call; None for no limit
     by_position: bool = False  # a recurrent layer calls the norm once per position
     center_weights: bool = False  # center each weight row of the linear layers before the norm

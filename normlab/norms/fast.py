@@ -39,7 +39,7 @@ def kernel_of(norm: type) -> Callable[[Any], Any]:
 
 
 def output(norm: "Norm", x: Float[Tensor, "*_ D"], tokens: Tokens) -> Tensor | None:
-    """Return the norm's output, computed by its kernel; None if no kernel applies."""
+    """Return the norm's output, computed by its kernel, or None if no kernel applies."""
     if torch.compiler.is_compiling() or (kernel := FAST.get(type(norm))) is None:
         return None
     return kernel(norm, x, tokens) if agrees(norm) else None

@@ -71,7 +71,7 @@ class TokenNorm(Norm):
 class LayerNorm(TokenNorm):
     """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
 
-    `detach` names the statistics that the backward pass treats as constants; the output stays the
+    `detach` chooses the statistics that the backward pass treats as constants; the output stays the
     same (DetachNorm; Xu et al. 2019, section 3). With `value`, the output is the input but the
     gradient is layer norm's; the authors' `gradnorm` also adds the normalized tokens to the output.
     Torch's kernel runs instead of `formula` if the two agree (`fast.py`).

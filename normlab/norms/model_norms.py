@@ -57,7 +57,7 @@ class ModelNorms:
             norm.pending.begin()
 
     def _last_unfrozen(self, total: int | None) -> int | None:
-        """Return the last step that uses batch statistics; None if they are never frozen."""
+        """Return the last step that uses batch statistics, or None if they are never frozen."""
         if self._freeze_statistics is None:
             return None
         if total is None:

@@ -50,7 +50,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def pooled(cls, sums: Float[Tensor, "4 *tables"], dtype: torch.dtype) -> "Moments":
-        """Return the moments that all the values summed in `sums` have as one batch."""
+        """Return the moments of all values that entered `sums`, pooled as one batch."""
         count, var_count, firsts, seconds = sums.unbind()
         mean = firsts / count.clamp(min=1)
         var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)

@@ -51,7 +51,7 @@ class PendingMoments:
         self.arrived = []
 
     def end(self) -> Moments | None:
-        """Return the moments of all micro-batches, pooled as one batch; None if there are none."""
+        """Return the moments of all micro-batches, pooled as one batch, or None without any."""
         self.collect()
         batches, self.begun, self.collected = self.collected, False, []
         if not batches[1:]:
@@ -69,7 +69,7 @@ class BatchStatistics(Norm):
     tensors: `x` is `[N, D]`, the real tokens of the batch, or `[B, P, D]`; `mean` and `var` have
     the same number of dimensions and broadcast.
 
-    `eval_stats` names the statistics used in eval mode. With `sync`, batch statistics span all
+    `eval_stats` chooses the statistics used in eval mode. With `sync`, batch statistics span all
     processes. `ghost` is the number of sequences per ghost batch, or None for the whole batch.
     """
 

@@ -23,7 +23,8 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     """Open a file for writing that replaces `path` only if the block succeeds.
 
     Text (mode "w", not "wb") is UTF-8 with LF line endings. On any exception, including a full disk
-    and Ctrl-C, the temporary file is removed and the old file is kept; an `OSError` names `path`.
+    and Ctrl-C, the temporary file is removed and the old file is kept. An `OSError` contains
+    `path`.
     """
     path = Path(path)
     remove_leftovers(path.parent, after=3600.0)
@@ -39,7 +40,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temporary)):
             raise
-        # The error for a full disk names no file.
+        # The error for a full disk does not contain a path.
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         with contextlib.suppress(OSError):

@@ -36,7 +36,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Return a run's placement; None without one, or without attention if it is the default."""
+    """Return a run's placement, or None if it has none or keeps the default without attention."""
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
         return None
@@ -53,7 +53,7 @@ def batch_label(config: Mapping[str, Any]) -> str:
 
 
 def corpus_label(config: Mapping[str, Any]) -> str | None:
-    """Return the corpus, such as `brown`, of a task that has several; None for other tasks."""
+    """Return the corpus, such as `brown`, of a task that has several, or None for other tasks."""
     choices, corpus = _node(config, "choices"), _node(_node(config, "task"), "corpus")
     label = corpus.get("name") or choices.get("task/corpus")
     return None if label is None or label == choices.get("task") else str(label)

@@ -151,7 +151,7 @@ class Address(NamedTuple):
 
 
 def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
-    """Parse an address; None for other text or, if `packed`, for a folder without packed runs."""
+    """Parse an address. Return None for other text or, if `packed`, without packed runs."""
     if (match := _ADDRESS.fullmatch(str(place))) is None:
         return None
     folder, seed = Path(match["folder"]), match["seed"]
@@ -160,7 +160,7 @@ def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the runs that an address stands for; None if the path is not an address.
+    """Return the runs that an address stands for, or None if the path is not an address.
 
     Raises UserError if the address has no runs.
     """
@@ -176,7 +176,7 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
 
 
 def run_at(place: Path) -> tuple[Pack, Key] | None:
-    """Return the run at an address; None if the path is not an address.
+    """Return the run at an address, or None if the path is not an address.
 
     Raises UserError if the address stands for several runs.
     """

@@ -100,7 +100,7 @@ class RunRecord(
     run that diverged, as columns. `weights` maps the names of all tested weights to their steps; it
     is empty if only the best weights by `validate.select_by` were tested. `floors` has the
     untrained baseline of each test score (`Task.baselines`). `milestones` has the last step of each
-    phase of a norm, such as `PowerNorm/warmup`. `sees_future` names the norms that leak future
+    phase of a norm, such as `PowerNorm/warmup`. `sees_future` lists the norms that leak future
     tokens to a decoder or a language model. `first_loss` is the training loss of the first step,
     before its update.
     """

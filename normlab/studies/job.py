@@ -69,7 +69,7 @@ class Job:
         return f"{self.study.name} at scale={self.scale}: {grid}, {went}"
 
     def untuned(self) -> str | None:
-        """Return a warning if runs that may count lack a learning rate that their study tunes."""
+        """Return a warning if runs that may count have no rate although their study tunes it."""
         unchosen_rates = unchosen(self.study, self.scale) if self.counts else ()
         names = ", ".join(name for name in unchosen_rates if name in self.settings)
         chooses = f"choose it with normlab study tune {self.study.name} scale={self.scale}"

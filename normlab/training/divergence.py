@@ -98,7 +98,7 @@ class Divergence:
             self._sum, self._steps = torch.zeros_like(self._sum), 0
 
     def high(self) -> Verdict | None:
-        """Return the first window with too high a mean loss that ended since the last call."""
+        """Return the first window since the last call whose mean loss is too high."""
         windows, self._windows = self._windows, []
         if not windows:
             return None

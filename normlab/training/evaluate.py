@@ -132,7 +132,7 @@ class Evaluator:
                 losses = self.task.losses(model, batch)
                 sums.update({name: float(value) for name, value in losses.items()})
                 counts.update(batch.counts)
-        shares = gather_objects((sums, counts))  # ranks without a batch know no loss names
+        shares = gather_objects((sums, counts))  # ranks without a batch do not know the names
         all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
             f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(

@@ -196,7 +196,10 @@ class RunFolder:
         return record
 
     def takes_code(self, made_by: MadeBy, commits: Sequence[str]) -> bool:
-        """Return whether to use results of different code; UserError if the user must decide."""
+        """Return whether to use results of different code.
+
+        Raises UserError if the user must decide.
+        """
         if made_by == self.made_by or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
@@ -219,7 +222,10 @@ class RunFolder:
             )
 
     def takes_arithmetic(self, begun: Sequence[str], current: Sequence[str]) -> bool:
-        """Return whether the run may resume on this machine; UserError if the user must decide."""
+        """Return whether the run may resume on this machine.
+
+        Raises UserError if the user must decide.
+        """
         if tuple(begun) == tuple(current):
             return True
         if self.other_code == "rerun":

@@ -390,7 +390,7 @@ class Trainer:
         self.progress = Progress(**state["progress"])
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore a state written by `save`; UserError if weights for the test are missing."""
+        """Restore a state from `save`, or raise UserError if weights for the test are missing."""
         self._restore(state)
         self.divergence.load_state_dict(state["divergence"])
         self.validations.load_state_dict(state["validations"])
