@@ -377,7 +377,7 @@ PAIRS = {
 def state(model: nn.Module, batches: list[dict[str, Tensor]]) -> dict[str, Any]:
     """Return the state that an inspection must not change.
 
-    Python's random state is left out, because the tests' type checks draw from it.
+    Python's random state is left out, because the type checks of the tests draw from it.
     """
 
     def copied(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How many forward passes an inspection takes: its cost on a large model."""
+"""How many forward passes an inspection takes, since they dominate its cost on a large model."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def passes(monkeypatch):
     return count
 
 
-def test_a_small_sound_encoder_takes_few_passes(passes):
+def test_inspecting_a_sound_encoder_takes_at_most_42_passes(passes):
     encoder = case("mask forgotten", False)
     report = normlab.inspect(encoder.model, encoder.batches)
     assert not [each for each in report.findings.values() if each.verdict in ("broken", "failed")]

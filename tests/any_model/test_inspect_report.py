@@ -22,14 +22,14 @@ def test_text_json_and_html_begin_with_the_most_harmful_finding(batch, tmp_path)
     assert "encoder.layers.0.self_attn: " in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_raise_if_broken_raises_for_broken_findings_only(batch):
+def test_raise_if_broken_raises_only_for_broken_findings(batch):
     normlab.inspect(Encoder(), [batch], checks=["padding"]).raise_if_broken()
     leaking = normlab.inspect(Encoder(masked=False), [batch], checks=["padding"])
     with pytest.raises(AssertionError, match=r"padding: the output changes by"):
         leaking.raise_if_broken()
 
 
-def test_the_title_says_which_rows_and_outputs_were_compared(monkeypatch):
+def test_the_title_reports_the_compared_rows_and_outputs(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
     def outputs(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -55,7 +55,7 @@ class Failing(nn.Module):
         return x
 
 
-def test_a_question_that_raises_is_failed_and_fails_the_command(capsys):
+def test_an_exception_in_a_question_is_a_failed_finding_and_fails_the_command(capsys):
     report = normlab.inspect(Failing(), [X], checks=["batch_mates"])
     found = report.findings["batch_mates"]
     assert found.verdict == "failed" and "RuntimeError: one row only" in found.answer
@@ -79,7 +79,7 @@ def test_warnings_about_nested_tensors_are_suppressed_only_during_an_inspection(
     assert [each for each in recwarn if "nested tensors" in str(each.message)]
 
 
-def test_all_questions_are_answered_about_a_sound_encoder():
+def test_no_question_fails_or_is_broken_for_a_sound_encoder():
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
 
     def encode(m, x: Tensor, mask: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
         ([ROWS], {"checks": ["leek"]}, "no question 'leek'"),
     ],
 )
-def test_bad_input_is_refused_with_its_reason(batches, options, says):
+def test_invalid_batches_and_options_are_refused_with_the_reason(batches, options, says):
     with pytest.raises(ValueError, match=says):
         normlab.inspect(Encoder(), batches, **options)
 

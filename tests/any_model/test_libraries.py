@@ -26,7 +26,7 @@ def encoder(folder: Path, *more: nn.Module) -> nn.Module:
     return sentences.SentenceTransformer(modules=[first, *more], device="cpu").eval()
 
 
-def test_sentence_transformers_own_modules_are_examined_and_its_convolution_leaks(tmp_path):
+def test_a_convolution_in_sentence_transformers_leaks_and_pooling_does_not(tmp_path):
     modules = pytest.importorskip(MODULES)
     cnn, pooling = modules.CNN, modules.Pooling
     sound = encoder(tmp_path, pooling(WIDTH, "mean"))
@@ -38,7 +38,7 @@ def test_sentence_transformers_own_modules_are_examined_and_its_convolution_leak
     assert "sentence_embedding" in found.answer or "token_embeddings" in found.answer
 
 
-def test_a_model_of_timm_is_loaded_by_name_and_its_norms_are_found():
+def test_a_timm_model_is_loaded_by_name_and_its_norms_are_found():
     pytest.importorskip("timm")
     model, batches, options = loaded("timm:test_resnet")
     report = normlab.inspect(model, batches, checks=["forward", "norms"], **options)

@@ -17,7 +17,7 @@ def findings(name, faulty, checks="quick"):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_fault_is_found_in_its_module(name):
+def test_a_planted_fault_is_found_in_its_module(name):
     pair = PAIRS[name]
     found = findings(name, True, pair.question)[pair.question]
     assert HARM.index(found.verdict) >= HARM.index(pair.verdict), found
@@ -25,7 +25,7 @@ def test_a_fault_is_found_in_its_module(name):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_its_sound_twin_is_not_accused(name):
+def test_the_correct_twin_of_a_fault_gets_no_false_alarm(name):
     found = findings(name, False)
     accused = {each.name: str(each) for each in found.values() if each.verdict in HARM[1:]}
     assert accused == {}

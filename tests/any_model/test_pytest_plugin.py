@@ -36,7 +36,7 @@ def run(pytester, monkeypatch):
     return run
 
 
-def test_a_leaking_model_fails_in_the_test_of_its_question(run, pytester):
+def test_a_leaking_model_fails_only_the_test_of_its_question(run, pytester):
     pytester.makepyfile(
         mine="""
         import torch
@@ -63,7 +63,7 @@ def test_a_leaking_model_fails_in_the_test_of_its_question(run, pytester):
     assert ["return a model and its batches" in text for text in failed.values()] == [True]
 
 
-def test_checks_among_the_arguments_are_refused(run, pytester):
+def test_a_model_function_that_returns_checks_is_refused(run, pytester):
     pytester.makepyfile(
         chosen="""
         import torch
@@ -78,14 +78,14 @@ def test_checks_among_the_arguments_are_refused(run, pytester):
     assert ["leave out checks" in text for text in failed.values()] == [True]
 
 
-def test_small_random_models_of_transformers_are_made_by_their_type(run):
+def test_hf_tiny_makes_a_small_random_transformers_model_by_its_type(run):
     counts, failed = run("hf-tiny:bert")
     assert failed == {} and counts["passed"] >= 4
     _, failed = run("hf-tiny:berd")
     assert ["no class or model type 'berd'" in text for text in failed.values()] == [True]
 
 
-def test_models_of_timm_are_made_by_their_name(run):
+def test_timm_models_are_made_by_their_name(run):
     pytest.importorskip("timm")
     counts, failed = run("timm:test_resnet", "timm:test_vit")
     assert failed == {} and counts["passed"] >= 8

@@ -287,7 +287,7 @@ def cache_of_rows(faulty: bool) -> Case:
 
 
 class Report(NamedTuple):
-    """A fault, the question whose finding must have `verdict`, and a text that its answer has."""
+    """A fault, the question whose finding must have `verdict`, and text that its answer has."""
 
     build: Callable[[bool], Case]
     question: str
@@ -311,7 +311,7 @@ REPORTS = {
     "state kept between calls": Report(
         lambda faulty: Case(Growing(faulty), text_batches()), "forward", "keeps state", "look"
     ),
-    "noise from a generator of its own": Report(
+    "noise from a private generator": Report(
         lambda faulty: Case(Noisy(faulty), text_batches()), "forward", "from one run to the next"
     ),
     "means of whole blocks of 64": Report(causal(running, chunks(64)), "future"),

@@ -15,7 +15,7 @@ INTERRUPTIONS = int(os.environ.get("NORMLAB_INTERRUPTIONS", "4"))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_sound_model_is_not_accused_and_stays_as_it_was(name):
+def test_a_sound_model_gets_no_false_alarm_and_stays_unchanged(name):
     case = sound(name)
     before = state(case.model, case.batches)
     report = normlab.inspect(case.model, case.batches, **case.arguments)
@@ -36,7 +36,7 @@ def interrupt():
         signal.signal(key, handler)
 
 
-def test_a_model_stays_as_it_was_when_its_inspection_is_interrupted(interrupt):
+def test_an_interrupted_inspection_leaves_the_model_unchanged(interrupt):
     case, generator = sound("ViT"), random.Random(0)
     normlab.inspect(case.model, case.batches)  # imports, the first time
     started = time.perf_counter()
@@ -55,7 +55,7 @@ def test_a_model_stays_as_it_was_when_its_inspection_is_interrupted(interrupt):
     assert interrupted >= INTERRUPTIONS / 2
 
 
-def test_a_model_may_have_no_limit_of_positions():
+def test_a_config_with_max_position_embeddings_of_minus_1_is_accepted():
     case = sound("Llama")
     case.model.config.max_position_embeddings = -1
     assert normlab.inspect(case.model, case.batches).findings["padding"].verdict == "fine"

@@ -1,4 +1,4 @@
-"""False alarms of the library surveys, each rebuilt as a correct model next to a faulty one."""
+"""False alarms from surveys of libraries, each rebuilt as a correct model with a faulty twin."""
 
 import pytest
 import torch
@@ -256,7 +256,7 @@ ACCUSED = {
 
 
 @pytest.mark.parametrize("name", ACCUSED)
-def test_a_false_alarm_of_a_survey_is_fine_and_a_similar_fault_is_found(name):
+def test_a_former_false_alarm_is_fine_and_a_similar_fault_is_found(name):
     accused = ACCUSED[name]
     found = inspected(built(accused, True), accused.question).findings[accused.question]
     assert found.verdict == accused.verdict and accused.says in found.answer, found

@@ -1,4 +1,4 @@
-"""Variants of a batch: padded, with other rows, with other later tokens."""
+"""Variants of a batch: with padding, with different rows, or with different later tokens."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def padded_on_the_left(batch):
     return example_of(Encoder(), left, Conventions(max_positions=8))
 
 
-def test_padding_changes_no_other_position(padded_on_the_left):
+def test_padded_adds_padding_and_keeps_the_real_tokens(padded_on_the_left):
     example = padded_on_the_left
     assert (example.side, example.size, example.length) == ("left", 3, 8)
     base = example.values["input_ids"][0]
@@ -29,7 +29,7 @@ def test_padding_changes_no_other_position(padded_on_the_left):
     assert padded["position_ids"].tolist() == [[4] * 4 + [*range(4, 12)]]
 
 
-def test_only_other_rows_or_later_tokens_change(padded_on_the_left):
+def test_variants_change_only_the_other_rows_or_the_later_tokens(padded_on_the_left):
     example = padded_on_the_left
     mates = example.with_other_rows(0).values["input_ids"] == example.values["input_ids"]
     assert mates[0].all() and not mates[1:].any()
@@ -52,7 +52,7 @@ class Layout(nn.Module):
 
 
 @FAULTY
-def test_other_boxes_are_still_valid_boxes(faulty):
+def test_boxes_under_padding_and_in_other_rows_stay_valid(faulty):
     mask = masked_numbers()["attention_mask"]
     first = torch.randint(0, 9, (3, 12, 2))
     boxes = torch.cat([first, first + torch.randint(1, 9, (3, 12, 2))], -1)

@@ -12,7 +12,7 @@ from tests.any_model.pairs import WIDTH, text_batches
 from tests.any_model.toys import HARM, accused, mean
 
 
-def test_rows_on_the_second_axis_are_found_with_rows_1():
+def test_rows_1_selects_the_second_axis_as_rows():
     lstm, x = nn.LSTM(8, 8), torch.randn(6, 6, 8)
     wrapped = nn.Sequential()
     wrapped.lstm = lstm
@@ -24,7 +24,7 @@ def test_rows_on_the_second_axis_are_found_with_rows_1():
 @pytest.mark.parametrize("first", [True, False])
 def test_batch_first_of_an_lstm_decides_the_row_axis(first):
     lstm, x = nn.LSTM(WIDTH, WIDTH, batch_first=first), torch.randn(4, 6, WIDTH)
-    report = normlab.inspect(lstm, [x], causal=True)  # its last state is no position's output
+    report = normlab.inspect(lstm, [x], causal=True)  # its last state has no positions
     assert [each for each in report.findings.values() if each.verdict in HARM] == []
     rows, axis = (4, 0) if first else (6, 1)
     assert f" of {rows} on axis {axis} (batch_first={first}), of up to {10 - rows}" in report.title
@@ -50,7 +50,7 @@ class Features(nn.Module):
         return features | {"token_embeddings": tokens, "sentence_embedding": mean(tokens, real)}
 
 
-def test_a_model_that_takes_one_dict_gets_one():
+def test_a_model_that_takes_one_dict_gets_the_batch_as_a_dict():
     assert accused(Features(False), text_batches()[0]) == {}
     assert (
         "the output sentence_embedding changes by"

@@ -24,7 +24,7 @@ def test_a_padding_mask_that_is_true_for_padding_is_recognized(real):
     assert "padding" in accused(leaking, {"input_ids": IDS * real, "padding_mask": real == 0})
 
 
-def test_mask_says_what_the_ones_mean():
+def test_the_argument_mask_says_whether_ones_are_real_or_padding():
     model, ids = pooling("keep", lambda mask, _: ~mask), IDS + 1  # no value shows what padding is
     mask = MASK == 0
     assert accused(model, {"input_ids": ids, "keep": mask}, mask={"keep": "padding"}) == {}
@@ -34,7 +34,7 @@ def test_mask_says_what_the_ones_mean():
     assert accused(named, {"input_ids": ids, "mask": mask}, mask="padding") == {}
 
 
-def test_lengths_as_shares_of_the_longest_are_recognized():
+def test_lengths_relative_to_the_longest_row_are_recognized():
     def real(shares, ids):
         return torch.arange(ids.shape[1]) < (shares * ids.shape[1]).round()[:, None]
 
@@ -59,7 +59,7 @@ class ByTime(nn.Module):
 
 
 @pytest.mark.parametrize("width", [8, 32])
-def test_the_position_axis_is_the_one_that_lengths_fit(width):
+def test_the_position_axis_is_the_axis_that_the_lengths_fit(width):
     x = torch.randn(4, width, 24) * MASK[:, None]
     batch = {"x": x, "length": MASK.sum(1)}
     assert accused(ByTime(False, width), batch) == {}
@@ -68,7 +68,7 @@ def test_the_position_axis_is_the_one_that_lengths_fit(width):
     assert "of up to 24 positions" in title
 
 
-def test_each_of_two_masks_is_padded_by_its_own_kind():
+def test_a_model_with_two_masks_gets_both_of_them_padded():
     class Two(Embedded):
         def forward(self, input_ids, attention_mask, pooling_mask):
             x = self.embed(input_ids)

@@ -89,7 +89,7 @@ def with_tokenizer(name):
         ("wav2vec2", {"input_values": (4, 16_000), "attention_mask": (4, 16_000)}),
     ],
 )
-def test_without_a_tokenizer_the_inputs_are_random(name, shapes):
+def test_a_model_without_a_tokenizer_gets_random_inputs(name, shapes):
     model, (batch,), note = load_hf(saved(name))
     assert type(model) is MODELS[name][0] and not model.training
     assert {key: tuple(value.shape) for key, value in batch.items()} == shapes
@@ -97,7 +97,7 @@ def test_without_a_tokenizer_the_inputs_are_random(name, shapes):
     assert ("no tokenizer" in note) == ("input_ids" in shapes)
 
 
-def test_text_is_one_row_per_line():
+def test_each_line_of_a_text_becomes_one_row():
     place = with_tokenizer(saved("bert"))
     with open("lines.txt", "w") as file:
         file.write("a b c\n\n" + "d a\n" * 8)
@@ -110,7 +110,7 @@ def test_text_is_one_row_per_line():
     assert len(batch["input_ids"]) == len(TEXT) and note == "inputs: 4 built-in sentences"
 
 
-def test_weights_that_the_files_do_not_have_are_named():
+def test_randomly_initialized_weights_are_listed_in_the_note():
     place = saved("bert")
     text = Path(f"{place}/config.json").read_text().replace("BertModel", "BertForMaskedLM")
     Path(f"{place}/config.json").write_text(text)
@@ -118,13 +118,13 @@ def test_weights_that_the_files_do_not_have_are_named():
     assert "; not in the checkpoint, so randomly initialized: cls.predictions" in note
 
 
-def test_without_transformers_the_cure_is_named(monkeypatch, capsys):
+def test_without_transformers_the_error_says_how_to_install_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert main(["inspect", "--hf", "bert"]) == 1
     assert capsys.readouterr().err.endswith("-c constraints.txt transformers\n")
 
 
-def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch, capsys):
+def test_unavailable_models_and_missing_files_are_a_one_line_error(monkeypatch, capsys):
     def refuse(*_, **options):
         assert not any("bin" in pattern or "py" in pattern for pattern in options["allow_patterns"])
         raise OSError("no network\nand more")
@@ -150,7 +150,7 @@ def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch,
         assert said in error and error.count("\n") == 1
 
 
-def test_code_of_a_model_is_not_run():
+def test_python_code_in_a_model_folder_is_not_run():
     place = saved("bert")
     config = json.loads(Path(f"{place}/config.json").read_text())
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
@@ -185,7 +185,7 @@ def batches():
 """
 
 
-def test_the_exit_status_says_whether_a_finding_is_broken(capsys):
+def test_the_exit_status_is_1_if_a_finding_is_broken(capsys):
     Path("own_models.py").write_text(CODE)
     inputs = ["--inputs", "own_models:batches"]
     assert main(["inspect", "--module", "own_models:sound", *inputs]) == 0
@@ -200,7 +200,7 @@ def test_the_exit_status_says_whether_a_finding_is_broken(capsys):
     assert ("padding", "broken") in [(each["name"], each["verdict"]) for each in found]
 
 
-def test_names_that_are_not_there_are_refused(capsys):
+def test_module_names_that_do_not_exist_are_refused(capsys):
     Path("own_names.py").write_text(CODE)
     for module, inputs, said in [
         ("own_names", "own_names:batches", "own_names: expected package.module:name"),
@@ -238,7 +238,7 @@ def test_names_that_are_not_there_are_refused(capsys):
         ),
     ],
 )
-def test_arguments_that_do_not_go_together(arguments, said, capsys):
+def test_incompatible_arguments_are_refused(arguments, said, capsys):
     with pytest.raises(SystemExit):
         main(["inspect", *arguments])
     assert said in capsys.readouterr().err
@@ -274,7 +274,9 @@ def kept():
         ("first", "kept", "--mask=keep=real", "no input marks padding", "fine            padding"),
     ],
 )
-def test_conventions_of_inputs_are_options(model, inputs, option, before, after, capsys):
+def test_rows_positions_and_mask_can_be_set_by_options(
+    model, inputs, option, before, after, capsys
+):
     torch.manual_seed(0)
     Path("own_axes.py").write_text(AXES)
     only = "batch_mates" if model == "first" and option[2] == "r" else "padding"
@@ -296,7 +298,7 @@ def test_a_tokenizer_without_a_vocabulary_file_is_loaded():
 
 
 @FAULTY
-def test_models_of_timm_get_images_of_their_size(faulty, monkeypatch):
+def test_timm_models_get_images_of_their_input_size(faulty, monkeypatch):
     def create_model(name, pretrained):
         assert not pretrained
         if name != "small":
@@ -317,7 +319,7 @@ def test_models_of_timm_get_images_of_their_size(faulty, monkeypatch):
 
 
 @FAULTY
-def test_a_model_of_the_plugin_may_be_a_folder_of_transformers(faulty, tmp_path):
+def test_the_plugin_loads_a_transformers_model_from_a_folder(faulty, tmp_path):
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     convolutions = {"conv_dim": [8], "conv_kernel": [10], "conv_stride": [80]}

@@ -13,13 +13,13 @@ from tests.any_model.toys import FAULTY, QUICK, Normed, X, finding, masked_numbe
 
 
 @pytest.mark.parametrize(("wrong", "says"), [("random", "one run to the next"), ("nan", "NaN")])
-def test_after_a_random_or_nan_output_no_other_question_is_asked(batch, wrong, says):
+def test_a_random_or_nan_output_skips_all_other_questions(batch, wrong, says):
     found = normlab.inspect(Normed(wrong=wrong), [batch], checks=QUICK)
     assert next(iter(found.findings)) == "forward" and says in found.findings["forward"].answer
     assert verdicts(found) == {"forward": "broken", **dict.fromkeys(QUICK[1:], "does not apply")}
 
 
-def test_an_overflow_is_found_in_the_product_not_in_the_norm_after_it():
+def test_an_overflow_is_attributed_to_the_product_not_to_the_next_norm():
     class Product(nn.Module):
         def __init__(self):
             super().__init__()
@@ -34,7 +34,7 @@ def test_an_overflow_is_found_in_the_product_not_in_the_norm_after_it():
     assert "whose output is infinite (6.55e+04 is the largest float16)" in found.answer
 
 
-def test_training_mode_and_a_second_call_may_turn_an_output_into_nan():
+def test_a_nan_only_in_training_or_in_a_second_call_is_worth_a_look():
     class Odd(nn.Module):
         def __init__(self, when: Callable[[Any], bool]):
             super().__init__()

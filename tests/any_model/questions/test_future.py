@@ -19,7 +19,7 @@ def average(_, x: Tensor, mask: Tensor) -> Tensor:
     return x + x.mean(1, keepdim=True)
 
 
-def test_a_change_is_worth_a_look_if_nothing_says_whether_the_model_is_causal():
+def test_a_leak_is_only_worth_a_look_if_it_is_unknown_whether_the_model_is_causal():
     found = later_tokens(Embedded(average))  # it predicts no token of its vocabulary
     assert found.verdict == "look" and "set causal=True or causal=False" in found.answer
     assert "the output changes by " in found.answer and found.value > 0.1
@@ -65,7 +65,7 @@ def test_a_norm_over_time_leaks_later_tokens(batch):
     assert found.verdict == "look" and "causal=True" in found.answer
 
 
-def test_an_unmasked_decoder_sees_later_tokens_of_its_own(batch):
+def test_an_unmasked_decoder_leaks_later_decoder_tokens(batch):
     class Both(Encoder):
         def __init__(self, causal):
             super().__init__()

@@ -10,7 +10,7 @@ from tests.any_model.pairs import WIDTH, text_batches
 from tests.any_model.toys import Embedded, Normed, Turned, finding
 
 
-def test_batch_statistics_are_fine_and_padding_in_them_is_worth_a_look(batch):
+def test_batch_statistics_are_fine_unless_they_include_padding(batch):
     torch.manual_seed(0)
     found = normlab.inspect(Normed(), [batch], checks=["modes", "batch_mates"]).findings
     assert (found["modes"].verdict, found["modes"].module) == ("look", "norm")
@@ -62,13 +62,13 @@ class Overridden(Turned):
         return self
 
 
-def test_norms_that_the_model_keeps_in_eval_mode_use_no_batch_statistics():
+def test_norms_kept_in_eval_mode_by_the_model_use_no_batch_statistics():
     found = finding(Overridden(nn.BatchNorm1d(WIDTH)), "modes")
     assert found.verdict == "fine" and "does not change" in found.answer
 
 
 @pytest.mark.parametrize("faulty", [True, False])
-def test_dropout_inside_torchs_layers_and_values_under_padding_are_ignored(faulty):
+def test_dropout_inside_torch_layers_and_values_under_padding_are_ignored(faulty):
     def encode(m, x: Tensor, mask: Tensor) -> Tensor:
         y = m.lstm(m.encoder(x, src_key_padding_mask=mask == 0))[0]
         return y * 2 if faulty and m.training else y

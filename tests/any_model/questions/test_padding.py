@@ -40,7 +40,7 @@ def test_a_forgotten_mask_is_found_in_the_first_attention(batch):
     assert report.findings["batch_mates"].verdict == "fine"
 
 
-def test_a_change_by_unusual_values_under_padding_only_is_worth_a_look(batch):
+def test_a_change_only_by_unusual_values_under_padding_is_worth_a_look(batch):
     class Convolution(Normed):
         def forward(self, input_ids, attention_mask):
             return self.norm(self.embedding(input_ids).mT).mT  # the padding's embedding is 0
@@ -52,14 +52,14 @@ def test_a_change_by_unusual_values_under_padding_only_is_worth_a_look(batch):
     assert "with unusual values under the padding; norm: Conv1d, a conv" in found.answer
 
 
-def test_a_model_of_one_length_is_run_with_other_values_under_its_padding(batch):
+def test_a_model_of_fixed_length_gets_different_values_under_its_padding(batch):
     model = Normed(nn.LayerNorm(12))
     found = normlab.inspect(model, [batch], max_positions=5, checks=["padding"]).findings["padding"]
     assert (found.verdict, found.module) == ("broken", "norm")
     assert "One row of 4 positions, padded by 8; longer rows fail" in found.answer
 
 
-def test_an_lstm_is_fine_if_forward_packs_its_rows():
+def test_an_lstm_is_fine_only_if_forward_packs_its_rows():
     torch.manual_seed(0)
     lstm = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
 
@@ -89,7 +89,7 @@ class Sides(nn.Module):
 
 
 @FAULTY
-def test_a_leak_at_some_lengths_on_the_other_side_is_found(faulty):
+def test_a_leak_only_on_the_left_at_certain_lengths_is_found(faulty):
     report = normlab.inspect(Sides(faulty), masked_numbers(), checks="padding")
     found = report.findings["padding"]
     assert found.verdict == ("broken" if faulty else "fine"), found
@@ -122,7 +122,7 @@ def test_each_attention_implementation_is_tried_and_the_original_restored(faulty
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_token_that_the_model_adds_at_the_other_end_is_no_leak(side):
+def test_a_token_that_the_model_adds_at_either_end_is_not_a_leak(side):
     def add(_, x, mask):
         y = x + mean(x, mask)[:, None]
         added = mean(x, mask)[:, None]
@@ -166,7 +166,7 @@ def test_prompt_tokens_before_left_padding_leak_only_if_positions_ignore_the_mas
     assert accused(counted_by_index, right) == {}
 
 
-def test_constants_rounded_to_float32_do_not_leak():
+def test_constants_rounded_to_float32_are_not_a_leak():
     angles = torch.outer(torch.arange(600.0), 10000 ** -(torch.arange(8.0) / 8))
 
     def rotate(_, x, mask):
@@ -191,7 +191,7 @@ NOT_A_NUMBER, INFINITE, ZERO = (lambda x: x * torch.nan, lambda x: x / 0, lambda
         (ZERO, None, "the output is 0 before the change, but not after it"),
     ],
 )
-def test_a_change_that_is_no_finite_number_names_its_cause(alone, padded, says):
+def test_a_change_to_or_from_nan_infinity_or_0_is_explained(alone, padded, says):
     def change(_, x: Tensor, mask: Tensor) -> Tensor:
         function = padded if mask.shape[1] > 24 else alone
         return x if function is None else function(x)

@@ -42,7 +42,7 @@ def ask(model, name):
     return found
 
 
-def test_precision_names_the_module_that_loses_most():
+def test_precision_ranks_modules_by_their_quantization_error():
     model = Net(1, 1)
     model.layers[1].linear.weight.data[:, 0] = 1000.0  # int8 rounds all else in each row to 0,
     model.layers[1].norm.weight.data[0] = 0  # and this feature is 0
@@ -52,7 +52,7 @@ def test_precision_names_the_module_that_loses_most():
     assert 1e-4 < found.value < 0.05 and found.verdict == "fine"
 
 
-def test_a_layer_that_adds_nothing_is_worth_nothing():
+def test_a_layer_that_adds_0_has_a_worth_of_0():
     found = ask(Net(1, 0), "worth")
     moved = {(kind, name): value for kind, name, value in found.table.rows}
     assert moved["layer", "layers.1"] == moved["norm", "layers.1.norm"] == 0
@@ -60,11 +60,11 @@ def test_a_layer_that_adds_nothing_is_worth_nothing():
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(1.0, "fine"), (1e-4, "look")])
-def test_a_gradient_that_vanishes_over_depth_is_looked_at(last, verdict):
+def test_a_gradient_that_vanishes_over_depth_is_worth_a_look(last, verdict):
     assert ask(Net(1.0, last), "depth").verdict == verdict
 
 
-def test_massive_activations_outliers_and_dead_channels_are_found():
+def test_an_outlier_channel_is_worth_a_look():
     model = Net(0, 1)
     model.layers[1].linear.bias.data[3] = 1e5
     found = ask(model, "channels")
@@ -73,7 +73,7 @@ def test_massive_activations_outliers_and_dead_channels_are_found():
     assert ask(Net(0, 1), "channels").verdict == "fine"
 
 
-def test_channels_come_before_positions_if_the_mask_says_so():
+def test_the_channel_axis_follows_from_the_shape_of_the_mask():
     model = nn.Sequential(nn.Sequential(nn.Conv1d(6, 6, 1)))
     model[0][0].weight.data[2] = 0
     mask = torch.ones(2, 40).long()
@@ -81,7 +81,7 @@ def test_channels_come_before_positions_if_the_mask_says_so():
     assert report.findings["channels"].table.rows[0][2] == pytest.approx(1 / 6)
 
 
-def test_attention_sinks_of_a_model_of_transformers():
+def test_sinks_are_measured_for_a_transformers_model_only():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2)
     model = transformers.GPT2Model(config)

@@ -47,7 +47,7 @@ def look(net, batch, **options):
     return normlab.inspect(net, [batch], checks="statistics", **options).findings["statistics"]
 
 
-def test_padding_does_not_enter_the_data_moments(net, batch):
+def test_padding_is_left_out_of_the_measured_mean_and_variance(net, batch):
     finding = look(net, batch)
     assert finding.verdict == "fine" and finding.value < 0.6
     _, distance, ratio, _, state = finding.table.rows[0]
@@ -70,7 +70,7 @@ def test_stale_never_updated_and_non_finite_statistics_are_found(net, batch, spo
     assert (finding.verdict, finding.module) == (verdict, "bn") and says in finding.answer
 
 
-def test_the_losses_show_what_stale_statistics_cost_and_the_norm_is_unchanged(net, batch):
+def test_recalibration_lowers_the_loss_and_leaves_the_model_unchanged(net, batch):
     net.bn.running_var.mul_(9)
     net.train()
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -81,11 +81,11 @@ def test_the_losses_show_what_stale_statistics_cost_and_the_norm_is_unchanged(ne
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_the_question_does_not_apply_without_running_statistics(batch):
+def test_statistics_does_not_apply_without_running_statistics(batch):
     assert look(nn.LayerNorm(6), batch["x"]).why_not == "no norm keeps running statistics"
 
 
-def test_the_question_does_not_apply_to_a_single_row(net, batch):
+def test_statistics_does_not_apply_to_a_single_row(net, batch):
     finding = look(net, {name: value[:1] for name, value in batch.items()})
     assert finding.verdict == "does not apply"
     assert "no norm has enough data" in finding.why_not
@@ -137,7 +137,7 @@ def test_running_standard_deviations_and_mean_squares_are_compared_too(name):
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(1.0, "fine"), (20.0, "look")])
-def test_variances_far_below_eps_match(size, verdict):
+def test_variances_far_below_eps_are_compared_too(size, verdict):
     norm, x = nn.BatchNorm1d(WIDTH, eps=1e-5, momentum=None), 1e-3 * torch.randn(8, WIDTH, 12)
     norm(x)
     report = normlab.inspect(norm, size * x, checks="statistics")

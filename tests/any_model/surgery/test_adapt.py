@@ -79,7 +79,7 @@ SWAP = ["swap", "norm=none", "--text", "lines.txt", "--steps", "3"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma"])
-def test_transformers_loads_what_was_saved(name, capsys):
+def test_transformers_loads_a_saved_model_without_norms(name, capsys):
     assert main([*SWAP, "--hf", saved(name), "--out", "new"]) == 0
     out = capsys.readouterr().out
     assert float(out.split()[-1]) < 1e-5 and "saved in new" in out
@@ -90,7 +90,7 @@ def test_transformers_loads_what_was_saved(name, capsys):
     assert sorted(Path().glob(".*")) == []
 
 
-def test_a_masked_language_model_predicts_15_percent(capsys):
+def test_a_masked_language_model_predicts_15_percent_of_its_tokens(capsys):
     assert main([*SWAP, "--hf", saved("bert"), "--out", "new"]) == 0
     assert "saved in new" in capsys.readouterr().out
     batches = [*LanguageModel("bert", trust=False).batches(["a b c d e f"] * 400, 1)]
@@ -109,7 +109,7 @@ def swapped(name, norm="none"):
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_the_norms_alone_or_all_weights_are_trained(everything):
+def test_either_the_new_norms_or_all_weights_are_trained(everything):
     language, model, batches = swapped("gpt2", "dyt")
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     count = adapt(
@@ -170,7 +170,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
         (["norm=dyt", "--text", "no"], "--text no: no such file"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_one_line(arguments, said, capsys):
+def test_impossible_swaps_are_a_one_line_error_and_write_nothing(arguments, said, capsys):
     saved(arguments[2] if "--hf" in arguments else "gpt2")
     capsys.readouterr()  # how far transformers got with saving
     Path("bare/tokenizer.json").unlink(missing_ok=True)
@@ -194,7 +194,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(arguments, said, capsys):
         (["norm=none", "--out", "x/y"], "--out x/y: there is no folder x"),
     ],
 )
-def test_wrong_arguments_are_refused_before_anything_is_loaded(arguments, said, capsys):
+def test_invalid_arguments_are_refused_before_a_model_is_loaded(arguments, said, capsys):
     with pytest.raises(SystemExit):
         main(["swap", "--hf", "x", "--text", "x", *arguments])
     assert said in capsys.readouterr().err

@@ -52,7 +52,7 @@ def logits(model):
 
 
 @pytest.mark.parametrize("make", [lambda: gpt2(tie_word_embeddings=False), llama])
-def test_every_norm_of_a_pre_norm_model_folds_and_the_logits_stay(make):
+def test_every_norm_of_a_pre_norm_model_folds_without_changing_the_logits(make):
     model = make().double()
     folded = normlab.fold_norms(model, IDS)
     assert len(folded.table) == 5
@@ -65,7 +65,7 @@ def test_every_norm_of_a_pre_norm_model_folds_and_the_logits_stay(make):
     assert folded.error < EXACT
 
 
-def test_the_folded_model_has_the_dtype_of_the_model():
+def test_the_folded_model_keeps_its_dtype():
     folded = normlab.fold_norms(gpt2().bfloat16(), IDS, untie=True).model
     assert {x.dtype for x in folded.parameters()} == {torch.bfloat16}
     model = gpt2().eval()
@@ -73,7 +73,7 @@ def test_the_folded_model_has_the_dtype_of_the_model():
     torch.testing.assert_close(folded(**IDS).logits, model(**IDS).logits, atol=1e-5, rtol=1e-4)
 
 
-def test_a_tied_embedding_is_refused_and_untied_on_request():
+def test_a_tied_embedding_blocks_folding_unless_untie_is_set():
     model = gpt2()
     table = normlab.fold_norms(model, IDS).table
     for row in table:
@@ -84,7 +84,7 @@ def test_a_tied_embedding_is_refused_and_untied_on_request():
     assert model.lm_head.weight is model.transformer.wte.weight
 
 
-def test_post_norm_is_refused_with_the_modules_name():
+def test_post_norm_is_not_folded_and_the_reason_names_the_module():
     model = shaken(BertForMaskedLM(BertConfig(**SIZES, intermediate_size=32)))
     table = {row.site: row for row in normlab.fold_norms(model, IDS).table}
     last = table["bert.encoder.layer.0.output.LayerNorm"]
@@ -129,21 +129,21 @@ class Branch(nn.Module):
         ({"raw": False, "shared": True}, "inner.weight is also read by linear in inner"),
     ],
 )
-def test_what_would_change_the_output_is_refused(settings, said):
+def test_a_norm_whose_folding_would_change_the_output_is_not_folded(settings, said):
     model = shaken(Branch(**settings))
     table = {row.site: row for row in normlab.fold_norms(model, X).table}
     assert said in f"{table['norm'].mean}; {table['norm'].gain}"
     assert table["last"].gain is True
 
 
-def test_a_norms_bias_gives_a_linear_layer_without_bias_one():
+def test_folding_a_bias_gives_a_linear_layer_without_bias_one():
     folded = normlab.fold_norms(shaken(Branch(raw=False, bias=False)), X)
     assert all(row.mean is row.gain is True for row in folded.table)
     assert isinstance(folded.model.norm, FoldedRMSNorm) and folded.model.inner.bias is not None
     assert "gains folded: 2 of 2; layer norms that are RMS norms now: 2 of 2" in str(folded)
 
 
-def test_a_layer_norm_whose_gain_stays_becomes_an_rms_norm_with_gain_and_bias():
+def test_a_layer_norm_with_an_unfoldable_gain_becomes_an_rms_norm():
     model = shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D)))
     folded = normlab.fold_norms(model, X)
     (row,) = folded.table
@@ -181,7 +181,7 @@ class Patches(nn.Module):
 IMAGES = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(3))
 
 
-def test_the_patches_of_a_vision_transformer_are_centered_by_their_convolution():
+def test_folding_a_vision_transformer_centers_its_patch_convolution():
     model = shaken(Patches())
     folded = normlab.fold_norms(model, IMAGES)
     assert all(row.mean is row.gain is True for row in folded.table)
@@ -195,7 +195,7 @@ def test_the_patches_of_a_vision_transformer_are_centered_by_their_convolution()
         ({"across": True}, "whose channels are not last reads the sum with cut.weight"),
     ],
 )
-def test_a_convolution_that_others_read_is_not_centered(settings, said):
+def test_a_convolution_with_a_second_reader_is_not_centered(settings, said):
     model = shaken(Patches(**settings))
     table = {row.site: row for row in normlab.fold_norms(model, IMAGES).table}
     assert table["norm"].gain is True and said in table["norm"].mean
@@ -213,7 +213,7 @@ class DepthwiseBlock(nn.Module):
         return self.head(self.norm(self.depthwise(x).permute(0, 2, 3, 1)))
 
 
-def test_a_convolution_of_each_channel_alone_is_not_centered():
+def test_a_depthwise_convolution_is_not_centered():
     (row,) = normlab.fold_norms(shaken(DepthwiseBlock()), torch.randn(2, D, 4, 4)).table
     assert row.gain is True and "contains the result of permute" in row.mean
 
@@ -248,13 +248,13 @@ class Scaled(nn.Module):
         return self.pair(self.dict({"x": y})["x"])[0]
 
 
-def test_norms_of_other_kinds_and_with_other_inputs_and_outputs_are_left_alone():
+def test_only_the_layer_norm_folds_among_other_norms_and_norms_with_unusual_inputs():
     model = shaken(Scaled())
     (row,) = normlab.fold_norms(model, [X]).table
     assert (row.site, row.kind, row.mean, row.gain) == ("ada.norm", "layer norm", True, True)
 
 
-def test_torchs_encoder_layer_uses_the_folded_norms_in_evaluation():
+def test_a_torch_encoder_layer_uses_the_folded_norms_in_evaluation():
     layer = nn.TransformerEncoderLayer(D, 2, 16, norm_first=True, batch_first=True, dropout=0)
     model = shaken(nn.Sequential(nn.Linear(D, D), layer, nn.LayerNorm(D), nn.Linear(D, 2))).eval()
     folded = normlab.fold_norms(model, X)
@@ -263,7 +263,7 @@ def test_torchs_encoder_layer_uses_the_folded_norms_in_evaluation():
         torch.testing.assert_close(folded.model(X), model(X))
 
 
-def test_norms_of_normlabs_own_models_fold():
+def test_norms_of_normlab_models_fold():
     small = ("model.num_layers=1", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2")
     config = to_dict(compose(["task=lm", "model=gpt2", "model.tied=false", "norm=ln", *small]))
     model = shaken(build_model(config, Words()))
@@ -275,7 +275,7 @@ def test_norms_of_normlabs_own_models_fold():
     assert all(row.mean is row.gain is True for row in folded.table)
 
 
-def test_the_command_prints_what_became_of_each_norm(tmp_path, capsys):
+def test_the_command_prints_the_number_of_folded_gains(tmp_path, capsys):
     llama().save_pretrained(tmp_path / "llama")
     assert main(["swap", "--hf", str(tmp_path / "llama"), "--fold"]) == 0
     assert "gains folded: 5 of 5" in capsys.readouterr().out

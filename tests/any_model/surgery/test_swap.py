@@ -69,7 +69,7 @@ def encoder(norms=(nn.LayerNorm, nn.LayerNorm), out=nn.LayerNorm):
 
 
 @pytest.mark.parametrize("new", ["rms", "dyt", "none"])
-def test_gain_and_bias_are_the_least_squares_fit(new):
+def test_gain_and_bias_are_fitted_by_least_squares(new):
     model, x = encoder(), tokens(4, 5)
     swapped = normlab.swap(model, new, calibrate=[x[:2], x[2:]])
     assert [fit.site for fit in swapped.table] == ["1", "4", "6"]  # in the order of execution
@@ -89,7 +89,7 @@ def test_gain_and_bias_are_the_least_squares_fit(new):
     assert swapped.table[0].error == pytest.approx(error, rel=1e-3)
 
 
-def test_no_other_alpha_of_dyt_fits_better():
+def test_a_larger_or_smaller_alpha_of_dyt_fits_worse():
     model, x = encoder(), tokens(4, 5)
     found = normlab.swap(model, "dyt", sites="1", calibrate=x).table[0]
     for factor in (0.9, 1.1):
@@ -100,7 +100,7 @@ def test_no_other_alpha_of_dyt_fits_better():
 
 
 @pytest.mark.parametrize(("offset", "new"), [(0, "ln"), (1, "ln"), (0, "dyt")])
-def test_rms_norms_are_recognized_by_what_they_compute(offset, new):
+def test_rms_norms_are_recognized_by_their_outputs(offset, new):
     model = encoder((lambda width: MyRMSNorm(offset),) * 2, nn.LayerNorm)
     found = normlab.swap(model, new, sites=["1", "4"], calibrate=tokens(4, 5))
     assert [(fit.site, fit.old, fit.new) for fit in found.table] == [
@@ -110,7 +110,7 @@ def test_rms_norms_are_recognized_by_what_they_compute(offset, new):
     assert type(found.model[6]) is nn.LayerNorm
 
 
-def test_an_edited_formula_is_what_a_model_gets_and_does_not_change_which_norms_are_known(
+def test_an_edited_formula_is_swapped_in_and_does_not_affect_recognition(
     monkeypatch,
 ):
     for kind in (LayerNorm, RMSNorm):
@@ -122,7 +122,7 @@ def test_an_edited_formula_is_what_a_model_gets_and_does_not_change_which_norms_
     torch.testing.assert_close(norm(batches[0]), 7 * batches[0].sign())
 
 
-def test_none_is_the_old_norm_without_its_division():
+def test_swapping_to_none_removes_the_division_of_the_old_norm():
     x, torchs = tokens(4, 5), shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D)))
     (fit,) = (found := normlab.swap(torchs, "none", calibrate=x)).table
     norm, inputs = found.model[1], torchs[0](x)
@@ -136,14 +136,14 @@ def test_none_is_the_old_norm_without_its_division():
     assert [name for name, _ in found.model.named_parameters()] == ["0.weight"]
 
 
-def test_a_pass_ends_at_the_norm_to_be_fitted():
+def test_a_calibration_pass_stops_at_the_norm_that_is_fitted():
     model, passes = encoder(), itertools.count()  # a list would be restored with the model
     model[3].register_forward_hook(lambda *_: (next(passes), None)[1])
     normlab.swap(model, "rms", calibrate=tokens(4, 5))
     assert next(passes) == 3  # to find the norms, and to fit 4 and 6
 
 
-def test_a_feature_that_does_not_vary_keeps_its_gain():
+def test_a_constant_feature_keeps_its_gain():
     class Constant(nn.Module):
         def __init__(self):
             super().__init__()
@@ -159,7 +159,7 @@ def test_a_feature_that_does_not_vary_keeps_its_gain():
     assert not torch.isclose(new.weight[3:], gain[3:], rtol=1e-3).any()
 
 
-def test_batch_norm_is_a_gain_and_a_bias():
+def test_swapping_batch_norm_to_none_keeps_the_outputs():
     model = shaken(Images()).eval()
     found = normlab.swap(model, "none", calibrate=[IMAGES[:3], IMAGES[3:]], loss=square)
     assert max(fit.error for fit in found.table) < 1e-6
@@ -167,7 +167,7 @@ def test_batch_norm_is_a_gain_and_a_bias():
     assert found.before == pytest.approx(found.after) and found.before > 0
 
 
-def test_group_norm_of_images_is_torchs_and_of_tokens_that_of_a_position():
+def test_group_norm_pools_over_an_image_or_within_each_token():
     images = normlab.swap(shaken(Images()), "gn", sites="norm1", calibrate=IMAGES, groups=2)
     x, norm = torch.randn(2, D, 4, 4), images.model.norm1
     torch.testing.assert_close(norm(x), F.group_norm(x, 2, norm.weight, norm.bias, norm.eps))
@@ -178,7 +178,7 @@ def test_group_norm_of_images_is_torchs_and_of_tokens_that_of_a_position():
     torch.testing.assert_close(norm(x), y.view(2, 4, D).mT)
 
 
-def test_batch_norms_after_a_new_norm_get_new_statistics():
+def test_only_batch_norms_after_a_new_norm_get_new_statistics():
     model = shaken(Images())
     first = normlab.swap(model, "ln", sites="norm1", calibrate=[IMAGES[:3], IMAGES[3:]]).model
     inputs = first.conv2(first.act(first.norm1(first.conv1(IMAGES)))).movedim(1, -1).flatten(0, -2)
@@ -208,7 +208,7 @@ def test_padding_is_left_out_of_the_fit():
     torch.testing.assert_close(*weights, rtol=0, atol=0)
 
 
-def test_the_model_itself_changes_only_if_asked():
+def test_swap_changes_the_original_model_only_with_inplace():
     model, x = Images().train(), IMAGES
     model.norm2.eval()  # frozen
     before, former = copy.deepcopy(model.state_dict()), model.norm1
@@ -222,7 +222,7 @@ def test_the_model_itself_changes_only_if_asked():
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_after_an_error_the_model_is_as_it_was():
+def test_an_error_restores_the_model():
     model = Images()
     before, modules = copy.deepcopy(model.state_dict()), [*model.modules()]
     calls = []
@@ -253,7 +253,7 @@ def test_a_shared_norm_is_replaced_at_all_its_paths():
     torch.testing.assert_close(slopes, torch.zeros(D), rtol=0, atol=1e-5)
 
 
-def test_torchs_encoder_layer_uses_the_new_norm_in_evaluation():
+def test_a_torch_encoder_layer_uses_the_new_norm_in_evaluation():
     layer = nn.TransformerEncoderLayer(D, 2, 16, batch_first=True)
     model = shaken(nn.TransformerEncoder(layer, 2)).eval()
     x, padding = tokens(3, 6), torch.arange(6) >= torch.tensor([6, 4, 5])[:, None]
@@ -277,13 +277,13 @@ def test_torchs_encoder_layer_uses_the_new_norm_in_evaluation():
         ({"gamma": 1}, "1: .*gamma"),
     ],
 )
-def test_what_cannot_be_swapped_is_refused(change, said):
+def test_invalid_arguments_of_swap_are_refused(change, said):
     given = {"norm": "rms", "calibrate": tokens(2, 3), **change}
     with pytest.raises(ValueError, match=said.replace("*'", r"\*'")):
         normlab.swap(encoder(), **given)
 
 
-def test_a_norm_with_another_formula_is_refused_with_its_path():
+def test_a_group_norm_cannot_be_swapped_and_the_error_gives_its_path():
     model = nn.Sequential(nn.Conv2d(3, D, 1), nn.GroupNorm(2, D))
     with pytest.raises(ValueError, match=r"^1 is a GroupNorm that computes no batch, layer or RMS"):
         normlab.swap(model, "ln", calibrate=IMAGES)
@@ -316,20 +316,20 @@ class Standardized(nn.Linear):
 
 
 @pytest.mark.parametrize("of", [nn.utils.parametrizations.weight_norm, lambda linear: linear])
-def test_norms_of_weights_are_no_norms(of):
+def test_a_normalization_of_weights_is_not_swapped(of):
     model = nn.Sequential(of(Standardized(D, D)), nn.LayerNorm(D))
     found = normlab.swap(model, "rms", calibrate=tokens(2, 3))
     assert [fit.site for fit in found.table] == ["1"]
 
 
-def test_it_is_printed_as_a_table():
+def test_a_swap_is_printed_as_a_table_with_the_loss():
     found = normlab.swap(encoder(), "dyt", sites="4", calibrate=tokens(4, 5), loss=square)
     head, row, last = str(found).splitlines()
     assert head.split("  ")[0] == "site" and head.endswith("fit error  alpha")
     assert row.startswith("4     ln -> dyt  8") and last.startswith("loss ") and " -> " in last
 
 
-def test_a_model_with_weight_norm_is_copied_after_a_backward_pass():
+def test_a_model_with_weight_norm_can_be_swapped_after_a_backward_pass():
     with pytest.warns(FutureWarning):
         normed = nn.utils.weight_norm(nn.Linear(D, D))
     model, x = nn.Sequential(normed, nn.LayerNorm(D)), tokens(4, 5)

@@ -40,7 +40,7 @@ def test_other_threads_keep_their_dtype():
     assert failed == []
 
 
-def test_an_operation_without_float64_runs_in_float32_and_is_named():
+def test_an_operation_without_float64_runs_in_float32_and_is_reported():
     x = torch.randn(4)
     with torch.no_grad(), float64_operations() as mode:
         y = torch.quantize_per_tensor(2 * x, 0.1, 0, torch.qint8).dequantize() + 1

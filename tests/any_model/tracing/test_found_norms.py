@@ -97,7 +97,7 @@ def test_a_norm_over_other_axes_than_its_name_suggests_is_worth_a_look(model, sa
     assert finding.verdict == "look" and f"pools over {says}, but" in finding.answer
 
 
-def test_the_name_of_an_attribute_counts_too():
+def test_an_attribute_name_that_contradicts_the_norm_is_a_misnomer():
     model = ChannelsFirst(nn.Identity())
     model.inner = nn.Sequential()
     model.inner.layer_norm = nn.GroupNorm(WIDTH, WIDTH)
@@ -123,7 +123,7 @@ ARGUMENTS = {
 @pytest.mark.parametrize(
     "function", FUNCTIONS, ids=lambda each: f"{each.__module__}.{each.__name__}"
 )
-def test_functional_norms_are_found_by_the_module_that_calls_them(function):
+def test_functional_norms_are_found_below_the_module_that_calls_them(function):
     kind = function.__name__
 
     def call(x):
@@ -136,7 +136,7 @@ def test_functional_norms_are_found_by_the_module_that_calls_them(function):
     assert norm.pools == OVER_TIME.get(kind, "feature")
 
 
-def test_other_functions_are_not_taken_for_norms():
+def test_functions_that_are_not_norms_are_not_found():
     def attention(x):
         return (x @ x.mT).softmax(-1) @ x
 
@@ -146,7 +146,7 @@ def test_other_functions_are_not_taken_for_norms():
         assert found(model) == []
 
 
-def test_gains_near_0_are_counted_also_if_the_gain_is_1_plus_the_weight():
+def test_gains_near_0_are_counted_even_if_the_gain_is_1_plus_the_weight():
     batch = nn.BatchNorm1d(WIDTH)
     nn.init.zeros_(batch.weight)
     model = nn.Sequential(OnePlus(), nn.LayerNorm(WIDTH), ChannelsFirst(batch))
@@ -154,7 +154,7 @@ def test_gains_near_0_are_counted_also_if_the_gain_is_1_plus_the_weight():
     assert [norm.eps for norm in found(model)] == [1e-6, 1e-5, 1e-5]
 
 
-def test_the_pooled_axes_of_norms_of_images_are_found():
+def test_the_pooled_axes_of_norms_on_images_are_found():
     model = nn.Sequential(nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.LayerNorm((8, 8, 8)))
     batch, group, layer = found(model, 4, 8, 8, 8)
     assert batch.pools == "batch, position (fixed in evaluation)"
@@ -171,7 +171,7 @@ CLASSES = (
 
 
 @pytest.mark.parametrize("path", CLASSES)
-def test_the_norms_of_transformers_are_found(path):
+def test_norm_classes_of_transformers_are_found(path):
     pytest.importorskip("transformers")
     folder, name = path.split(".")
     home = import_module(f"transformers.models.{folder}.modeling_{folder}")
@@ -219,7 +219,7 @@ class Passing(nn.Module):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_padding_in_a_norms_statistics_is_found_on_either_side(left):
+def test_padding_in_the_statistics_of_a_norm_is_found_on_either_side(left):
     torch.manual_seed(0)
     mask = torch.ones(ROWS, TOKENS, dtype=torch.long)
     mask[1, slice(0, 3) if left else slice(7, None)] = 0
@@ -244,7 +244,7 @@ def test_the_table_has_one_row_per_kind_of_norm():
     assert "1 of 48 gains are near 0" in report.findings["norms"].answer
 
 
-def test_a_feature_that_one_change_leaves_as_it_was_still_counts():
+def test_a_feature_that_one_change_leaves_equal_still_counts_as_pooled():
     width = 256
     x = 3 + torch.randn(ROWS, TOKENS, width, dtype=torch.float64)
     low, high = 1.0, 5.0
@@ -261,7 +261,7 @@ def test_a_feature_that_one_change_leaves_as_it_was_still_counts():
     assert report.norms[0].pools == "feature"
 
 
-def test_features_behind_a_gate_near_0_still_count():
+def test_features_behind_a_gate_near_0_still_count_as_pooled():
     class Gated(OnePlus):
         def forward(self, x):
             return super().forward(x) * torch.arange(WIDTH).sub(5).mul(1e-4).tanh()

@@ -13,7 +13,7 @@ class LlamaRMSNorm(nn.Module):
 
 
 class PreNormBlock(nn.Module):
-    """Called after a norm, and has one."""
+    """Has "Norm" in its name and contains a norm, but is not one."""
 
     def __init__(self):
         super().__init__()
@@ -21,7 +21,7 @@ class PreNormBlock(nn.Module):
 
 
 def with_buffers(**buffers):
-    """Return a module of a class that no name gives away."""
+    """Return a module whose class name says nothing about norms."""
     module = nn.Module()
     for name, value in buffers.items():
         module.register_buffer(name, torch.full((4,), value))
@@ -56,7 +56,7 @@ def test_a_module_is_a_norm_by_its_class_its_name_or_its_statistics(module, expe
         ({"running_square": 3.0}, None, 3.0),
     ],
 )
-def test_running_statistics_have_three_conventions_of_names(buffers, mean, var):
+def test_running_statistics_are_read_under_three_naming_conventions(buffers, mean, var):
     statistics = running_statistics(with_buffers(**buffers))
     assert statistics and statistics.var.tolist() == [var] * 4
     expected = None if mean is None else [mean] * 4

@@ -35,7 +35,7 @@ def test_an_interrupted_inspection_restores_everything(batch, stop):
     assert stopped == (stop is not None) and same(before, state(model, [batch]))
 
 
-def test_weights_that_share_their_storage_are_all_restored():
+def test_weights_that_share_storage_are_all_restored():
     weights = torch.randn(2, 8, 8)
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     for each, weight in zip(model, weights, strict=True):
@@ -63,7 +63,7 @@ def press():
     signal.signal(signal.SIGINT, former)
 
 
-def test_ctrl_c_waits_for_the_next_operation_and_the_restoring(press):
+def test_ctrl_c_takes_effect_at_the_next_operation_and_after_restoring(press):
     class Pressing(dict):
         def update(self, *args):
             press(), press()
@@ -141,7 +141,7 @@ class Stateful(nn.Module):
         return self.embed(input_ids)
 
 
-def test_state_of_objects_outside_modules_is_restored():
+def test_the_state_of_objects_outside_modules_is_restored():
     model, batch = Stateful().train(), text_batches()[0]
     before, random = model.cache.values(), torch.get_rng_state()
     normlab.inspect(model, [batch])
@@ -174,7 +174,7 @@ def test_an_object_that_cannot_be_restored_is_reported_and_the_others_are_restor
     assert found["restore"].verdict == "failed"
 
 
-def test_the_title_names_iterators_that_cannot_be_rewound():
+def test_the_title_lists_iterators_that_cannot_be_rewound():
     model = bert()
     model.stream = (n for n in range(3))
     assert (

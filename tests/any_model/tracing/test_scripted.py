@@ -1,4 +1,4 @@
-"""Scripted modules inside a model: those that Python calls are examined, the others are named."""
+"""Scripted modules inside a model are examined if Python calls them, and otherwise reported."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_a_scripted_part_is_examined_in_evaluation_mode_and_gets_its_own_mode_ba
     assert int(model[1].inner.num_batches_tracked) == 0
 
 
-def test_norms_inside_a_scripted_part_are_named_as_not_examined():
+def test_norms_inside_a_scripted_part_are_reported_as_not_examined():
     found = normlab.inspect(with_script(Block()), [X], checks=["norms", "statistics"]).findings
     for name in ("norms", "statistics"):
         assert (found[name].verdict, found[name].values["unexamined"]) == ("look", ["1.inner"])
@@ -72,7 +72,7 @@ class LeakingRows(nn.Module):
         return x + x.mean(0, keepdim=True)
 
 
-def test_a_scripted_part_that_leaks_is_blamed():
+def test_a_leak_in_a_scripted_part_is_attributed_to_it():
     found = normlab.inspect(with_script(LeakingRows()), [X], checks=["batch_mates"]).findings
     assert (found["batch_mates"].verdict, found["batch_mates"].module) == ("broken", "1")
     assert found["batch_mates"].answer.partition("; ")[2].startswith("1: LeakingRows, mixes in")
