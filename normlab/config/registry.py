@@ -66,7 +66,7 @@ class Option:
 
     @property
     def norms(self) -> str:
-        """Return the norms that a placement takes: `none`, `required` (not none) or `any`."""
+        """Return the norms that a placement takes: "none", "required" (not none) or "any"."""
         return str(_content_of(self.path).get("_norms_", "any"))
 
 

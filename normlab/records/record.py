@@ -260,8 +260,8 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     """Return the experiment's hash: 10 hex digits of the SHA-256 of its canonical JSON.
 
     The hash leaves out the seed, the `device`, the `observe` node (probes, sinks, intervals), the
-    `choices` (because each node has its `option`) and, at any depth, the folders `data_dir`,
-    `runs_dir` and `run_dir`. The data's checksums are in the record.
+    `choices` (because each node has its `option`) and, at any depth, the keys of `FOLDERS`, such as
+    `data_dir`. The data's checksums are in the record.
     """
     return hashlib.sha256(_canonical(_experiment(config)).encode()).hexdigest()[:10]
 
