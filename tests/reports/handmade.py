@@ -58,7 +58,7 @@ def run(record: RunRecord | None, row: str, seed: int = 1, point: str = "", **mo
 
 
 def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") -> list[Run]:
-    """Return runs given the values of seeds 1, 2, ...; None for a seed that was not run."""
+    """Return runs with these values for seeds 1, 2, ... None stands for a seed that was not run."""
     return [
         run(None if value is None else made(row, seed, {score: value}), row, seed)
         for row, values in figures.items()
@@ -96,7 +96,7 @@ def run_rows(level: float, last: int = 100) -> list[dict[str, Any]]:
 
 
 def kept_run(folder: Path, rows: list[dict[str, Any]]) -> Path:
-    """Write rows as a run does; return its folder."""
+    """Write the rows as a run does, and return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(plain(row)) + "\n" for row in rows))
     return folder
@@ -114,7 +114,7 @@ def published(
     seeds: int = 2,
     norms: Mapping[str, str] = {},
 ) -> Path:
-    """Publish a study whose rows reach these losses at each point; return its page.
+    """Publish a study whose rows reach these losses at each point, and return its page.
 
     `norms` gives the norms of rows other than layer norm. The last seed of `bn` at the first point
     diverges at step 45.

@@ -1,4 +1,4 @@
-"""Generated blocks come from records; an error says why one cannot be generated."""
+"""Generated blocks come from records. If one cannot be generated, an error says why."""
 
 import json
 import re
@@ -44,16 +44,16 @@ def made_of(root, said):
     return text.removeprefix(f"It is <!-- normlab: {said} -->").partition("<!-- /normlab -->")[0]
 
 
-def test_a_mean_a_difference_and_a_value_of_a_report(root):
+def test_blocks_contain_a_mean_a_difference_or_a_value_of_a_json_file(root):
     of = f"placement_depth/small {BLEU} at=a=1"
     assert made_of(root, f"mean {of} row='{ROWS[0]}'") == "31.50 +- 0.71"
-    other_score = f"mean placement_depth/small valid/loss at=a=2 row='{ROWS[0]}'"  # no column of it
+    other_score = f"mean placement_depth/small valid/loss at=a=2 row='{ROWS[0]}'"  # not a column
     assert made_of(root, other_score) == "3.000 +- 0.000"
     assert made_of(root, f"difference {of} row='{ROWS[1]}'").startswith("-10.00 [-10.00, -10.00]")
     assert made_of(root, "value bench.json runs.0.rate format=,.1f") == "1,234.5"
 
 
-def test_the_value_of_a_part_is_found_by_its_name_wherever_the_part_stands(root):
+def test_the_value_of_a_part_is_found_by_its_name_in_any_order_of_parts(root):
     parts = (
         saved_part("first", "undecided", finding="no runs"),
         saved_part("worse", "supported", value=1.234),
@@ -70,7 +70,7 @@ def test_the_value_of_a_part_is_found_by_its_name_wherever_the_part_stands(root)
             made_of(root, said)
 
 
-def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root):
+def test_a_table_block_shows_the_chosen_rows_and_links_the_whole_table(root):
     said = f"table placement_depth/small columns={BLEU} rows='{ROWS[0]}' at=a=2"
     text = made_of(root, said)
     lines = [line for line in text.splitlines() if line.startswith("| ")]
@@ -79,7 +79,7 @@ def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root):
     assert "results/placement_depth/small/table.md" in text
 
 
-def test_rows_of_inspected_runs(root):
+def test_an_inspected_block_is_a_table_with_mean_deviation_and_seeds(root):
     rows = {
         "bn": {"sink": {"mean": 0.25, "sd": 0.0123, "n": 5}},
         "dyt": {
@@ -106,7 +106,7 @@ def test_rows_of_inspected_runs(root):
         ("<!-- normlab: mean a b -->1.0\n", "page.md: a block without its end"),
     ],
 )
-def test_a_block_that_cannot_be_made_is_named_with_its_page(root, text, problem):
+def test_a_block_that_cannot_be_generated_is_an_error_that_names_its_page(root, text, problem):
     page = root / "page.md"
     page.write_text(text)
     with pytest.raises(ValueError, match=r"page.md: ") as caught:
@@ -117,7 +117,7 @@ def test_a_block_that_cannot_be_made_is_named_with_its_page(root, text, problem)
 BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
 
 
-def test_measured_values_of_the_readme_and_the_log_are_in_blocks_that_are_up_to_date():
+def test_measured_values_in_the_readme_and_the_log_are_in_up_to_date_blocks():
     for page in pages_with_blocks(ROOT / "results"):
         text = page.read_text("utf-8")
         assert regenerated(page, ROOT / "results") == text, page
@@ -126,5 +126,7 @@ def test_measured_values_of_the_readme_and_the_log_are_in_blocks_that_are_up_to_
     log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
     assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []
     for name in ("README.md", "README.zh.md"):
-        found = BLOCKS.sub("", (ROOT / name).read_text().split("\n## ")[1])  # what was found
+        found = BLOCKS.sub(
+            "", (ROOT / name).read_text().split("\n## ")[1]
+        )  # the section with the findings
         assert "BLEU" in found and re.findall(r"\d\.\d|\d ?%", found) == []

@@ -41,14 +41,14 @@ def loss_rows(losses: dict[int, float]) -> list[dict[str, Any]]:
 
 
 def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
-    """One value per layer, doubling from layer to layer, not listed in order of depth."""
+    """Return one value per layer, doubling from layer to layer, in alphabetical order."""
     places = [*ENCODER, *DECODER]
     values = {f"{name}/{place}": factor * 2.0**index for index, place in enumerate(places)}
     return dict(sorted(values.items()))
 
 
 def drawn(axes: Any) -> list[Any]:
-    """Return the lines of a panel that are rows."""
+    """Return the lines of a panel, without the crosses of divergences."""
     return [line for line in axes.get_lines() if line.get_label() != "divergence"]
 
 
@@ -70,7 +70,7 @@ def draw(*runs, kind="loss", theme=LIGHT):
     return drawing.draw(KINDS[kind].panels(found), row_styles(found), theme)
 
 
-def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
+def test_each_run_is_a_line_and_the_axis_has_the_unit_of_the_loss():
     figure = draw(
         run(loss_rows({10: 5.0, 20: 4.0, 30: 3.5}), norm="ln"),
         run(loss_rows({10: 6.0, 20: 4.5, 30: 3.0}), norm="bn"),
@@ -83,7 +83,7 @@ def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
     assert named(figure) == ["ln", "bn"]
 
 
-def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
+def test_a_norm_has_the_same_hue_in_every_chart_and_rows_differ_in_style():
     assert len(set(LIGHT.hues)) == len(set(DARK.hues)) == HUES
     alone, among = styles_of({"ln": "ln"}), styles_of({"bn": "bn", "none": "none", "mine": "ln"})
     assert alone["ln"].hue == among["mine"].hue
@@ -94,10 +94,10 @@ def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
         len({style.hue for style in styles_of({f"ln {n}": "ln" for n in range(4)}).values()}) == 1
     )
     many = styles_of({f"ln {n}": "ln" for n in range(20)}).values()
-    assert len({(style.hue, style.dashes) for style in many}) == 20, "each can be told apart"
+    assert len({(style.hue, style.dashes) for style in many}) == 20, "no two lines look the same"
 
 
-def test_seeds_are_a_band_about_their_mean():
+def test_seeds_are_drawn_as_a_band_around_their_mean():
     rows = [*loss_rows({10: 5.0, 20: 4.0}), {"step": 20, "valid/loss": 4.25}]
     train, valid = draw(run(rows, seed=1), run(loss_rows({10: 7.0, 20: 5.0}), seed=2)).axes
     (mean,) = drawn(train)
@@ -118,18 +118,20 @@ def test_a_divergence_is_a_cross_at_its_step_and_the_last_loss():
     (axes,) = draw(lost, run(loss_rows({10: 5.0}))).axes
     (cross,) = crosses(axes)
     assert points(cross) == [(40, 1.0)]
-    assert cross.get_transform() == axes.get_xaxis_transform(), "at the top, whatever the losses"
+    assert cross.get_transform() == axes.get_xaxis_transform(), (
+        "the cross is at the top, independent of the losses"
+    )
     assert "bn" in named(axes.figure) and draw(lost).axes
 
 
-def test_what_is_not_finite_is_left_out_and_a_steep_start_makes_the_axis_logarithmic():
+def test_non_finite_losses_are_left_out_and_a_steep_fall_gives_a_log_axis():
     (axes,) = draw(run(loss_rows({10: 5.0, 20: nan, 30: inf, 40: 4.0}))).axes
     assert points(drawn(axes)[0]) == [(10, 5.0), (40, 4.0)] and axes.get_yscale() == "linear"
     assert draw(run(loss_rows({10: 10.0, 20: 2.0}))).axes[0].get_yscale() == "log"
     assert KINDS["loss"].panels([run(loss_rows({10: nan}))]) == ()
 
 
-def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
+def test_layers_are_ordered_by_depth_and_encoder_and_decoder_share_a_scale():
     name = "stability/tid/mean"
     runs = [
         run(stability=by_layer(name, factor), norm=norm)
@@ -147,13 +149,13 @@ def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
 
 
 @pytest.mark.parametrize(("norm", "shown"), [("a$x$b", "a$x$b"), ("a\u202eb\x1b", r"a\u202eb\x1b")])
-def test_names_are_no_formulas_and_have_no_control_characters(norm, shown):
+def test_names_are_not_typeset_as_formulas_and_control_characters_are_escaped(norm, shown):
     (legend,) = draw(run(loss_rows({10: 5.0}), norm=norm)).legends
     (text,) = legend.get_texts()
     assert text.get_parse_math() is False and text.get_text() == shown
 
 
-def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(tmp_path):
+def test_figures_are_reproducible_byte_for_byte_and_the_dark_theme_differs(tmp_path):
     rows = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0})
 
     def write(name, theme=LIGHT):
@@ -164,13 +166,13 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
 
     first = write("a.svg")
     with matplotlib.rc_context({"axes.facecolor": "red", "font.size": 20, "lines.marker": "x"}):
-        assert write("b.svg") == first, "whatever the user's settings are"
+        assert write("b.svg") == first, "a user's matplotlib settings have no effect"
     assert write("c.svg", DARK) != first
     assert first.startswith(b"<?xml") and b"dc:date" not in first and b"<text" not in first
     assert write("a.png").startswith(b"\x89PNG")
 
 
-def test_a_figure_with_one_plot_names_its_score_on_the_axis_in_letters_that_journals_take(tmp_path):
+def test_a_single_plot_has_its_score_on_the_axis_and_no_type_3_fonts(tmp_path):
     runs = arranged([run(loss_rows({10: 5.0}))]).runs
     panels = KINDS["loss"].panels(runs)[:1]
     figure = drawing.draw(panels, row_styles(runs), LIGHT)

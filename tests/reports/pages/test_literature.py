@@ -1,4 +1,4 @@
-"""The page of other people's numbers: is each inside our interval, or does its sign agree?"""
+"""The page of published numbers says whether our interval contains each, or the signs agree."""
 
 import pytest
 
@@ -38,12 +38,12 @@ def page(root, study, values):
         ([1.88], "one seed has no interval"),
     ],
 )
-def test_a_published_number_is_in_our_interval_or_not(tmp_path, losses, said):
+def test_the_page_says_whether_our_interval_contains_a_published_number(tmp_path, losses, said):
     (line,) = page(tmp_path, NANO, {(LN, ""): losses})
     assert said in line and "| 1.88 |" in line and "at 3adf61e1" in line
 
 
-def test_at_another_size_only_the_sign_of_a_paired_difference_counts(tmp_path):
+def test_at_a_different_size_only_the_sign_of_the_difference_is_compared(tmp_path):
     rms, up, down = [5.0, 5.1, 5.2], [5.1, 5.21, 5.3], [4.9, 5.01, 5.1]
     point = "optim=adam decay=usual"
     lines = page(tmp_path / "a", SIGN, {(RMS, point): rms, (DERF, point): up})

@@ -21,7 +21,7 @@ def path(tmp_path_factory):
 
 
 def drawn(page, figure=LOSS, lines=None):
-    """Scroll to a chart, wait until it shows this many lines, return it."""
+    """Scroll to a chart, wait until it shows this many lines, and return it."""
     found = page.locator(figure)
     found.scroll_into_view_if_needed()
     wanted = "[data-lines]" if lines is None else f'[data-lines="{lines}"]'
@@ -39,7 +39,7 @@ def test_every_chart_is_drawn(visit):
     page = visit()
     figures = page.locator("figure.chart")
     assert figures.count() == 7
-    assert sum(figure.is_visible() for figure in figures.all()) <= 4, "the others are folded"
+    assert sum(figure.is_visible() for figure in figures.all()) <= 4, "the others are collapsed"
     for folded in page.locator("details:has(figure.chart)").all():
         folded.locator("summary").first.press("Enter")
     for n in range(figures.count()):
@@ -78,7 +78,7 @@ def test_exact_values_are_shown_by_hovering_and_as_a_table(visit):
             break
     said = tooltip.inner_text()
     assert "setting" in said and "mean" in said and "seeds" in said
-    assert tooltip.locator("b").count() == 0, "names are no markup"
+    assert tooltip.locator("b").count() == 0, "names are not parsed as markup"
     figure.locator("summary").focus()
     page.keyboard.press("Enter")
     table = figure.locator(".values table")
@@ -90,7 +90,7 @@ def test_exact_values_are_shown_by_hovering_and_as_a_table(visit):
     assert last.locator("td").first.inner_text() == "1.15674 (1.10674 to 1.20674)"
 
 
-def test_nothing_is_wider_than_a_phone_and_without_scripts_charts_are_said_in_words(visit):
+def test_the_page_fits_a_phone_and_describes_its_charts_in_words_without_scripts(visit):
     page = visit(360)
     drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -108,7 +108,7 @@ def first_cells(page, table):
     return cells.all_inner_texts()
 
 
-def test_headers_sort_within_their_points(visit):
+def test_column_headers_sort_the_rows_of_each_point(visit):
     page = visit()
     assert first_cells(page, "results") == [*LEVELS, *LEVELS]
     loss = page.locator("table.results th", has_text="valid/loss")
@@ -135,7 +135,7 @@ def test_the_address_keeps_the_order_and_the_filter(visit):
     assert not page.locator('input[name="row"][value="ln"]').is_checked()
 
 
-def test_charts_and_tables_are_files_for_the_asking(visit):
+def test_charts_and_tables_can_be_downloaded(visit):
     page = visit()
     page.locator('input[name="row"][value="ln"]').press("Space")
 
@@ -168,7 +168,7 @@ def line_of(figure):
     return figure.locator("path.line").first.get_attribute("d")
 
 
-def test_smoothing_keeps_the_logged_line_behind_and_the_address_keeps_the_choice(visit):
+def test_smoothing_shows_the_raw_line_too_and_is_kept_in_the_address(visit):
     page = visit()
     before = line_of(drawn(page, LOSS, 6))
     assert page.locator(f"{LOSS} path.raw").count() == 0
@@ -177,7 +177,7 @@ def test_smoothing_keeps_the_logged_line_behind_and_the_address_keeps_the_choice
     assert line_of(figure) != before and figure.locator("path.raw").count() == 6
     assert figure.locator("path.raw").first.get_attribute("d") == before
     scores = drawn(page, "#chart-batch-size-sequences-test-bleu")
-    assert scores.locator("path.raw").count() == 0, "scores over batch sizes are no curves"
+    assert scores.locator("path.raw").count() == 0, "scores over batch sizes are not smoothed"
     page.reload()
     drawn(page)
     assert page.locator(f"{LOSS} path.raw").count() == 6
@@ -233,7 +233,7 @@ def test_keys_zoom_move_and_reset(visit):
     assert ticks(figure) == whole
 
 
-def test_notes_are_folded_and_a_hint_says_what_is_beyond_the_edge(visit):
+def test_notes_are_collapsed_and_a_hint_says_that_a_table_scrolls_sideways(visit):
     page = visit()
     notes = page.locator("#results details.more")
     assert notes.locator("li", has_text="data: ").is_hidden()

@@ -1,4 +1,4 @@
-"""A study's page shows what its table shows, escapes text, and is reproducible."""
+"""The page of a study shows the values of its table, escapes text, and is reproducible."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def page(tmp_path_factory):
     return published(tmp_path_factory.mktemp("page"), sized(), LEVELS).read_text()
 
 
-def test_the_table_is_that_of_the_other_formats(tmp_path):
+def test_the_table_of_a_page_has_the_values_and_notes_of_the_markdown_table(tmp_path):
     figures = {"ln": {"test/bleu": 35.2}}
     near = [30.0, 30.1, 30.05, 30.0, 30.1]
     values = {"ln": near, "bn": [20.0, 20.2, 20.1, 20.2, 20.0], "gn": [None] * 5}
@@ -56,7 +56,7 @@ def test_the_table_is_that_of_the_other_formats(tmp_path):
     assert all(" ".join(note.split()) in read.text for note in notes)
 
 
-def test_nothing_is_loaded_from_anywhere(page):
+def test_the_page_loads_no_external_files(page):
     read = Text(page)
     assert not {"link", "img", "iframe", "base"} & {tag for tag, _ in read.tags}
     assert not any("src" in attributes for _, attributes in read.tags)
@@ -66,7 +66,7 @@ def test_nothing_is_loaded_from_anywhere(page):
     assert not re.search(r"@import|url\(", page.partition("</style>")[0])
 
 
-def test_curves_are_the_mean_and_the_reach_of_the_seeds(page):
+def test_curves_show_the_mean_and_the_range_of_the_seeds(page):
     loss = panel(page, "chart-training-step-train-loss")
     lines = {(line["row"], line["at"]): line for line in loss["series"]}
     first = lines["ln", "batch_size=8"]
@@ -78,7 +78,7 @@ def test_curves_are_the_mean_and_the_reach_of_the_seeds(page):
     assert not any("encoder" in name for name in names)
 
 
-def test_a_divergence_is_marked_where_its_curve_ends_and_listed_with_its_reason(page):
+def test_a_divergence_is_marked_at_its_step_and_listed_with_its_reason(page):
     loss = panel(page, "chart-training-step-train-loss")
     (end,) = loss["ended"]
     assert (end["row"], end["seed"], end["x"]) == ("bn", 2, 45)
@@ -91,17 +91,19 @@ def test_a_divergence_is_marked_where_its_curve_ends_and_listed_with_its_reason(
     assert len(told) == 1 and told[0][5] == "45"
 
 
-def test_the_answer_is_above_the_figure_and_the_figure_above_the_table_with_a_legend(page):
+def test_the_page_shows_answer_figure_legend_table_and_filters_in_this_order(page):
     answer, figure = page.index('class="answer"'), page.index('id="chart-batch-size-sequences-')
     legend, table, filters = (
         page.index(f'class="{name}"') for name in ("legend", "results", "filters")
     )
     assert answer < figure < legend < table < filters
     shown = page.partition('<details class="more">')[0].count('class="chart"')
-    assert shown == 1 and page.count('class="chart"') > 4, "the others are folded, but for two"
+    assert shown == 1 and page.count('class="chart"') > 4, (
+        "only the first chart is shown above the collapsed notes"
+    )
 
 
-def test_scores_are_drawn_over_an_axis_of_numbers(page):
+def test_scores_are_drawn_over_a_numeric_axis(page):
     bleu = panel(page, "chart-batch-size-sequences-test-bleu")
     line = next(series for series in bleu["series"] if series["row"] == "ln")
     assert line["x"] == [8, 32] and line["at"] == ["batch_size=8", "batch_size=32"]
@@ -109,7 +111,7 @@ def test_scores_are_drawn_over_an_axis_of_numbers(page):
     assert bleu["log"]["x"] and bleu["ticks"] == [8, 32]
 
 
-def test_an_axis_of_words_has_points_without_a_line_and_without_curves_the_page_says_so(tmp_path):
+def test_an_axis_of_words_has_no_line_and_the_page_says_if_curves_are_missing(tmp_path):
     grid = {"placement": {p: (f"placement={p}",) for p in ("pre", "post")}}
     of = study(grid=grid, description="`a<b` is bn; one ` alone.")
     made_of = [
@@ -126,7 +128,7 @@ def test_an_axis_of_words_has_points_without_a_line_and_without_curves_the_page_
     assert "normlab study publish norms scale=smoke" in read.text
 
 
-def test_what_is_written_is_escaped(tmp_path):
+def test_markup_in_names_and_texts_is_escaped(tmp_path):
     name = "<b>&\"'</script><img src=x onerror=alert(1)>"
     figures = {name: {"test/bleu": "<u>"}}
     of = study(rows={name: ("norm=ln",)}, table="A < B", description="<i>", article_values=figures)
@@ -137,7 +139,7 @@ def test_what_is_written_is_escaped(tmp_path):
     assert [look["name"] for look in charts(text)["looks"]] == [name]
 
 
-def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_record(page, tmp_path):
+def test_the_page_is_reproducible_and_every_run_links_to_its_record(page, tmp_path):
     path = published(tmp_path, sized(), LEVELS)
     assert path.read_text() == page and stale(rendered(sized(), path.parent)) == []
     read = Text(page)

@@ -21,7 +21,7 @@ OLDER = {
 
 def case(folder):
     name = f"{folder.parent.name}/{folder.name}"
-    older = pytest.mark.xfail(reason="the records lack keys of today", strict=True)
+    older = pytest.mark.xfail(reason="the records lack current keys", strict=True)
     marks = [older] if name in OLDER else []
     return pytest.param(folder, id=name, marks=marks)
 

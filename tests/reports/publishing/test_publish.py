@@ -41,7 +41,7 @@ def files(root):
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_what_is_published_is_read_again(folder, tmp_path):
+def test_published_runs_can_be_read_back(folder, tmp_path):
     assert folder == tmp_path / "norms" / "smoke"
     found = {each.key: each.record for each in read(folder)}
     assert [*found] == [("ln", "", 1), ("bn", "", 1), ("ln", "", 2), ("bn", "", 2)]
@@ -52,9 +52,7 @@ def test_what_is_published_is_read_again(folder, tmp_path):
         )
 
 
-def test_tables_of_published_runs_are_those_of_the_runs_and_publishing_again_changes_nothing(
-    folder, tmp_path
-):
+def test_published_tables_match_the_runs_and_publishing_again_changes_nothing(folder, tmp_path):
     table = build(study(), runs(VALUES))
     assert (folder / "table.md").read_text() == markdown(table)
     in_full = renamed(TableRuns.of_study(study(), "smoke", runs(VALUES)), {}, full=True)
@@ -71,7 +69,7 @@ def add(tmp_path, record):
     publish(tmp_path, study(), "smoke", [run(record, "ln", 3)])
 
 
-def test_to_add_keeps_all_there_is(folder, tmp_path):
+def test_publishing_a_new_seed_keeps_the_published_ones(folder, tmp_path):
     add(tmp_path, made("ln", 3))
     assert [(each.key.row, each.key.seed, each.record is not None) for each in read(folder)] == [
         *(("ln", 1, True), ("bn", 1, True)),
@@ -80,9 +78,9 @@ def test_to_add_keeps_all_there_is(folder, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["record", "manifest", "experiment", "data"])
-def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong):
+def test_a_new_seed_is_not_published_if_it_or_the_folder_is_wrong(folder, tmp_path, wrong):
     record = made("ln", 3, batch_size=7) if wrong == "experiment" else made("ln", 3)
-    if wrong == "data":  # a later version of a generated corpus has another vocabulary
+    if wrong == "data":  # a later version of a generated corpus has a different vocabulary
         record = replace(record, params=record.params - 1)
     if wrong == "record":
         (folder / RECORDS).write_text("{")
@@ -121,13 +119,13 @@ def other_translation(published):
 
 
 @pytest.mark.parametrize("other", [other_record, other_curve, other_translation])
-def test_a_published_run_never_changes_unless_it_is_replaced(one, tmp_path, other):
+def test_a_published_run_changes_only_with_replace(one, tmp_path, other):
     published, _ = one
     results = tmp_path / "results"
     before = files(results)
     publish(results, study(), "smoke", [published])
     publish(results, study(), "smoke", [run(None, "ln")])
-    assert files(results) == before, "the same run again, or none"
+    assert files(results) == before, "publishing the same run or none changes nothing"
     changed_run = other(published) or published
     commit = "b" if other is other_record else "a"
     said = (
@@ -142,10 +140,10 @@ def test_a_published_run_never_changes_unless_it_is_replaced(one, tmp_path, othe
     assert len(lines) == 1 and "ln@seed1" in lines[0]
     assert files(results) != before
     publish(results, study(), "smoke", [changed_run], replacing=lines.append)
-    assert len(lines) == 1, "the same run again is no replacement"
+    assert len(lines) == 1, "publishing the same run again replaces nothing"
 
 
-def test_evidence_that_was_changed_by_hand_is_not_blessed_by_publishing(one, tmp_path):
+def test_publishing_does_not_accept_evidence_that_was_edited_by_hand(one, tmp_path):
     _, folder = one
     (folder / RECORDS).write_text((folder / RECORDS).read_text().replace("36.6", "99.0"))
     before = files(tmp_path / "results")
@@ -155,7 +153,7 @@ def test_evidence_that_was_changed_by_hand_is_not_blessed_by_publishing(one, tmp
     assert (folder / CURVES).is_file()
 
 
-def test_private_folders_are_shortened_at_any_depth(tmp_path):
+def test_private_folders_in_a_config_are_shortened_at_any_depth(tmp_path):
     places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
     task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
     start = {"start_from": {"run_dir": "/home/me/runs/toy-ln-pre-1a2b/seed1", "sha256": "0"}}
@@ -169,21 +167,21 @@ def test_private_folders_are_shortened_at_any_depth(tmp_path):
     assert portable({"a": [{"data_dir": "/x/y"}]}) == {"a": [{"data_dir": "y"}]}
 
 
-def test_committed_configs_hold_no_private_folder():
+def test_committed_configs_contain_no_private_folder():
     for path in sorted((ROOT / "results").glob(f"*/*/{RECORDS}")):
         for line in path.read_text("utf-8").splitlines():
             config = json.loads(line).get("config", {})
             assert config == portable(config), path
 
 
-def test_a_row_that_the_study_lost_and_a_folder_without_records_are_named(folder, tmp_path):
+def test_a_row_missing_from_the_study_and_a_folder_without_records_are_errors(folder, tmp_path):
     with pytest.raises(ValueError, match=r"no row 'bn'; put it back, or"):
         rendered(study(rows={"ln": ("norm=ln",)}), folder)
     with pytest.raises(ValueError, match=r"has no records.jsonl: it is not a published study"):
         read(tmp_path)
 
 
-def test_a_config_that_was_changed_does_not_fit_its_fingerprint(folder):
+def test_an_edited_config_does_not_match_its_fingerprint(folder):
     records = Pack(folder).records
     key = Key("ln", "", 1)
     config = {**records[key].config, "batch_size": 7}
@@ -203,7 +201,7 @@ def steps(rows):
     return [row["step"] for row in rows]
 
 
-def test_of_many_rows_about_a_hundred_stay_and_every_validation():
+def test_thinning_keeps_about_a_hundred_rows_and_every_validation():
     validations = [{"step": step, "valid/loss": 2.0} for step in range(7, 10_000, 10)]
     kept = thinned([*training(1000), *validations])
     assert [row for row in kept if "valid/loss" in row] == validations
@@ -222,7 +220,7 @@ def published_one(tmp_path, folder, record=None):
     return of.addresses[Key("ln", "", 1)]
 
 
-def test_curves_go_with_their_records_and_to_tables(tmp_path):
+def test_curves_are_published_with_their_runs_and_load_as_a_table(tmp_path):
     places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
     made_of = [
         run(made("ln", seed, {"test/bleu": 1.0}), "ln", seed, folder=place)
@@ -239,7 +237,7 @@ def test_curves_go_with_their_records_and_to_tables(tmp_path):
     assert [key.seed for key in Pack(folder).curves] == [2]
 
 
-def test_damaged_rows_of_a_run_stop_before_anything_is_written(tmp_path):
+def test_damaged_rows_of_a_run_are_an_error_before_anything_is_written(tmp_path):
     place = kept_run(tmp_path / "run", run_rows(1.0))
     (place / "metrics.jsonl").write_text("{\n{}\n")
     with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: damaged"):
@@ -250,7 +248,7 @@ def test_damaged_rows_of_a_run_stop_before_anything_is_written(tmp_path):
 # Translations -----------------------------------------------------------------------------------
 
 
-def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_record(tmp_path):
+def test_published_translations_reproduce_the_scores_of_their_record(tmp_path):
     task = translation()
     lines = [line.replace(" the", "", 1) for line in task.data.texts["test"].target]
     folder = kept_run(tmp_path / "run", run_rows(1.0))
@@ -264,14 +262,12 @@ def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_re
     place = published_one(tmp_path, folder, record)
     assert read_hypotheses(place) == {"test": lines, "test_2017": ["one line"]}
     place = published_one(tmp_path, folder, diverged(record, 45))
-    assert read_hypotheses(place) == {}, "a run that was not tested"
+    assert read_hypotheses(place) == {}, "a run that was not tested has no translations"
     with pytest.raises(ValueError, match=r"keeps no hypotheses\.txt"):
         rescored(place, task)
 
 
-def test_a_seed_whose_pages_could_not_be_written_is_published_by_the_next_call(
-    tmp_path, monkeypatch
-):
+def test_publishing_again_after_a_full_disk_completes_the_pages(tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
     with monkeypatch.context() as patch:
         patch.setattr(publishing, "write_files", Mock(side_effect=full))

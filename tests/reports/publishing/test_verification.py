@@ -1,4 +1,4 @@
-"""Tables and pages follow from the evidence, and every change by hand is found and named."""
+"""Tables and pages follow from the evidence, and every manual change is found and reported."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ STUDY = "lm_norms/small"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A copy of a small study, and of a table written by a script."""
+    """Return the root of a checkout with a small study and a table written by a script."""
     root = tmp_path_factory.mktemp("checkout")
     results = root / "results"
     for place in (STUDY, "depth_gradients"):
@@ -76,23 +76,25 @@ CHANGES = {
     "a point of a curve": change_curve,
     "a file added": add,
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
-    "a table of a script": edit("results/depth_gradients/table.md", "0.506", "0.606"),
+    "a table written by a script": edit("results/depth_gradients/table.md", "0.506", "0.606"),
     "a line of the manifest": edit(f"results/{MANIFEST}", "  ", " "),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_by_hand_is_found_and_its_file_named(copy, capsys, change):
+def test_a_manual_change_is_found_and_the_error_names_its_file(copy, capsys, change):
     path = change(copy)
     assert main(["verify"]) == 1
     assert path.name in capsys.readouterr().err
     if change is change_curve:
-        assert main(["publish", "--results", str(copy)]) == 1, "which blesses no change"
+        assert main(["publish", "--results", str(copy)]) == 1, "publish does not accept a change"
         assert path.name in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["", "rubbish\n"])
-def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys, content):
+def test_without_a_manifest_nothing_is_published_and_the_error_says_to_restore_it(
+    copy, capsys, content
+):
     (copy / MANIFEST).write_text(content)
     record = copy / STUDY / RECORDS
     record.write_text(record.read_text().replace('"value": 2', '"value": 1', 1))
@@ -105,7 +107,7 @@ def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys,
     assert table.read_bytes() == before
 
 
-def test_a_committed_record_is_not_replaced_by_one_of_uncommitted_code(copy):
+def test_a_record_of_uncommitted_code_does_not_replace_a_committed_record(copy):
     before = {path: path.read_bytes() for path in copy.rglob("[!.]*") if path.is_file()}
     first = next(each for each in read(copy / STUDY) if each.record)
     scores = {name: structs.replace(one, value=99.0) for name, one in first.record.scores.items()}
@@ -122,7 +124,7 @@ def test_a_committed_record_is_not_replaced_by_one_of_uncommitted_code(copy):
     assert main(["verify"]) == 0
 
 
-def test_publishing_a_study_blesses_nothing_else(tmp_path):
+def test_publishing_a_study_does_not_accept_other_new_files(tmp_path):
     folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
     stray = folder / "stray.json"
     stray.write_text("{}")
@@ -130,7 +132,7 @@ def test_publishing_a_study_blesses_nothing_else(tmp_path):
     assert problems(tmp_path) == {stray: f"{stray}: not in {MANIFEST}"}
 
 
-def test_the_committed_results_are_as_they_were_published():
+def test_the_committed_results_match_their_manifest():
     assert problems(ROOT / "results") == {}
 
 
@@ -152,7 +154,7 @@ def said(capsys, *argv):
     return code, *capsys.readouterr()
 
 
-def test_stale_tables_are_named(results, capsys):
+def test_verify_reports_stale_and_missing_tables(results, capsys):
     edited = results / "padding" / "small" / "table.md"
     edited.write_text("edited")
     (results / "precision" / "small" / "table.csv").unlink()
@@ -160,11 +162,13 @@ def test_stale_tables_are_named(results, capsys):
     assert code == 1
     assert "results/padding/small/table.md: does not match its records" in err
     assert "results/precision/small/table.csv: missing" in err
-    assert "precision" not in said(capsys, "verify", "padding")[2], "one study alone"
+    assert "precision" not in said(capsys, "verify", "padding")[2], (
+        "only the named study is verified"
+    )
     assert edited.read_text() == "edited"
 
 
-def test_stale_tables_are_made_again(results, capsys):
+def test_publish_rewrites_stale_tables(results, capsys):
     edited = results / "padding" / "small" / "table.md"
     right = edited.read_bytes()
     edited.write_text("edited")
@@ -187,7 +191,7 @@ def test_stale_tables_are_made_again(results, capsys):
         ),
     ],
 )
-def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
+def test_one_damaged_study_does_not_affect_the_others(results, capsys, damage, message):
     damage(results / "padding")
     said(capsys, "publish", "--accept", "results")
     (folder,) = (path for path in results.glob("*/small") if path.parent.name != "precision")
@@ -199,7 +203,7 @@ def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
     assert {path: path.read_bytes() for path in folder.glob("table.*")} == tables
 
 
-def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
+def test_accept_lists_the_manual_changes_that_it_accepts(results, capsys):
     first, second = sorted(results.glob(f"*/*/{RECORDS}"))
     first.write_text(first.read_text().replace("2.0", "3.0"))
     second.unlink()
@@ -220,7 +224,7 @@ def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
         main(["publish", "--accept", "results/none"])
 
 
-def test_nothing_published_names_what_is(results):
+def test_the_error_for_an_unpublished_study_lists_the_published_ones(results):
     there = r"\(published: padding, precision\);"
     with pytest.raises(ValueError, match=f"study warmup is not published below results {there}"):
         main(["verify", "warmup"])

@@ -1,4 +1,4 @@
-"""A sweep's one-sentence answer, its charts, and how much text its rows saw."""
+"""The one-sentence answer of a sweep, its charts, and how much text each row was trained on."""
 
 from dataclasses import replace as changed
 
@@ -25,7 +25,7 @@ SPREAD = (0.0, 0.1, 0.2)
 
 
 def sweep(levels, axis="batch_size", *, seeds=3, score=BLEU, column=(BLEU,), floor=None):
-    """Return a sweep's table from a mean per row and value; `floor` is the untrained baseline."""
+    """Return a sweep's table from a mean per row and value, and the untrained baseline `floor`."""
     rows = {row: (f"norm={row}",) for row, _ in levels}
     values = {value: (f"{axis}={value}",) for _, value in levels}
     floors = {} if floor is None else {score.split("/")[1]: floor}
@@ -46,7 +46,7 @@ SIZES = {
 }
 
 
-def test_the_answer_says_where_a_row_is_below_the_baseline_and_over_how_many_seeds():
+def test_the_answer_says_where_a_row_is_below_the_baseline_and_how_many_seeds_ran():
     """Two batch sizes are listed; more become a range."""
     # Differences: the level's, plus 0, 0.1 and 0.2: mean + 0.1, half an interval 0.25.
     assert sweep(SIZES).answer == (
@@ -59,26 +59,26 @@ def test_the_answer_says_where_a_row_is_below_the_baseline_and_over_how_many_see
     )
 
 
-def test_one_seed_gives_the_bare_difference_and_is_called_one_seed():
+def test_the_answer_for_one_seed_has_no_interval_and_says_so():
     assert sweep(SIZES, seeds=1).answer == (
         "At batch size 8 and 32 bn is 1.5 to 2.0 BLEU below ln, at 128 not clearly different "
         "(+0.00); one seed, so another seed may say otherwise."
     )
 
 
-def test_a_setting_that_is_counted_is_named_after_its_number():
+def test_the_answer_puts_the_number_before_a_counted_setting():
     levels = {("ln", "60"): 30.0, ("bn", "60"): 28.0, ("ln", "300"): 30.0, ("bn", "300"): 28.0}
     said = sweep(levels, "budget.steps").answer
     assert said == "At 60 and 300 steps bn is 1.9 BLEU below ln; three seeds."
 
 
-def test_nothing_is_said_of_norms_by_runs_that_did_not_learn():
+def test_the_answer_compares_no_norms_if_nothing_beats_the_untrained_baseline():
     answer = sweep(SIZES, floor=31.0).answer
     assert answer.startswith("Nothing is clearly better than the untrained baseline in BLEU, so")
     assert "below" not in answer
 
 
-def test_rows_are_not_compared_with_a_baseline_near_the_untrained_one():
+def test_rows_are_not_compared_with_a_row_near_the_untrained_baseline():
     levels = {("ln", "8"): 20.0, ("bn", "8"): 28.0, ("ln", "32"): 20.0, ("bn", "32"): 29.0}
     assert sweep(levels, floor=20.0).answer == (
         "In BLEU, ln is near the untrained baseline, so no row is compared with it; three seeds."
@@ -89,7 +89,7 @@ def test_rows_are_not_compared_with_a_baseline_near_the_untrained_one():
     )
 
 
-def test_several_rows_name_their_baseline_once_and_two_axes_give_counts():
+def test_the_answer_mentions_the_baseline_once_and_counts_points_over_two_axes():
     def said(levels, points):
         found = [
             run(made(row, 1, {BLEU: level}), row, 1, point)
@@ -113,7 +113,7 @@ def test_several_rows_name_their_baseline_once_and_two_axes_give_counts():
     )
 
 
-def test_words_of_an_axis_are_named_one_by_one_and_a_loss_is_lower_when_better():
+def test_the_answer_lists_each_word_of_an_axis_and_says_that_a_lower_loss_is_better():
     levels = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     table = sweep(levels, "placement", score="test/loss", column=("test/loss",))
     assert table.answer == (
@@ -122,7 +122,7 @@ def test_words_of_an_axis_are_named_one_by_one_and_a_loss_is_lower_when_better()
     )
 
 
-def test_a_row_that_diverged_is_said_to_and_one_row_alone_has_its_best_point():
+def test_the_answer_reports_divergence_and_the_best_point_of_a_single_row():
     table = sweep(SIZES)
     first = next(row for row in table.rows if row.label == "bn at batch size 8")
     ended = Experiment.of([diverged(first.records[0], 45), *first.records[1:]])
@@ -148,7 +148,7 @@ def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["8", "32", "128"]
 
 
-def test_scores_over_words_are_drawn_with_bars():
+def test_scores_over_words_are_drawn_without_a_line():
     words = {("ln", "pre"): 3.0, ("bn", "pre"): 3.5, ("ln", "post"): 3.0, ("bn", "post"): 4.0}
     ((_, (panel,)),) = by_axis(sweep(words, "placement")).items()
     styles = row_styles([run(made(norm, 1), norm) for norm in ("ln", "bn")])
@@ -158,7 +158,7 @@ def test_scores_over_words_are_drawn_with_bars():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["pre", "post"]
 
 
-def test_a_row_at_a_single_size_has_a_marker_and_two_axes_are_a_grid_of_plots():
+def test_a_row_with_one_point_has_a_marker_and_a_second_axis_gives_facets():
     one = {key: level for key, level in SIZES.items() if key != ("bn", "8") and key[1] != "128"}
     (panel,) = next(iter(by_axis(sweep(one)).values()))
     assert [len(line.x) for line in panel.series] == [2, 1] and chart(panel)["marked"]
@@ -183,7 +183,7 @@ def test_a_score_over_batch_sizes_is_a_figure_in_each_format(form, tmp_path):
     assert path.stat().st_size > 1000
 
 
-def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_are_named():
+def test_a_note_says_whether_rows_were_trained_on_equally_many_tokens():
     def notes(tokens, steps, budget=None):
         record = made("ln", 1, {BLEU: 30.0})
         if budget is not None:
@@ -209,7 +209,7 @@ def test_rows_that_saw_different_amounts_of_text_are_told_so_and_equal_amounts_a
     assert "equal tokens: 3,000 in each run's training" in small and "UNEQUAL" not in small
 
 
-def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_none():
+def test_placements_of_each_norm_are_an_axis_but_rates_tuned_per_size_are_not():
     placed = [
         unplaced_run(
             None,
@@ -229,13 +229,13 @@ def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_n
     assert [*arranged(tuned).rows] == ["ln", "bn"]
 
 
-def test_the_figure_of_the_how_to_is_drawn_from_the_committed_records(tmp_path):
+def test_the_figure_of_the_how_to_matches_the_committed_records(tmp_path):
     from scripts.sweep_picture import PATH, picture
 
     assert picture(tmp_path / "batch_size.svg").read_bytes() == PATH.read_bytes()
 
 
-def test_scores_have_the_names_of_a_paper():
+def test_headings_of_scores_use_the_names_of_papers():
     names = {
         **{
             "test/bleu": "BLEU",
@@ -254,7 +254,7 @@ def test_scores_have_the_names_of_a_paper():
     assert {score: heading(score) for score in names} == names
 
 
-def test_recipes_that_limit_their_budgets_differently_are_called_by_their_own_limit():
+def test_recipes_with_different_budget_limits_are_named_by_their_limit():
     budgets = [{"steps": None, "tokens": 12000}, {"steps": 6, "tokens": None}]
     configs = [config(norm=norm, budget=each) for each in budgets for norm in ("ln", "bn")]
     assert [each.text for each in recipes(configs)] == ["12,000 tokens", "6 steps"]

@@ -34,7 +34,7 @@ def compare(row, baseline):
         ({"bleus": (math.inf, 25.0)}, ""),
     ],
 )
-def test_rows_that_do_not_compare_have_no_difference_and_the_reason_is_said(changes, reason):
+def test_incomparable_rows_have_no_difference_but_a_reason(changes, reason):
     usual = {"budget": {"steps": 200}, "validate": {"average": 0}}
     bleus = changes.get("bleus", (25.0, 26.0))
     others = {name: value for name, value in changes.items() if name != "bleus"}
@@ -44,7 +44,7 @@ def test_rows_that_do_not_compare_have_no_difference_and_the_reason_is_said(chan
     assert said.startswith(reason) if reason else said == ""
 
 
-def test_seeds_of_other_code_or_arithmetic_are_left_out_and_the_others_pair():
+def test_only_seeds_with_the_same_code_and_arithmetic_are_paired():
     other: dict[str, Any] = {"numerics": "b"}
     elsewhere: dict[str, Any] = {"environment": {"device_type": "cuda"}}
     scores = [(25.0, {}), (90.0, other), (26.0, {}), (90.0, other), (90.0, elsewhere)]
@@ -59,19 +59,19 @@ def test_seeds_of_other_code_or_arithmetic_are_left_out_and_the_others_pair():
     assert found is not None and (found.mean, found.n) == (-5.5, 2)
 
 
-def test_other_settings_are_named_once_and_an_option_for_all_below_it():
+def test_a_note_lists_differing_settings_once_and_an_option_for_all_its_keys():
     changes = {"optim": {"lr": 1e-3}, "schedule": {"lr": 1e-3}, "norm": "bn"}
     usual = {"optim": {"lr": 5e-4}, "schedule": {"lr": 5e-4}}
     rows = {"bn": cell(25.0, **changes), "ln": cell(30.0, **usual)}
     said = "NOT ALIKE: rows differ in optim.lr: 0.001 (bn); 0.0005 (ln)"
     assert not_alike(rows) == {"optim.lr": said}
-    assert not_alike(rows, ["optim.lr"]) == {}, "an axis of the grid is what is compared"
+    assert not_alike(rows, ["optim.lr"]) == {}, "an axis of the grid may differ"
     other = cell(1.0, choices={"model": "small"}, model={"dim": 8, "heads": 2}, norm="bn")
     (note,) = not_alike({"bn": other, "ln": cell(1.0, model={"dim": 4, "heads": 1})}).values()
     assert note == "NOT ALIKE: rows differ in model: small (bn); tiny (ln)"
 
 
-def test_rows_that_differ_in_their_steps_alone_compare():
+def test_rows_that_differ_only_in_steps_are_compared():
     base, shorter = (cell(1.0, 2.0, budget={"steps": steps}) for steps in (200, 150))
     found = compare(shorter, base)
     assert found is not None and found.mean == 0.0

@@ -1,4 +1,4 @@
-"""A table's values, checked by hand and with Student's tables; its marks, and its refusals."""
+"""Table values, checked by hand and against Student's tables, and the marks, notes and refusals."""
 
 import csv
 import dataclasses
@@ -62,12 +62,12 @@ def test_differences_are_paired_by_seed():
     assert note_of(found, "differences:") == ""
 
 
-def test_a_row_whose_seeds_equal_the_baselines_has_no_p_value():
+def test_a_row_with_the_same_values_as_the_baseline_has_no_p_value():
     found = table({"ln": [0.0, 0.0, 0.0], "bn": [0.0, 0.0, 0.0]})
     assert entry(found, "bn").difference.mean == 0 and entry(found, "bn").gap == ""
 
 
-def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
+def test_a_seed_missing_on_one_side_is_left_out_of_the_difference():
     found = table({"ln": [30.0, 40.0, 50.0], "bn": [29.0, None, 47.0]})
     gap = entry(found, "bn").difference
     assert (gap.mean, gap.n) == (-2.0, 2)
@@ -77,13 +77,13 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert entry(found, "bn").summary.mean == 38.0
 
 
-def test_one_pair_has_no_interval_and_a_table_without_runs_says_so():
+def test_a_single_pair_has_no_difference_and_a_table_without_runs_says_so():
     one = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(one, "bn").difference is None
     assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
 
 
-def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
+def test_a_row_with_a_diverged_seed_counts_it_and_is_not_compared():
     lost = run(made("bn", 3, {BLEU: 1.0}, status="diverged", spikes=9.0), "bn", 3)
     found = build(study(), [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), lost])
     assert (
@@ -120,16 +120,14 @@ FOUR_SEEDS = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
     [
         (noisy(30.0, 20.0, 25.0), BLEU, ["ln"]),
         (noisy(30.0, 20.0, 30.05), BLEU, []),
-        (noisy(30.0), BLEU, []),  # there is no other row
+        (noisy(30.0), BLEU, []),  # there is only one row
         (noisy(2.0, 3.0), "valid/loss", ["ln"]),
         (noisy(30.0, 20.0, 25.0, seeds=4), BLEU, []),
         (FOUR_SEEDS, BLEU, []),
         (noisy(1.4, 1.0), "test/length_ratio", []),  # 1 is best, not the longest output
     ],
 )
-def test_the_best_is_bold_only_if_it_is_better_than_every_other_over_five_seeds(
-    values, score, best
-):
+def test_a_value_is_bold_only_if_it_beats_every_other_row_over_five_seeds(values, score, best):
     assert bold(values, score) == best
 
 
@@ -138,7 +136,7 @@ def test_a_row_with_fewer_than_five_seeds_is_noted():
     assert note_of(table(noisy(30.0, 20.0)), "rows with fewer than 5") == ""
 
 
-def test_p_is_corrected_for_all_pairs_of_rows():
+def test_the_p_value_of_a_bold_value_is_corrected_for_all_pairs_of_rows():
     # Mean 0.32 and deviation 0.1924, so t = 3.720 at four degrees, whose distribution has a closed
     # form: p = 0.0205, which is below 0.05 alone and not after Holm over three pairs.
     gaps = [0.1, 0.2, 0.3, 0.4, 0.6]
@@ -150,7 +148,7 @@ def test_p_is_corrected_for_all_pairs_of_rows():
     assert bold({**two, "gn": [30.0, 30.0, 30.0, 30.0, 30.001]}) == []
 
 
-def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold():
+def test_nothing_is_bold_if_a_row_diverged_is_near_the_baseline_or_ran_different_code():
     every = runs(noisy(30.0, 20.0))
 
     def is_bold(made_of):
@@ -178,7 +176,7 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
         ({"seed": 1}, "seed 1 occurs twice"),
     ],
 )
-def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(changes, reason):
+def test_seeds_that_must_not_be_averaged_are_refused_and_other_rows_are_shown(changes, reason):
     other = made("bn", **{"seed": 2, "scores": {BLEU: 38.0}, **changes})
     made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), run(other, "bn", other.seed)]
     found = build(study(), made_of)
@@ -187,7 +185,7 @@ def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(chang
     assert entry(found, "ln").summary.mean == 35.0
 
 
-def test_a_precision_that_rows_declare_is_compared():
+def test_rows_with_different_precisions_are_compared_only_if_they_declare_them():
     changes = {"precision": "bf16", "environment": {"precision": "bf16"}}
     bn = [run(made("bn", s, {BLEU: 1.0 + s}, **changes), "bn", s) for s in (1, 2)]
     rows = {"ln": ("norm=ln", "precision=fp32"), "bn": ("norm=ln", "precision=bf16")}
@@ -197,7 +195,7 @@ def test_a_precision_that_rows_declare_is_compared():
     assert entry(undeclared, "bn").difference is None
 
 
-def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_baseline():
+def test_notes_give_the_number_of_updates_the_tested_weights_and_the_baseline():
     chosen = made("ln", 1, {"valid/loss": 6.2}, validate={"average": 0, "select_by": "loss"})
     chosen = replace(chosen, floors={"loss": 6.67, "bleu": 3.0})
     lengths = [
@@ -213,7 +211,7 @@ def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_base
     assert note.endswith("says nothing: valid/loss (all rows)")
 
 
-def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_to_the_others():
+def test_runs_that_did_not_learn_or_that_see_the_future_are_marked():
     flat = {1: 6.6, 2: 2.0}  # test losses; the untrained baseline has 6.67
     made_of = [
         run(replace(made(name, s, {BLEU: 1.0, "test/loss": loss}), **changes), name, s)
@@ -278,7 +276,7 @@ gn & -- & -- & not run \\
 """  # noqa: E501
 
 
-def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_path):
+def test_markdown_and_latex_are_fixed_byte_for_byte_and_the_page_has_the_same_bold_value(tmp_path):
     found = table(VALUES, article_values=FIGURES, article_data="its data")
     assert markdown(found) == MARKDOWN
     text = latex(found, baseline="ln", uncertainty="intervals")
@@ -289,10 +287,12 @@ def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_p
     page = study_page(source(), found, tmp_path)
     assert page.count("<strong>") == 1 and "<strong>30.10" in page
     for text in (markdown(found), latex(found), page, comma_separated(found)):
-        assert "35.2" in text and "-5.1" not in text, "no difference to other data"
+        assert "35.2" in text and "-5.1" not in text, (
+            "no difference to an article's value on different data"
+        )
 
 
-def test_csv_has_twelve_digits():
+def test_csv_values_agree_to_eleven_digits():
     found = table(VALUES, article_values=FIGURES)
     rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
     bn, bleu = rows[2], entry(found, "bn")
@@ -311,7 +311,7 @@ def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():
     assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "not run")
 
 
-def test_special_characters_are_escaped():
+def test_special_characters_are_escaped_in_latex_and_markdown():
     names = {"a_b & c%": ("norm=ln",), "$x^2 #1~{y}\\": ("norm=bn",)}
     point = "a<b|c>d"
     records = [run(made("ln", 1, {"test/bleu_tok": 1.0}), name, 1, point) for name in names]
@@ -325,7 +325,7 @@ def test_special_characters_are_escaped():
     assert r"a&lt;b\|c>d | 1.00" in markdown(found)
 
 
-def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_named():
+def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     sizes = {size: (f"batch_size={size}",) for size in ("8", "128")}
     values = {("ln", "8"): 30.0, ("bn", "8"): 28.0, ("ln", "128"): 31.0, ("bn", "128"): 31.2}
     found = [
@@ -357,7 +357,7 @@ def sweep():
     return TableRuns.of_study(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
 
 
-def test_a_paper_gets_full_names_of_norms_unless_the_user_names_rows_scores_and_axes(sweep):
+def test_latex_uses_the_full_names_of_norms_unless_the_user_renames_them(sweep):
     full = latex(score_table(renamed(sweep, {}, full=True)))
     assert all(f"\n{row} & 30.00" in full for row in ("Layer norm", "Batch norm + Layer norm pre"))
     words = ["ln=LN", "bn, lr=1=BN & co", "batch_size=sentences", f"{BLEU}=quality"]
@@ -370,7 +370,7 @@ def test_a_paper_gets_full_names_of_norms_unless_the_user_names_rows_scores_and_
     assert r"\label{tab:norms-smoke}" in text
 
 
-def test_a_name_of_nothing_in_the_tables_and_one_name_for_two_rows_are_errors(sweep):
+def test_renaming_an_unknown_row_or_two_rows_to_the_same_name_is_an_error(sweep):
     assert chosen_names(["gn=GN"], [sweep]) == {"gn": "GN"}, "a norm may have no row yet"
     for wrong in (["xn=GN"], ["ln"], ["ln="]):
         with pytest.raises(UserError, match=r"expected NAME=TEXT.*choose from ln; bn"):
@@ -379,7 +379,7 @@ def test_a_name_of_nothing_in_the_tables_and_one_name_for_two_rows_are_errors(sw
         renamed(sweep, {"ln": "X", "bn, lr=1": "X"})
 
 
-def test_a_paper_gets_a_table_that_is_no_wider_and_no_taller_than_a_page():
+def test_latex_tables_are_split_to_fit_the_width_and_the_height_of_a_page():
     columns = (BLEU, "test_2017/bleu", "test/mlm_accuracy", "test/nsp_accuracy", "valid/mlm_loss")
     rows = {f"row {n:02}": (f"norm={name}",) for n, name in enumerate(["ln", "bn"] * 20)}
     found = [
@@ -415,7 +415,7 @@ def test_a_paper_gets_a_table_that_is_no_wider_and_no_taller_than_a_page():
         (-1.65687e17, "stability/gradients/norm/decoder.0", "-1.66e+17"),
     ],
 )
-def test_digits_by_kind_of_score(value, score, text):
+def test_the_number_of_digits_depends_on_the_kind_of_score(value, score, text):
     assert score_text(value, score) == text
 
 
@@ -433,12 +433,12 @@ def test_digits_by_kind_of_score(value, score, text):
         ({"ln": [100.0, 300.0]}, STEPS, "200 +- 141"),
     ],
 )
-def test_a_cell_of_values_that_are_not_reached_or_no_number_says_so(values, score, text):
+def test_a_cell_shows_nan_and_how_many_runs_reached_a_target(values, score, text):
     found = build(study(columns=(score,)), runs(values, score))
     assert markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2] == text
 
 
-def test_a_page_folds_routine_notes_by_what_they_are_about_not_by_their_words(tmp_path):
+def test_a_page_collapses_routine_notes_by_their_subject_not_by_their_words(tmp_path):
     notes = (Note("data: of mine"), Note("of yours", about=About.DATA))
     found = dataclasses.replace(table({"ln": [1.0, 2.0]}), notes=notes)
     shown, folded = study_page(source(), found, tmp_path).split("<details", 1)
