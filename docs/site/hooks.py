@@ -1,7 +1,7 @@
-"""What the site has beside the pages of docs/: README, the reference and notebooks as pages.
+"""Add pages to the site that are not in docs/: README, the reference and the notebooks.
 
-Links out of docs/ to a file of the repository become its path, as a site has no such file; one to
-a file that does not exist ends the build.
+A link from docs/ to another file of the repository becomes the path of that file as text, because
+the site does not have the file. A link to a file that does not exist ends the build.
 """
 
 import json
@@ -24,14 +24,14 @@ COPIED = {
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
 }
-"""Pages of the site that are files beside docs/."""
+"""Pages of the site whose files are outside docs/."""
 _PLACES = {ROOT / path: place for place, path in COPIED.items()}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     made = {place: (ROOT / path).read_text("utf-8") for place, path in COPIED.items()}
     made |= reference.pages()
     for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
@@ -42,7 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the links of the repository into those of the site."""
+    """Replace links within the repository by links within the site."""
     place = page.file.src_uri
     origin = ROOT / COPIED[place] if place in COPIED else DOCS / place
 

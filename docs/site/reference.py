@@ -1,4 +1,4 @@
-"""The pages of the reference, made of schema, registry and help texts."""
+"""Generate the pages of the reference from schema, registry and help texts."""
 
 import ast
 import os
@@ -17,7 +17,7 @@ _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
 _WIDE = "---\nhide: [toc]\n---"
 _ACTIONS = re.compile(r"usage: normlab \w+ \[-h\] \{?([a-z]+(?:[|,][a-z]+)+)")
 _EXPLAINED = ("norm", "placement")
-"""Groups whose modules open with a wiring or a formula."""
+"""Groups whose module docstrings start with a wiring or a formula."""
 _CONDITIONS = {
     "valid/, test/, test_2017/": "the split",
     "best_loss/, best_bleu/": "of the weights that were best by that validation score",
@@ -138,7 +138,7 @@ def _help(*names: str) -> str:
 
 
 def _opening(config: str) -> str:
-    """Return how the module of an option's class opens, without importing it."""
+    """Return the docstring of the module of an option's class, without importing the module."""
     found = _TARGET.search(config)
     if found is None:
         return ""
@@ -147,7 +147,7 @@ def _opening(config: str) -> str:
 
 
 def _values(config: str) -> str:
-    """Return a config without the comment that it opens with."""
+    """Return a config without the comment at its start."""
     lines = config.splitlines()
     first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return "\n".join(lines[first:])

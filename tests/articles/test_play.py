@@ -311,7 +311,7 @@ def test_padding_that_counts_moves_every_real_word_and_pads_are_marked(page):
 
 def test_lines_differ_by_verdict(page):
     lines = page.evaluate(LINES)
-    small = lines.pop("does not hold, too small a difference")
+    small = lines.pop("does not hold (the difference is too small)")
     assert small == lines["does not hold"], "both do not hold; colour and mark differ"
     assert len(set(lines.values())) == len(lines) == 5
 

@@ -119,7 +119,7 @@ def test_the_summary_shows_each_part_with_its_verdict_and_decided_parts_first():
     assert summary([turned]) == summary([some]), "decided parts come first"
     same = replace(some.primary[1], verdict="no difference")
     english, chinese = summary([replace(some, primary=(same,))]).split("## 中文")
-    assert f"  - *not true, too small a difference*: {two} (" in english
+    assert f"  - *not true (the difference is too small)*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese
 
 
