@@ -145,7 +145,7 @@ _KIND = "(generated German-English)"
 
 
 def is_earlier_version(label: str) -> bool:
-    """Return whether a record's data label is of a toy corpus that can no longer be generated."""
+    """Return whether a data label belongs to a toy corpus that can no longer be generated."""
     return label.endswith(_KIND) and label != ToyCorpus.label
 
 

@@ -148,7 +148,7 @@ class Trainer:
 
     @property
     def _used(self) -> dict[str, Any]:
-        """The amounts of its budget that the run has used."""
+        """How much of each limit of its budget the run has used."""
         at, shared = self.progress, self._rank_0_seconds
         return {
             **{"steps": at.step, "epochs": self.batches.epochs},
