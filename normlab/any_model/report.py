@@ -16,8 +16,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from normlab.any_model.batches.axes import Axes
 from normlab.any_model.batches.example import Forward, ModelFailed
-from normlab.any_model.batches.from_batch import Axes, Conventions, example_of, first_batches
+from normlab.any_model.batches.from_batch import Conventions, example_of, first_batches
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.tracing.calls import Runner

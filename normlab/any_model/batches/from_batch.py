@@ -4,20 +4,14 @@ import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from normlab.any_model.batches.axes import Axes, axes_of_inputs, main_axes
 from normlab.any_model.batches.example import Example, Forward, Key
-from normlab.any_model.batches.masks import (
-    KINDS,
-    MADE,
-    check_mask,
-    find_mask,
-    kind_of,
-    under_padding,
-)
+from normlab.any_model.batches.masks import add_mask, checked_kind, find_mask, under_padding
 from normlab.errors import UserError
 
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
@@ -47,23 +41,6 @@ def call_with(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)
-
-
-class Axes(NamedTuple):
-    """The row axis and the position axis of the main input, as far as they are known."""
-
-    rows: int | None = None
-    positions: int | None = None
-
-    def of(self, x: Tensor, name: str) -> "Axes":
-        """Return the axes as indices from the first axis; UserError if the input lacks one."""
-        for which, axis in self._asdict().items():
-            if axis is not None and not -x.ndim <= axis < x.ndim:
-                raise UserError(f"{which}={axis}: {name} has the shape {[*x.shape]}")
-        rows, positions = (None if axis is None else axis % x.ndim for axis in self)
-        if rows is not None and rows == positions:
-            raise UserError(f"rows and positions are both axis {rows}: set different axes")
-        return Axes(rows, positions)
 
 
 @dataclass(frozen=True)
@@ -96,47 +73,27 @@ def example_of(
     key, kind = find_mask(values, names, mask.to(device) if isinstance(mask, Tensor) else mask)
     main = _main_input(values, names, key)
     x, marks = values[main], values[key] if kind else None
-    axes = conventions.axes.of(x, names[main])
-    axis = axes.positions
-    if axis is None:
-        axis = _token_axis(model, x, names[main], marks, axes.rows)
-    row_axis = axes.rows if axes.rows is not None else int(axis == 0)
-    length = 0 if axis is None else x.shape[axis]
-    size = x.shape[row_axis] if marks is None else len(marks)
+    rows, positions = main_axes(model, x, names[main], marks, conventions.axes)
+    length = 0 if positions is None else x.shape[positions]
+    size = x.shape[rows] if marks is None else len(marks)
     if marks is not None:
-        kind = _kind(model, x, row_axis, marks, names.get(key, ""), kind)
-    added = next((name for name in MADE if name in parameters and name not in names.values()), None)
+        by_rows = x if rows == 0 else x.transpose(0, 1)
+        kind = checked_kind(model, by_rows, marks, names.get(key, ""), kind)
     # another encoder's states have their own mask, which is not `attention_mask`
-    if not kind and length and added and not names[main].startswith("encoder_"):
-        key, kind = added, KINDS[added]
+    elif length and not names[main].startswith("encoder_"):
         real = torch.ones(size, length, dtype=torch.long, device=device)
-        values[added], names[added] = real if kind == "real" else real == 0, added
-    by_row, by_token = _axes(values, names, config, size, length)
-    if axis is not None:
-        by_token[main] = axis
-    _check_rows(by_row, main, row_axis, x, size, names[main])
+        key, kind = add_mask(values, names, parameters, real)
+    row_axes, token_axes = axes_of_inputs(values, names, config, size, length)
+    if positions is not None:
+        token_axes[main] = positions
+    if x.shape[rows : rows + 1] == (size,):
+        row_axes[main] = rows
+    if main not in row_axes:
+        name, shape = names[main], [*x.shape]
+        raise UserError(f"{name} has the shape {shape}, but the mask has {size} rows")
     special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
-    example = Example(values, type(batch), by_row, by_token, key, kind, special=special)
+    example = Example(values, type(batch), row_axes, token_axes, key, kind, special=special)
     return _cut(_filled(example, main, names, config), config, conventions)
-
-
-def _kind(model: nn.Module, x: Tensor, row_axis: int, marks: Tensor, name: str, kind: str) -> str:
-    """Return what a mask's ones mean; UserError if its values do not fit."""
-    if kind == "?":
-        kind = kind_of(model, x if row_axis == 0 else x.transpose(0, 1), marks, name)
-    if kind in ("real", "padding"):
-        check_mask(marks, name or "mask", kind)
-    return kind
-
-
-def _check_rows(
-    by_row: dict[Key, int], main: Key, axis: int, x: Tensor, size: int, name: str
-) -> None:
-    """Record the main input's row axis in `by_row`; UserError if its length is not `size`."""
-    if x.shape[axis : axis + 1] == (size,):
-        by_row[main] = axis
-    if main not in by_row:
-        raise UserError(f"{name} has the shape {[*x.shape]}, but the mask has {size} rows")
 
 
 def _names(values: Mapping[Key, Any], parameters: Sequence[str]) -> dict[Key, str]:
@@ -177,27 +134,6 @@ def _filled(example: Example, main: Key, names: Mapping[Key, str], config: Any) 
     return replace(example, side=side, fill=fill, has_padding=bool(pads.any()))
 
 
-def _axes(
-    values: Mapping[Key, Any], names: Mapping[Key, str], config: Any, size: int, length: int
-) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Return the batch axis and the token axis of each input that has them."""
-    by_row: dict[Key, int] = {}
-    by_token: dict[Key, int] = {}
-    encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
-    of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
-    for k, x in values.items():
-        shape = [*x.shape] if isinstance(x, Tensor) else []
-        if length and size != length and shape[:2] == [length, size]:
-            by_row[k], by_token[k] = 1, 0
-            continue
-        if shape[:1] == [size]:
-            by_row[k] = 0
-        axes = [n for n in range(1, len(shape)) if shape[n] == length]
-        if axes and shape[0] in (1, size) and not names.get(k, "").startswith(of_decoder):
-            by_token[k] = axes[0]
-    return by_row, by_token
-
-
 def special_ids(config: Any) -> set[int]:
     """Return the ids of placeholders and marks in a config and in the configs inside it."""
     entries = config.to_dict() if hasattr(config, "to_dict") else {}
@@ -225,58 +161,6 @@ def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
     return pad if isinstance(pad, int) and not x.is_floating_point() else 0
-
-
-def _token_axis(
-    model: nn.Module, x: Tensor, name: str, mask: Tensor | None, rows: int | None
-) -> int | None:
-    """Return the token axis of the main input, or None if it has none."""
-    if rows == 1:
-        return 0
-    if mask is not None and mask.ndim == 2:
-        size, length = mask.shape
-        axes = [n for n in range(1, x.ndim) if x.shape[n] == length]
-        if x.shape[:2] == (length, size) and size != length:
-            return 0
-        if not axes:
-            raise UserError(f"{name} {[*x.shape]} has no token axis of its mask's length {length}")
-        return axes[0]
-    if mask is not None and x.ndim > 1:
-        if rows is None and len(mask) != x.shape[0] and len(mask) == x.shape[1]:
-            return 0
-        longest = float(mask.max())  # lengths in positions, or as shares of the longest
-        sizes = {n: x.shape[n] for n in range(1, x.ndim)}
-        if longest > 1 and sizes[1] != longest:
-            fits = [n for n, size in sizes.items() if size == longest]
-            return next(iter(fits or (n for n, size in sizes.items() if size > longest)), 1)
-    first = batch_first(model) if rows is None else None
-    if first is not None and x.ndim == 2 and x.is_floating_point():
-        raise UserError(
-            f"{name} {[*x.shape]} is one row to a {type(model).__name__}: pass a batch of rows, "
-            f"{'[rows, positions, features]' if first else '[positions, rows, features]'}"
-        )
-    if first is False:
-        return 0
-    bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
-    if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
-        return 2
-    if x.ndim == 2:  # floats are features of a row, unless a mask or the name says it is a sequence
-        is_sequence = mask is not None or not x.is_floating_point() or name == "input_values"
-    else:
-        is_sequence = x.ndim == 3 and x.is_floating_point()
-    return 1 if is_sequence else None
-
-
-def batch_first(model: nn.Module) -> bool | None:
-    """Return whether torch's recurrent or attention layers take [rows, positions, ...] inputs.
-
-    None if the model has none of them, as its code may transpose the input; False if they differ.
-    """
-    if not type(model).__module__.startswith("torch.nn"):
-        return None
-    kinds = (nn.RNNBase, nn.MultiheadAttention)
-    settings = [module.batch_first for module in model.modules() if isinstance(module, kinds)]
-    return all(settings) if settings else None
 
 
 def _cut(example: Example, config: Any, conventions: Conventions) -> Example:

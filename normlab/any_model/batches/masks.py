@@ -1,6 +1,6 @@
 """Finds the input that marks padding, and how it does, by its name, its values and the tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -72,6 +72,30 @@ def _is_mask(name: str, value: Any) -> bool:
     if "mask" not in name or not isinstance(value, Tensor) or value.ndim != 2:
         return False
     return bool(((value == 0) | (value == 1)).all())
+
+
+def add_mask(
+    values: dict[Key, Any], names: dict[Key, str], parameters: Sequence[str], real: Tensor
+) -> Mask:
+    """Add the mask that the model takes, with all positions real; no mask if it takes none."""
+    name = next((name for name in MADE if name in parameters and name not in names.values()), None)
+    if name is None:
+        return Mask()
+    kind = KINDS[name]
+    values[name], names[name] = real if kind == "real" else real == 0, name
+    return Mask(name, kind)
+
+
+def checked_kind(model: nn.Module, x: Tensor, marks: Tensor, name: str, kind: str) -> str:
+    """Return the kind of a mask, inferred if it is `?`; UserError if its values do not fit.
+
+    `x` is the main input, with its rows on axis 0.
+    """
+    if kind == "?":
+        kind = kind_of(model, x, marks, name)
+    if kind in ("real", "padding"):
+        check_mask(marks, name or "mask", kind)
+    return kind
 
 
 def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:

@@ -56,7 +56,7 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
         note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
     used = lines[: ROWS * KEPT]
-    batches = [taken(model, encoded) for encoded in tokenized(tokenizer, used)]
+    batches = [accepted(model, encoded) for encoded in tokenized(tokenizer, used)]
     source = f"{len(lines)} built-in sentences"
     if text:
         part = f"the first {len(used)} of " * (len(used) < len(lines))
@@ -147,10 +147,10 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
     if wants != "pixel_values" and shape[0] != bins:
         real = torch.tensor([[1.0], [0.8], [0.6], [0.5]]) * shape[0]
         batch["attention_mask"] = (torch.arange(shape[0]) < real).long()
-    return taken(model, batch)
+    return accepted(model, batch)
 
 
-def taken(model: Any, batch: Any) -> dict[str, Tensor]:
+def accepted(model: Any, batch: Any) -> dict[str, Tensor]:
     """Return the inputs that the model takes; a decoder gets the encoder's or arbitrary ids."""
     names = signature(model.forward).parameters
     values = dict(batch)
@@ -193,7 +193,7 @@ def load_names(model: str, inputs: str) -> Loaded:
     return Loaded(module, _imported(inputs))
 
 
-def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
+def load_place(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
     """Return the model, batches and `inspect` arguments that a MODEL of the pytest plugin means.
 
     Raises UserError with a one-sentence message if they cannot be loaded or created.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.backends import mha
 
+from normlab.any_model.batches.axes import batch_first
 from normlab.any_model.batches.example import Example
-from normlab.any_model.batches.from_batch import batch_first
 from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
 from normlab.any_model.questions.wording import listed
 from normlab.any_model.tracing.calls import Runner, fast_path

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from normlab.any_model.batches.example import first_line
-from normlab.any_model.loading.load import load_model, taken, tokenized
+from normlab.any_model.loading.load import accepted, load_model, tokenized
 from normlab.any_model.surgery.swapped import Swapped
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
@@ -65,7 +65,7 @@ class LanguageModel:
                 predicted &= encoded["special_tokens_mask"] == 0
                 predicted &= torch.rand(ids.shape, generator=generator) < _MASKED
                 encoded["input_ids"] = ids.masked_fill(predicted, self.tokenizer.mask_token_id)
-            batch = {**taken(self.model, encoded), "labels": ids.masked_fill(~predicted, -100)}
+            batch = {**accepted(self.model, encoded), "labels": ids.masked_fill(~predicted, -100)}
             if self.predicted(batch):
                 yield batch
 

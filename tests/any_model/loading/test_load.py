@@ -26,7 +26,7 @@ from transformers import (
 )
 
 import normlab
-from normlab.any_model.loading.load import TEXT, load_hf, loaded
+from normlab.any_model.loading.load import TEXT, load_hf, load_place
 from normlab.cli import main
 from tests.any_model.toys import FAULTY
 
@@ -310,12 +310,12 @@ def test_timm_models_get_images_of_their_input_size(faulty, monkeypatch):
     fake = ModuleType("timm")
     fake.create_model = create_model
     monkeypatch.setitem(sys.modules, "timm", fake)
-    model, batches, options = loaded("timm:small")
+    model, batches, options = load_place("timm:small")
     assert batches[0].shape[1:] == (3, 8, 6) and not model.training
     found = normlab.inspect(model, batches, checks="batch_mates", **options).findings["batch_mates"]
     assert found.verdict == ("broken" if faulty else "fine")
     with pytest.raises(ValueError, match="timm:no: Unknown model"):
-        loaded("timm:no")
+        load_place("timm:no")
 
 
 @FAULTY
@@ -327,6 +327,6 @@ def test_the_plugin_loads_a_transformers_model_from_a_folder(faulty, tmp_path):
     norm = {"feat_extract_norm": "group" if faulty else "layer", "intermediate_size": 16}
     config = transformers.Wav2Vec2Config(**sizes, **convolutions, **positions, **norm)
     transformers.Wav2Vec2Model(config).save_pretrained(tmp_path)
-    model, batches, options = loaded(f"hf:{tmp_path}")
+    model, batches, options = load_place(f"hf:{tmp_path}")
     found = normlab.inspect(model, batches, checks="padding", **options).findings["padding"]
     assert (found.verdict == "broken") == faulty, found

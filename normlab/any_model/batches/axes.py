@@ -1,0 +1,126 @@
+"""Which axis of a model's inputs are the rows, and which are the positions."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from normlab.any_model.batches.example import Key
+from normlab.errors import UserError
+
+
+class Axes(NamedTuple):
+    """The row axis and the position axis of the main input, as far as they are known."""
+
+    rows: int | None = None
+    positions: int | None = None
+
+    def of(self, x: Tensor, name: str) -> "Axes":
+        """Return the axes as indices from the first axis; UserError if the input lacks one."""
+        for which, axis in self._asdict().items():
+            if axis is not None and not -x.ndim <= axis < x.ndim:
+                raise UserError(f"{which}={axis}: {name} has the shape {[*x.shape]}")
+        rows, positions = (None if axis is None else axis % x.ndim for axis in self)
+        if rows is not None and rows == positions:
+            raise UserError(f"rows and positions are both axis {rows}: set different axes")
+        return Axes(rows, positions)
+
+
+def main_axes(
+    model: nn.Module, x: Tensor, name: str, marks: Tensor | None, known: Axes
+) -> tuple[int, int | None]:
+    """Return the row axis of the main input, and its position axis if it has one.
+
+    `marks` is a mask of tokens [rows, positions], or lengths [rows]. The `known` axes are the
+    user's. Otherwise the mask's shape, the model's layers, the input's name and its shape decide,
+    in this order. Raises UserError if they contradict each other.
+    """
+    rows, positions = known.of(x, name)
+    if positions is None:
+        positions = _position_axis(model, x, name, marks, rows)
+    return int(positions == 0) if rows is None else rows, positions
+
+
+def _position_axis(
+    model: nn.Module, x: Tensor, name: str, marks: Tensor | None, rows: int | None
+) -> int | None:
+    if rows == 1:
+        return 0
+    if marks is not None and marks.ndim == 2:
+        return _axis_of_mask(x, name, marks)
+    if marks is not None and x.ndim > 1:
+        if rows is None and len(marks) != x.shape[0] and len(marks) == x.shape[1]:
+            return 0
+        axis = _axis_of_lengths(x, marks)
+        if axis is not None:
+            return axis
+    first = batch_first(model) if rows is None else None
+    if first is not None and x.ndim == 2 and x.is_floating_point():
+        raise UserError(
+            f"{name} {[*x.shape]} is one row to a {type(model).__name__}: pass a batch of rows, "
+            f"{'[rows, positions, features]' if first else '[positions, rows, features]'}"
+        )
+    if first is False:
+        return 0
+    bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
+    if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
+        return 2
+    if x.ndim == 2:  # floats are features of a row, unless a mask or the name says it is a sequence
+        is_sequence = marks is not None or not x.is_floating_point() or name == "input_values"
+    else:
+        is_sequence = x.ndim == 3 and x.is_floating_point()
+    return 1 if is_sequence else None
+
+
+def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
+    """Return the axis that is as long as a mask's rows; UserError if there is none."""
+    size, length = mask.shape
+    axes = [n for n in range(1, x.ndim) if x.shape[n] == length]
+    if x.shape[:2] == (length, size) and size != length:
+        return 0
+    if not axes:
+        raise UserError(f"{name} {[*x.shape]} has no token axis of its mask's length {length}")
+    return axes[0]
+
+
+def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
+    """Return the axis that the longest length fits, if it is not axis 1; None if nothing says."""
+    longest = float(lengths.max())  # in positions, or as shares of the longest
+    sizes = {n: x.shape[n] for n in range(1, x.ndim)}
+    if longest <= 1 or sizes[1] == longest:
+        return None
+    fits = [n for n, size in sizes.items() if size == longest]
+    return next(iter(fits or (n for n, size in sizes.items() if size > longest)), 1)
+
+
+def axes_of_inputs(
+    values: Mapping[Key, Any], names: Mapping[Key, str], config: Any, size: int, length: int
+) -> tuple[dict[Key, int], dict[Key, int]]:
+    """Return the batch axis and the token axis of each input that has them."""
+    by_row: dict[Key, int] = {}
+    by_token: dict[Key, int] = {}
+    encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
+    of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
+    for k, x in values.items():
+        shape = [*x.shape] if isinstance(x, Tensor) else []
+        if length and size != length and shape[:2] == [length, size]:
+            by_row[k], by_token[k] = 1, 0
+            continue
+        if shape[:1] == [size]:
+            by_row[k] = 0
+        axes = [n for n in range(1, len(shape)) if shape[n] == length]
+        if axes and shape[0] in (1, size) and not names.get(k, "").startswith(of_decoder):
+            by_token[k] = axes[0]
+    return by_row, by_token
+
+
+def batch_first(model: nn.Module) -> bool | None:
+    """Return whether torch's recurrent or attention layers take [rows, positions, ...] inputs.
+
+    None if the model has none of them, as its code may transpose the input; False if they differ.
+    """
+    if not type(model).__module__.startswith("torch.nn"):
+        return None
+    kinds = (nn.RNNBase, nn.MultiheadAttention)
+    settings = [module.batch_first for module in model.modules() if isinstance(module, kinds)]
+    return all(settings) if settings else None
