@@ -1,1 +1,1 @@
-"""Communication between processes; without a process group, everything runs in one process."""
+"""Communication between processes. Without a process group, everything runs in one process."""

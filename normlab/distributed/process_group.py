@@ -1,4 +1,4 @@
-"""Communication between processes; the only module that imports `torch.distributed`.
+"""Communication between processes. Only this module imports `torch.distributed`.
 
 Every function also works in a single process. The functions sum and never average: the caller
 divides by a summed count, which is correct even if shards differ in size.

@@ -1,4 +1,4 @@
-"""How much a model's final loss depends on its learning rate."""
+"""The sensitivity of a model's final loss to its learning rate."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Folding norms that are fixed at inference into the adjacent linear layers.
+"""Folds norms that are fixed at inference into the adjacent linear layers.
 
 With running statistics, batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
 algorithm 2, line 11), and so is TaperNorm after training. If only linear layers read the norm's

@@ -1,4 +1,4 @@
-"""Layers shared by all models, their initialization, and input noise.
+"""Layers shared by all models, and their initialization.
 
 Each layer draws its weights from a generator seeded by the run's seed and the layer's *name*. Two
 models that differ only in their norms therefore have the same initial weights in all other layers,

@@ -1,4 +1,4 @@
-"""Layer norm, AdaNorm, and no norm at all; the base class of norms that treat tokens separately."""
+"""Layer norm, AdaNorm, the identity, and the base class of norms that treat tokens separately."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal

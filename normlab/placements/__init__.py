@@ -1,1 +1,1 @@
-"""Placements: where the norms of a Transformer are. Each file has one wiring."""
+"""Placements, which say where the norms of a Transformer are: one file per wiring."""

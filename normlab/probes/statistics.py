@@ -1,4 +1,4 @@
-"""Probes that compare batch and running statistics, or measure gradients through the former.
+"""Probes of batch statistics: how far they are from running ones, and the gradient through them.
 
 `tid` is the training-inference discrepancy of Wang, Wu and Huang 2022 (as implemented in code that
 cites the paper), averaged over the measured steps:

@@ -1,1 +1,1 @@
-"""Tasks. Each task defines its data, batches, summed losses and scores in one file."""
+"""Tasks, each of which defines its data, batches, summed losses and scores in one file."""
