@@ -14,7 +14,7 @@ from normlab.records.record import Outcome, RunRecord, Score, plain
 from normlab.reports.publishing.publish import publish
 from normlab.reports.runs import Run
 from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
 from normlab.reports.tables.table_runs import TableRuns
 from normlab.studies.study import Scale, Study
 from tests.records.examples import SIGNATURE, record
@@ -69,6 +69,69 @@ def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") ->
 def build(of: Study, table_runs: Sequence[Run]) -> ScoreTable:
     """Return the table of a study's runs at its smallest scale."""
     return score_table(TableRuns.of_study(of, "smoke", table_runs))
+
+
+BLEU = "test/bleu"
+
+
+def table(values: Mapping[str, list[float | None]], **changes: Any) -> ScoreTable:
+    """Return the table of a study given each row's values of BLEU for seeds 1, 2, ..."""
+    return build(study(**changes), runs(values))
+
+
+def row(of: ScoreTable, name: str, point: str = "") -> ScoreRow:
+    return next(row for row in of.rows if (row.name, row.point) == (name, point))
+
+
+def entry(of: ScoreTable, name: str) -> Entry:
+    return row(of, name).entries[BLEU]
+
+
+def note_of(of: ScoreTable, start: str) -> str:
+    """Return the note that starts so; "" if there is none."""
+    return "".join(note for note in of.notes if note.startswith(start))
+
+
+_NOISE = (0.0, 0.2, 0.1, 0.3, 0.15, 0.05, 0.25, 0.1)
+
+
+def noisy(*means: float, seeds: int = 5) -> dict[str, list[float | None]]:
+    """Return values of rows whose differences vary: each row has the noise in its own order."""
+    names = ("ln", "bn", "gn")
+    return {
+        name: [mean + _NOISE[(n * 3 + seed) % len(_NOISE)] for seed in range(seeds)]
+        for n, (name, mean) in enumerate(zip(names, means, strict=False))
+    }
+
+
+_SPREAD = (0.0, 0.1, 0.2)
+SIZES = {
+    **{("ln", "8"): 30.0, ("bn", "8"): 28.0, ("ln", "32"): 30.0, ("bn", "32"): 28.5},
+    **{("ln", "128"): 31.0, ("bn", "128"): 31.0},
+}
+"""Means by norm and batch size."""
+
+
+def sweep(
+    levels: Mapping[tuple[str, str], float],
+    axis: str = "batch_size",
+    *,
+    seeds: int = 3,
+    score: str = BLEU,
+    column: tuple[str, ...] = (BLEU,),
+    floor: float | None = None,
+) -> ScoreTable:
+    """Return a sweep's table from a mean per row and value, and the untrained baseline `floor`."""
+    rows = {norm: (f"norm={norm}",) for norm, _ in levels}
+    values = {value: (f"{axis}={value}",) for _, value in levels}
+    floors = {} if floor is None else {score.split("/")[1]: floor}
+    swept: list[Run] = []
+    for (norm, value), level in levels.items():
+        for n in range(seeds):
+            spread = _SPREAD[n] * (1 + (norm == "bn"))
+            record = replace(made(norm, n, {score: level + spread}), floors=floors)
+            swept.append(run(record, norm, n, f"{axis}={value}"))
+    return build(study(rows=rows, grid={axis: values}, columns=column), swept)
 
 
 # Published studies, whose runs have rows --------------------------------------------------------

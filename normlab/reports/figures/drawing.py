@@ -1,4 +1,4 @@
-"""Figures for papers, drawn with matplotlib from the content of charts (`chart_data.py`)."""
+"""Figures for papers, drawn with matplotlib from the content of charts (`panel.py`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
-from normlab.metrics.significance import t_interval
+from normlab.metrics.significance import Interval, t_interval
 from normlab.records.labels import in_markdown
 from normlab.records.packed import pack
 from normlab.records.pairs import UNPLANNED, Pairing
@@ -166,21 +166,43 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
         baselines=baselines,
         scores={task: scores(task, card, baselines) for task in tasks},
         written=_written,
+        not_clear=NOT_CLEAR,
     )
 
 
-def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
-    """Return each score of a short run, with its mean, untrained baseline and `differences`.
+class BaselineDifference(NamedTuple):
+    """A baseline with its mean, and a card's mean difference from it with its interval."""
 
-    `differences` lists the baselines whose runs pair with the card's, by the rules for runs that no
-    study planned: the baseline's name, its mean, the difference and its interval.
+    baseline: str
+    mean: float
+    difference: float
+    interval: Interval | None
+
+
+class CardScore(NamedTuple):
+    """A score of a card's short run: its mean, its untrained baseline, and its differences.
+
+    `untrained` is set if it is not clearly better than the untrained baseline.
+    """
+
+    name: str
+    mean: float
+    floor: float | None
+    untrained: bool
+    differences: list[BaselineDifference]
+
+
+def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[CardScore]:
+    """Return each score of a short run, with the differences from the baselines that pair with it.
+
+    Their runs pair by the rules for runs that no study planned.
     """
     runs = card.short_runs(task)
     pairings = {
         name: Pairing.of(card.records_of(task), other.records_of(task), UNPLANNED)
         for name, other in baselines.items()
     }
-    rows: list[dict[str, Any]] = []
+    card_scores: list[CardScore] = []
     for name, by_seed in runs["scores"].items():
         if not (values := _values(by_seed)):
             continue
@@ -188,19 +210,15 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[st
         low = floor is not None and not clearly_beats(floor, values, name, higher_is_better=higher)
         pairs = {key: [*pairing.values(name).values()] for key, pairing in pairings.items()}
         differences = [_difference(key, both) for key, both in pairs.items() if both]
-        score = {"name": name, "value": f"{fmean(values):.4g}", "floor": _written(floor)}
-        rows.append({**score, "not_clear": NOT_CLEAR if low else "", "differences": differences})
-    return rows
+        card_scores.append(CardScore(name, fmean(values), floor, low, differences))
+    return card_scores
 
 
-def _difference(
-    baseline: str, pairs: Sequence[tuple[float, float]]
-) -> tuple[str, float, float, str]:
-    """Return a baseline's name and mean, the mean difference from it, and the interval as text."""
+def _difference(baseline: str, pairs: Sequence[tuple[float, float]]) -> BaselineDifference:
+    """Return the mean difference from a baseline, with its interval if there are several pairs."""
     gaps = [ours - theirs for ours, theirs in pairs]
     interval = t_interval(gaps) if len(gaps) > 1 else None
-    bounds = "" if interval is None else f"[{interval.low:+.3g}, {interval.high:+.3g}]"
-    return baseline, fmean(theirs for _, theirs in pairs), fmean(gaps), bounds
+    return BaselineDifference(baseline, fmean(theirs for _, theirs in pairs), fmean(gaps), interval)
 
 
 def _written(value: object, least: float = 0.0) -> str:

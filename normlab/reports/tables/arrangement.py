@@ -18,7 +18,7 @@ from normlab.records.grouping import grouped
 from normlab.records.packed import Key
 from normlab.records.record import MAIN_SCORES, fingerprint
 from normlab.reports.runs import Config, Run
-from normlab.reports.tables.comparison import differing_settings
+from normlab.reports.tables.differing_settings import differing_settings
 from normlab.reports.tables.experiment_names import Name, label, names
 from normlab.reports.tables.grids import follows, grid_of, values_of
 from normlab.reports.tables.recipes import recipes

@@ -6,36 +6,27 @@ found by Holm's (1979) test over all pairs of rows at a point, with at least fiv
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-from typing import Any
 
-from normlab.config.schema import REPEATS
 from normlab.metrics.baseline import (
-    NOT_CLEAR,
-    ON_PLATEAU,
     at_baseline,
-    is_near_baseline,
-    on_plateau,
 )
 from normlab.metrics.glossary import has_direction
 from normlab.metrics.significance import Interval, holm, p_value, t_interval
 from normlab.records.code import same_code
 from normlab.records.grouping import grouped
 from normlab.records.pairs import (
-    ROW_KEYS,
     Experiment,
     Pairing,
     PairRules,
     unequal_training,
-    varying,
 )
-from normlab.records.record import RunRecord, is_probe_metric, parts
+from normlab.records.record import RunRecord, is_probe_metric
 
 SEEDS_TO_DECIDE = 5
-_SHOWN = ("norm", "placement", "task", "task/corpus")  # options that are part of a row's name
 
 
 @dataclass(frozen=True)
@@ -137,76 +128,3 @@ def best(rows: Sequence[Experiment], score: str, rules: PairRules) -> Experiment
 def count_diverged(records: Iterable[RunRecord]) -> int:
     """Return how many runs diverged."""
     return sum(record.outcome.status == "diverged" for record in records)
-
-
-def warnings_on(row: Experiment) -> list[str]:
-    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
-    count = sum(map(is_near_baseline, row.records))
-    warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
-    if stuck := sum(map(on_plateau, row.records)):
-        warnings.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
-    return [*warnings, "sees the future"] if any(r.sees_future for r in row.records) else warnings
-
-
-def future_note(rows: Mapping[str, Experiment]) -> list[str]:
-    """Return a note on the rows whose models can see the tokens that they predict."""
-    norms = {k: {norm for r in row.records for norm in r.sees_future} for k, row in rows.items()}
-    texts = [f"{label} ({', '.join(sorted(its))})" for label, its in norms.items() if its]
-    which = "; ".join(texts)
-    reason = "a norm shows these models the tokens that they predict, so that their losses and "
-    return [f"sees the future: {which}: {reason}scores are no language model's"] if which else []
-
-
-def scored_by(rows: Mapping[str, Experiment], scores: Sequence[str]) -> list[str]:
-    """Return a note on how the scores were computed, by row if the rows differ."""
-    methods: list[tuple[str, str]] = []
-    for score in scores:
-        signed = ((label, row.signature(score)) for label, row in rows.items())
-        ways = grouped((way, label) for label, way in signed if way is not None)
-        for way, labels in ways.items():
-            methods.append((way, score + (f" ({', '.join(labels)})" if len(ways) > 1 else "")))
-    text = "; ".join(f"{', '.join(names)} {way}" for way, names in grouped(methods).items())
-    return [f"scored by: {text}"] if text else []
-
-
-def differing_settings(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the settings in which experiments differ, each with its value in every experiment.
-
-    Options of config groups come first, then dotted keys. An option covers all keys below it. A key
-    that has the same values as an earlier one is left out, and so is a key that only repeats
-    another one (`REPEATS`), as `model.encoder_layers` repeats `model.depth`.
-    """
-    chosen = [config.get("choices", {}) for config in configs]
-    groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
-    every = {key: [each.get(key) for each in chosen] for key in groups}
-    options = {key: values for key, values in every.items() if len({*values}) > 1}
-    differing = varying([parts(config) for config in configs])
-    differing = {
-        k: v for k, v in differing.items() if k not in REPEATS or differing.get(REPEATS[k]) != v
-    }
-    first: dict[tuple[str, str], str] = {}
-    for key, values in differing.items():
-        first.setdefault((key.rpartition(".")[2], repr(values)), key)
-    keys = [key for key in first.values() if key.split(".")[0] not in options]
-    return options | {key: differing[key] for key in keys}
-
-
-def not_alike(
-    rows: Mapping[str, Experiment],
-    axes: Sequence[str] = (),
-    row_keys: Mapping[str, Sequence[str]] | None = None,
-) -> dict[str, str]:
-    """Return notes on differences between rows, by key, except for the keys that `axes` show.
-
-    `row_keys` has the keys that are part of each row's name.
-    """
-    differing = differing_settings([row.records[0].config for row in rows.values()])
-    below = (*ROW_KEYS, *(f"{axis}." for axis in axes))
-    notes: dict[str, str] = {}
-    for key, values in differing.items():
-        if f"{key}.".startswith(below) or all(key in (row_keys or {}).get(row, ()) for row in rows):
-            continue
-        by_value = grouped(zip(map(str, values), rows, strict=True))
-        text = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in by_value.items())
-        notes[key] = f"NOT ALIKE: rows differ in {key}: {text}"
-    return notes

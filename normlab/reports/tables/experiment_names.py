@@ -8,7 +8,7 @@ from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.pairs import ABSENT, ROW_KEYS
 from normlab.reports.runs import Config
 from normlab.reports.setting_names import phrase
-from normlab.reports.tables.comparison import differing_settings
+from normlab.reports.tables.differing_settings import differing_settings
 
 PLACEMENT = "placement"
 BATCH = {"batch_size", "max_tokens"}

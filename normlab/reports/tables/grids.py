@@ -5,7 +5,7 @@ from typing import Any
 
 from normlab.records.grouping import grouped
 from normlab.reports.runs import Config
-from normlab.reports.tables.comparison import differing_settings
+from normlab.reports.tables.differing_settings import differing_settings
 from normlab.reports.tables.experiment_names import BATCH, PLACEMENT, label, names
 
 

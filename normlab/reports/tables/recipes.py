@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from normlab.records.grouping import grouped
 from normlab.reports.runs import Config
-from normlab.reports.tables.comparison import differing_settings
+from normlab.reports.tables.differing_settings import differing_settings
 from normlab.reports.tables.experiment_names import fewest, label, phrases
 from normlab.reports.tables.grids import grid_of
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import median
 
 from normlab.errors import UserError
+from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU, is_near_baseline, on_plateau
 from normlab.metrics.score_text import heading
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment, PairRules
@@ -21,7 +22,7 @@ from normlab.records.store import SPIKE_COUNT
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.setting_names import point_name, setting
 from normlab.reports.tables.answer import answer
-from normlab.reports.tables.comparison import Comparison, best, count_diverged, warnings_on
+from normlab.reports.tables.comparison import Comparison, best, count_diverged
 from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
 from normlab.reports.tables.table_notes import notes_on
 from normlab.reports.tables.table_runs import TableRuns
@@ -106,7 +107,16 @@ def _how_trained(experiment: Experiment) -> list[str]:
     diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
     spikes = _spikes(experiment)
     counted = "spikes not counted" if spikes is None else f"spikes {spikes:g}"
-    return [*diverged, *warnings_on(experiment), counted]
+    return [*diverged, *_warnings_on(experiment), counted]
+
+
+def _warnings_on(row: Experiment) -> list[str]:
+    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
+    count = sum(map(is_near_baseline, row.records))
+    warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
+    if stuck := sum(map(on_plateau, row.records)):
+        warnings.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
+    return [*warnings, "sees the future"] if any(r.sees_future for r in row.records) else warnings
 
 
 def _spikes(experiment: Experiment) -> float | None:

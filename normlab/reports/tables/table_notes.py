@@ -21,7 +21,8 @@ from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.reports.setting_names import in_brackets, setting
-from normlab.reports.tables.comparison import SEEDS_TO_DECIDE, future_note, not_alike, scored_by
+from normlab.reports.tables.comparison import SEEDS_TO_DECIDE
+from normlab.reports.tables.differing_settings import not_alike
 from normlab.reports.tables.notes import About, Note
 from normlab.reports.tables.table import ScoreRow
 from normlab.reports.tables.table_runs import TableRuns
@@ -47,7 +48,7 @@ def notes_on(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     yield from _text_seen(rows)
     yield from _how_to_read(table, rows)
     yield from _untrained(experiments, table.columns)
-    for text in future_note(experiments):
+    for text in _future_note(experiments):
         yield Note(text, "models that see the future")
     if table.study is not None and any(table.article_values.values()):
         text = f"article: what {table.study.article} says, at its own size and data"
@@ -61,7 +62,7 @@ def notes_on(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     if smoothing and {"loss", "perplexity"} <= names:
         text = f"loss includes label smoothing {smoothing:g}, perplexity does not"
         yield Note(text, text)
-    for text in scored_by(experiments, table.columns):
+    for text in _scored_by(experiments, table.columns):
         yield Note(text, about=About.SIGNATURE)
 
 
@@ -249,3 +250,24 @@ def _weights(record: RunRecord) -> str:
         return "the mean of the last validations" if averaged else "the last weights"
     by = (record.config.get("validate") or {}).get("select_by")
     return f"the weights of the best valid/{by}, not the last" if by else ""
+
+
+def _future_note(rows: Mapping[str, Experiment]) -> list[str]:
+    """Return a note on the rows whose models can see the tokens that they predict."""
+    norms = {k: {norm for r in row.records for norm in r.sees_future} for k, row in rows.items()}
+    texts = [f"{label} ({', '.join(sorted(its))})" for label, its in norms.items() if its]
+    which = "; ".join(texts)
+    reason = "a norm shows these models the tokens that they predict, so that their losses and "
+    return [f"sees the future: {which}: {reason}scores are no language model's"] if which else []
+
+
+def _scored_by(rows: Mapping[str, Experiment], scores: Sequence[str]) -> list[str]:
+    """Return a note on how the scores were computed, by row if the rows differ."""
+    methods: list[tuple[str, str]] = []
+    for score in scores:
+        signed = ((label, row.signature(score)) for label, row in rows.items())
+        ways = grouped((way, label) for label, way in signed if way is not None)
+        for way, labels in ways.items():
+            methods.append((way, score + (f" ({', '.join(labels)})" if len(ways) > 1 else "")))
+    text = "; ".join(f"{', '.join(names)} {way}" for way, names in grouped(methods).items())
+    return [f"scored by: {text}"] if text else []

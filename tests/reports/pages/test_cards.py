@@ -41,7 +41,7 @@ def test_baselines_are_found_in_the_first_folder_that_has_them(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "differences"),
     [
-        ({}, [("ln", 2.5, -0.45, "[-1.09, +0.185]")]),
+        ({}, [("ln", 2.5, -0.45, (-1.085, 0.185))]),
         ({"numerics": 2}, []),
         ({"environment": {"precision": "bf16"}}, []),
         ({"budget": {"steps": 7}}, []),
@@ -53,10 +53,10 @@ def test_scores_are_compared_over_runs_that_pair(changes, differences, tmp_path)
     runs = runs_by_seed("ln", LN, **changes)
     ln["examinations"]["translation"]["figures"]["runs"] = {k: r.run_id for k, r in runs.items()}
     other = written(tmp_path, ln, LN, **changes)
-    by_name = {score["name"]: score for score in scores("translation", mine, {"ln": other})}
+    by_name = {score.name: score for score in scores("translation", mine, {"ln": other})}
     rounded = [
-        (baseline, mean, round(gap, 3), interval)
-        for baseline, mean, gap, interval in by_name["test/nll"]["differences"]
+        (baseline, mean, round(gap, 3), (round(interval.low, 3), round(interval.high, 3)))
+        for baseline, mean, gap, interval in by_name["test/nll"].differences
     ]
     assert rounded == differences
 

@@ -1,0 +1,40 @@
+"""A table as CSV."""
+
+import csv
+import io
+
+import pytest
+
+from normlab.reports.tables.comma_separated import comma_separated
+from tests.reports.handmade import (
+    BLEU,
+    entry,
+    table,
+)
+
+FIGURES = {"ln": {BLEU: 35.2, "stability": "stable"}, "bn": {BLEU: "no BLEU"}}
+
+VALUES = {
+    "ln": [30.0, 30.1, 30.2, 30.1, 30.1],
+    "bn": [20.0, 20.2, 20.4, 20.2, 20.2],
+    "gn": [None],
+}
+
+
+def test_csv_values_agree_to_eleven_digits():
+    found = table(VALUES, article_values=FIGURES)
+    rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    bn, bleu = rows[2], entry(found, "bn")
+    assert float(bn["mean"]) == bleu.summary.mean
+    exact = [bleu.summary.sd, bleu.difference.low, bleu.p]
+    assert [float(bn[name]) for name in ("sd", "low", "p")] == pytest.approx(exact, rel=1e-11)
+
+
+def test_csv_has_a_line_for_each_row_and_score_with_its_seeds():
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table(VALUES, article_values=FIGURES)))))
+    ln, _, bn = rows[:3]
+    assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
+    assert (ln["best"], ln["article"], ln["difference"]) == ("1", "35.2", "")
+    assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
+    assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"
+    assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "not run")

@@ -1,0 +1,75 @@
+"""The notes below a table."""
+
+from msgspec.structs import replace
+
+from normlab.metrics.baseline import CLEAR, NOT_CLEAR, ON_PLATEAU
+from tests.reports.handmade import BLEU, build, made, noisy, note_of, run, study, table
+
+FOUR_SEEDS = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
+
+
+def test_a_row_with_fewer_than_five_seeds_is_noted():
+    assert "(fewest: 4)" in note_of(table(FOUR_SEEDS), "rows with fewer than 5")
+    assert note_of(table(noisy(30.0, 20.0)), "rows with fewer than 5") == ""
+
+
+def test_notes_give_the_number_of_updates_the_tested_weights_and_the_baseline():
+    chosen = made("ln", 1, {"valid/loss": 6.2}, validate={"average": 0, "select_by": "loss"})
+    chosen = replace(chosen, floors={"loss": 6.67, "bleu": 3.0})
+    lengths = [
+        run(replace(chosen, budget=replace(chosen.budget, steps=1000 * n)), name)
+        for n, name in enumerate(("ln", "bn", "gn", "in"), 1)
+    ]
+    found = build(study(), lengths)
+    assert found.notes[0].endswith("1,000 to 4,000 updates")
+    assert "tested: the weights of the best valid/loss, not the last" in found.notes
+    assert "untrained baseline: valid/loss 6.670" in found.notes
+    note = note_of(found, NOT_CLEAR)  # 6.2 is better, but not by a nat
+    assert note.startswith(f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing")
+    assert note.endswith("says nothing: valid/loss (all rows)")
+
+
+def test_runs_that_did_not_learn_or_that_see_the_future_are_marked():
+    flat = {1: 6.6, 2: 2.0}  # test losses; the untrained baseline has 6.67
+    made_of = [
+        run(replace(made(name, s, {BLEU: 1.0, "test/loss": loss}), **changes), name, s)
+        for name, changes in (
+            ("ln", {"floors": {"loss": 6.67}}),
+            ("bn", {"floors": {"loss": 60.0}, "sees_future": ["InstanceNorm"]}),
+        )
+        for s, loss in flat.items()
+    ]
+    found = build(study(), made_of)
+    ln, bn = (row.stability.split("; ") for row in found.rows)
+    assert f"1/2 {NOT_CLEAR}" in ln and "sees the future" not in ln
+    assert f"1/2 {ON_PLATEAU}" in ln and not any(ON_PLATEAU in part for part in bn)
+    assert note_of(found, f"{ON_PLATEAU}: ").startswith(f"{ON_PLATEAU}: test/loss within 0.15 nats")
+    assert note_of(found, f"{NOT_CLEAR} (").endswith("): ln (1/2 runs)"), "no column is near it"
+    assert "sees the future" in bn and not any(NOT_CLEAR in part for part in bn)
+    assert note_of(found, "sees the future").startswith("sees the future: bn (InstanceNorm): ")
+
+
+def test_a_note_says_whether_rows_were_trained_on_equally_many_tokens():
+    def notes(tokens, steps, budget=None):
+        record = made("ln", 1, {BLEU: 30.0})
+        if budget is not None:
+            outcome = replace(record.outcome, reason="tokens")
+            config = {**record.config, "budget": {"tokens": budget}}
+            record = replace(record, outcome=outcome, config=config)
+        found = [
+            run(
+                replace(record, budget=replace(record.budget, tokens=seen, steps=updates)),
+                *("ln", 1, f"batch_size={size}"),
+            )
+            for size, seen, updates in zip((8, 128), tokens, steps, strict=True)
+        ]
+        grid = {"batch_size": {"8": (), "128": ()}}
+        return "\n".join(build(study(grid=grid), found).notes)
+
+    unequal = notes((1000, 16000), (40, 40))
+    assert "UNEQUAL tokens: in equal updates, ln at batch size 8 was trained on 1,000" in unequal
+    assert "16.0 times as many" in unequal and "budget.tokens=N" in unequal
+    assert "equal tokens: about 600,000 in each run" in notes((600_100, 599_800), (4779, 299))
+    assert "equal tokens" not in notes((1000, 1000), (40, 40)).lower()
+    small = notes((3_030, 3_360), (24, 2), budget=3_000)
+    assert "equal tokens: 3,000 in each run's training" in small and "UNEQUAL" not in small
