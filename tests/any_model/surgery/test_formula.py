@@ -1,0 +1,35 @@
+"""What a norm computes is found by running it."""
+
+import pytest
+import torch
+from torch import nn
+
+from normlab.any_model.surgery.formula import formula_of
+from tests.any_model.surgery.test_swap import D, MyRMSNorm, shaken
+
+TOKENS, IMAGES = torch.Size([2, 5, D]), torch.Size([2, D, 4, 4])
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape", "expected"),
+    [
+        (nn.LayerNorm(D), TOKENS, ("ln", -1)),
+        (MyRMSNorm(offset=1), TOKENS, ("rms", -1)),
+        (nn.BatchNorm2d(D), IMAGES, ("bn", 1)),
+        (nn.GroupNorm(2, D), IMAGES, None),
+        (nn.InstanceNorm2d(D, affine=True), IMAGES, None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_the_formula_and_the_axis_of_the_features_are_found(norm, shape, expected):
+    with torch.no_grad():
+        formula = formula_of(shaken(norm).eval(), shape)
+    assert (formula and (formula.kind, formula.axis)) == expected
+
+
+def test_the_gain_is_found_also_if_the_parameter_is_an_offset_from_1():
+    norm = shaken(MyRMSNorm(offset=1))
+    with torch.no_grad():
+        formula = formula_of(norm, TOKENS)
+    assert formula is not None
+    torch.testing.assert_close(formula.gain.float(), 1 + norm.weight.data, rtol=1e-3, atol=1e-4)
