@@ -9,7 +9,7 @@ from normlab.inspection.claim_checks.inputs import WIDTH, draw_tokens, new_norm
 from normlab.inspection.norm.norm_calls import run
 
 
-@check("affine.identity", "bn", "ln")
+@check("affine.identity")
 def identity() -> list[CheckFinding]:
     """Is there a scale and shift for each feature that undoes a norm on a given batch?
 
@@ -29,6 +29,7 @@ def identity() -> list[CheckFinding]:
     statement = "a learned scale and shift can undo the norm, so that nothing is lost"
     return [
         finding(
+            name,
             f"{name}: {statement}",
             "they can, up to rounding"
             if off < 1e-9

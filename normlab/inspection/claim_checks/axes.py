@@ -15,7 +15,7 @@ def _first_group(name: str) -> Group:
     return worked_groups(norm, pooled_cells(norm, dependence(norm)))[0]
 
 
-@check("axes.worked", "bn_sample", "ln", "bn")
+@check("axes.worked")
 def worked() -> list[CheckFinding]:
     """What statistics do ln and two kinds of bn compute on the articles' example tensor?"""
     expected = {
@@ -34,11 +34,13 @@ def worked() -> list[CheckFinding]:
             f"{center:.4g} and divides by {divisor:.4g}"
         )
         holds = close((group.mean, group.var, center), (mean, var, mean))
-        findings.append(finding(statement, answer, holds=holds, mean=group.mean, var=group.var))
+        findings.append(
+            finding(name, statement, answer, holds=holds, mean=group.mean, var=group.var)
+        )
     return findings
 
 
-@check("axes.positions", "article 1's code", "its worked example", "batch norm as in the papers")
+@check("axes.positions")
 def positions() -> list[CheckFinding]:
     """What does the articles' batch norm pool over in their code, example and table?"""
     x = example_tensor().permute(0, 2, 1)
@@ -64,7 +66,7 @@ def positions() -> list[CheckFinding]:
     as_papers = "batch norm as in the papers pools the same position of different samples"
     every = f"it pools {papers} values, over {axes}"
     return [
-        finding(code, ran, holds=not error),
-        finding(as_its_table, pooled, holds=example == table),
-        finding(as_papers, every, holds=same_position),
+        finding("article 1's code", code, ran, holds=not error),
+        finding("its worked example", as_its_table, pooled, holds=example == table),
+        finding("batch norm as in the papers", as_papers, every, holds=same_position),
     ]

@@ -35,13 +35,7 @@ from normlab.norms.batch import BatchNorm
 SETS = 50  # sets of batch mates, which the numbers in the ledger depend on
 
 
-@check(
-    "batch.alone",
-    "bn with running statistics",
-    "bn with the batch's own statistics",
-    "bn: positions",
-    "bn_position",
-)
+@check("batch.alone")
 def alone() -> list[CheckFinding]:
     """In eval, what does bn do with a single sentence, or with one longer than any in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
@@ -58,15 +52,23 @@ def alone() -> list[CheckFinding]:
     kind = type(by_position).__name__
     refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
     return [
-        change_finding(f"bn with running statistics: {alone}", single),
-        change_finding(f"bn with the batch's own statistics: {alone}", single_by_batch),
         change_finding(
+            "bn with running statistics", f"bn with running statistics: {alone}", single
+        ),
+        change_finding(
+            "bn with the batch's own statistics",
+            f"bn with the batch's own statistics: {alone}",
+            single_by_batch,
+        ),
+        change_finding(
+            "bn: positions",
             "bn: positions beyond the longest of training are treated differently",
             beyond,
             because=f", from {rows} row{'s' if rows != 1 else ''} of statistics",
             rows=float(rows),
         ),
         finding(
+            "bn_position",
             "bn_position, the articles' own reading: it has no statistics for such positions",
             refusal if refused else "it accepts them",
             holds=refused,
@@ -83,7 +85,7 @@ def refuses(norm: Norm, x: Float[Tensor, "B P D"]) -> bool:
     return False
 
 
-@check("batch.generation", "bn with running statistics", "bn with the batch's own statistics")
+@check("batch.generation")
 def generation() -> list[CheckFinding]:
     """Does decoding token by token give a different output than the whole sentence?"""
     x = draw_tokens(1, 16)
@@ -93,12 +95,12 @@ def generation() -> list[CheckFinding]:
     }
     text = "decoding token by token gives a different output than the whole sentence"
     return [
-        change_finding(f"{name}: {text}", relative_change(one_by_one(norm, x), run(norm, x)))
+        change_finding(name, f"{name}: {text}", relative_change(one_by_one(norm, x), run(norm, x)))
         for name, norm in norms.items()
     ]
 
 
-@check("batch.ranks", "bn: half of the batch", "bn: it does so", "ln")
+@check("batch.ranks")
 def ranks() -> list[CheckFinding]:
     """Does splitting a batch over two processes change the output?"""
     x = draw_tokens(16, LENGTH)
@@ -110,13 +112,15 @@ def ranks() -> list[CheckFinding]:
     half = "half of the batch on each of two processes"
     both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
     return [
-        change_finding(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
-        change_finding(both, relative_change(_in_step(x), whole["bn"])),
-        change_finding(f"ln: {half} does not change the output", moved["ln"], expected=False),
+        change_finding(
+            "bn: half of the batch", f"bn: {half} changes the output (norm.sync=false)", moved["bn"]
+        ),
+        change_finding("bn: it does so", both, relative_change(_in_step(x), whole["bn"])),
+        change_finding("ln", f"ln: {half} does not change the output", moved["ln"], expected=False),
     ]
 
 
-@check("batch.gradients", "bn, processes", "bn, steps", "ln, processes", "ln, steps")
+@check("batch.gradients")
 def gradients() -> list[CheckFinding]:
     """Do gradients change if a batch is split over processes, or over steps that accumulate them?
 
@@ -137,21 +141,27 @@ def gradients() -> list[CheckFinding]:
 
     findings = []
     for name in ("bn", "ln"):
-        for parts, how in ((2, "over two processes"), (4, "into four steps that accumulate it")):
+        for parts, of, how in (
+            (2, "processes", "over two processes"),
+            (4, "steps", "into four steps that accumulate it"),
+        ):
             does = "changes" if name == "bn" else "keeps"
             statement = f"{name}: splitting a batch {how} {does} the gradient"
             moved = relative_change(gradient(name, parts), gradient(name, 1))
-            findings.append(change_finding(statement, moved, expected=name == "bn"))
+            findings.append(
+                change_finding(f"{name}, {of}", statement, moved, expected=name == "bn")
+            )
     return findings
 
 
-@check("batch.order", "bn", "ln")
+@check("batch.order")
 def order() -> list[CheckFinding]:
     """Does the output of a sample depend on the order of the samples in its batch?"""
     x = draw_tokens(16, LENGTH)
     orders = torch.randperm(16, generator=torch.Generator().manual_seed(SEED))
     return [
         change_finding(
+            name,
             f"{name}: the order of the samples of a batch does not matter",
             relative_change(run(new_norm(name), x[orders]), run(new_norm(name), x)[orders]),
             expected=False,
@@ -182,7 +192,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         return torch.cat(list(pool.map(half, (0, 1))))
 
 
-@check("batch.mates", "bn in training", "ln", "bn in eval")
+@check("batch.mates")
 def computed_mates() -> list[CheckFinding]:
     """Do a sentence's values and attention change with the rest of its batch?
 
@@ -190,11 +200,11 @@ def computed_mates() -> list[CheckFinding]:
     """
     pool = draw_tokens(SETS * MATES + 1, LENGTH)
     sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
-    norms = {  # each norm, and whether the claim expects a change
-        "bn in training": (new_norm("bn"), True),
-        "ln": (new_norm("ln"), False),
-        "bn in eval, with running statistics": (trained_norm("bn"), True),
-    }
+    cases = (  # a finding's name, its norm in words, the norm, and whether a change is expected
+        ("bn in training", "bn in training", new_norm("bn"), True),
+        ("ln", "ln", new_norm("ln"), False),
+        ("bn in eval", "bn in eval, with running statistics", trained_norm("bn"), True),
+    )
     generator = torch.Generator().manual_seed(SEED)
     maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
 
@@ -204,14 +214,16 @@ def computed_mates() -> list[CheckFinding]:
         return {"": y}, {"": attention_weights(query, key, None)}
 
     findings = []
-    for name, (norm, expected) in norms.items():
+    for name, in_words, norm, expected in cases:
         changed = changes_over_sets([of_norm(norm, set_) for set_ in others])
         values, weights = changed.values[""], changed.attention[""]
         answer = "identical"
         if changes(values):
             answer = f"values change by {percent(values)}, attention by {percent(weights)}"
         verb = "change" if expected else "do not change"
-        statement = f"{name}: a sentence and its attention {verb} with the rest of the batch"
+        statement = f"{in_words}: a sentence and its attention {verb} with the rest of the batch"
         holds = changes(values) == expected
-        findings.append(finding(statement, answer, holds=holds, values=values, attention=weights))
+        findings.append(
+            finding(name, statement, answer, holds=holds, values=values, attention=weights)
+        )
     return findings

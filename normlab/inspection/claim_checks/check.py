@@ -1,42 +1,30 @@
-"""What a check found: how a number becomes evidence for a claim or against it.
+"""Checks and their findings: how a number becomes evidence for a claim or against it.
 
 A `Finding` has a verdict on a norm or a model, a `CheckFinding` supports or contradicts a claim.
 """
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
+from functools import partial
 
 from jaxtyping import Float
-from msgspec import structs
 from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 
-Check = Callable[[], list[CheckFinding]]
+check = partial(question, of="claim")
+"""Register a function as a check: `@check("padding.pollutes")`; it returns its findings."""
 
 
-def check(name: str, *findings: str) -> Callable[[Check], Check]:
-    """Register a function as a check; `findings` names what it returns, in its order.
+def finding(
+    name: str, statement: str, answer: str, *, holds: bool, **numbers: float
+) -> CheckFinding:
+    """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise.
 
-    A claim's `only` selects findings by these names.
+    A claim's `only` selects findings by their `name`, which is unique within a check.
     """
-
-    def register(measure: Check) -> Check:
-        @wraps(measure)
-        def with_names() -> list[CheckFinding]:
-            pairs = zip(measure(), findings, strict=True)
-            return [structs.replace(each, name=name_) for each, name_ in pairs]
-
-        return question(name, of="claim")(with_names)
-
-    return register
-
-
-def finding(statement: str, answer: str, *, holds: bool, **numbers: float) -> CheckFinding:
-    """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise."""
-    return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers)
+    return CheckFinding(statement, answer, "supports" if holds else "contradicts", numbers, name)
 
 
 def close(values: Sequence[float], expected: Sequence[float]) -> bool:
@@ -50,12 +38,18 @@ def changes(share: float) -> bool:
 
 
 def change_finding(
-    statement: str, share: float, *, expected: bool = True, because: str = "", **numbers: float
+    name: str,
+    statement: str,
+    share: float,
+    *,
+    expected: bool = True,
+    because: str = "",
+    **numbers: float,
 ) -> CheckFinding:
     """Return evidence on whether an output changes, given its relative change, `share`."""
     answer = f"changes by {percent(share)}" if changes(share) else "identical"
     return finding(
-        statement, answer + because, holds=changes(share) == expected, moved=share, **numbers
+        name, statement, answer + because, holds=changes(share) == expected, moved=share, **numbers
     )
 
 

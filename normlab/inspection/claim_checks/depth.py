@@ -61,40 +61,37 @@ def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
     return float(lowest / highest)
 
 
-@check("depth.gradients", "post-norm", "pre-norm", "no norm", "bn")
+@check("depth.gradients")
 def gradients() -> list[CheckFinding]:
     """Do gradients vanish or explode on the way down 100 layers, before any training?"""
     ratios = {
-        "post": lowest_over_highest(PostResidual, "ln"),
-        "pre": lowest_over_highest(PreResidual, "ln"),
-        "none": lowest_over_highest(PreResidual, "none"),
+        "post-norm": lowest_over_highest(PostResidual, "ln"),
+        "pre-norm": lowest_over_highest(PreResidual, "ln"),
+        "no norm": lowest_over_highest(PreResidual, "none"),
         "bn": lowest_over_highest(PreResidual, "bn"),
     }
-    answers = {
-        name: f"the lowest layer has {ratio:.3g} times the gradient of the highest"
-        for name, ratio in ratios.items()
-    }
+    steady = {name: VANISHES <= ratio <= 1 / VANISHES for name, ratio in ratios.items()}
 
     def evidence(name: str, statement: str, *, holds: bool) -> CheckFinding:
-        return finding(statement, answers[name], holds=holds, ratio=ratios[name])
+        answer = f"the lowest layer has {ratios[name]:.3g} times the gradient of the highest"
+        return finding(name, statement, answer, holds=holds, ratio=ratios[name])
 
-    steady = {name: VANISHES <= ratio <= 1 / VANISHES for name, ratio in ratios.items()}
     return [
         evidence(
-            "post",
+            "post-norm",
             "ln after the sums (post-norm): the first gradient vanishes over 100 layers",
-            holds=ratios["post"] < VANISHES,
+            holds=ratios["post-norm"] < VANISHES,
         ),
         evidence(
-            "pre",
+            "pre-norm",
             "ln before the sub-layers (pre-norm): the first gradient neither vanishes nor explodes "
             "over 100 layers",
-            holds=steady["pre"],
+            holds=steady["pre-norm"],
         ),
         evidence(
-            "none",
+            "no norm",
             "without a norm the first gradient explodes over 100 layers",
-            holds=ratios["none"] > 1 / VANISHES,
+            holds=ratios["no norm"] > 1 / VANISHES,
         ),
         evidence(
             "bn",

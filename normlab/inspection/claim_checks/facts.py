@@ -18,7 +18,7 @@ VISION = SURVEY.with_name("vision_norms.json")
 VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
-@check("facts.bert_base", "parameters")
+@check("facts.bert_base")
 def bert_base() -> list[CheckFinding]:
     """How many parameters does BERT-base have?
 
@@ -32,7 +32,11 @@ def bert_base() -> list[CheckFinding]:
     holds = round(total / 1e7) == 11
     return [
         finding(
-            "BERT-base has 110 million parameters", f"{total:,}", holds=holds, total=float(total)
+            "parameters",
+            "BERT-base has 110 million parameters",
+            f"{total:,}",
+            holds=holds,
+            total=float(total),
         )
     ]
 
@@ -44,7 +48,7 @@ def surveyed() -> dict[str, Any]:
     }
 
 
-@check("facts.norms", "most")
+@check("facts.norms")
 def norms() -> list[CheckFinding]:
     """How many models in transformers use layer norm or RMS norm, and how many batch norm?"""
     classes = surveyed()
@@ -60,10 +64,10 @@ def norms() -> list[CheckFinding]:
         f"batch norm is in {has['batch']}, and alone in {alone}"
     )
     statement = "nearly all Transformers use layer norm or RMS norm"
-    return [finding(statement, answer, holds=either >= 0.9 * total, share=either / total)]
+    return [finding("most", statement, answer, holds=either >= 0.9 * total, share=either / total)]
 
 
-@check("facts.vision_norms", "most")
+@check("facts.vision_norms")
 def vision_norms() -> list[CheckFinding]:
     """Which norms does timm's smallest model of each family of vision models have?"""
     rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
@@ -74,10 +78,10 @@ def vision_norms() -> list[CheckFinding]:
     )
     statement = "more vision models have batch norm than any other norm"
     counts = {"batch": float(has["batch"]), "layer": float(has["layer"]), "of": float(len(rows))}
-    return [finding(statement, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
+    return [finding("most", statement, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
 
 
-@check("facts.placement", "most")
+@check("facts.placement")
 def placement() -> list[CheckFinding]:
     """How many models in transformers normalize before their sub-layers?"""
     classes = surveyed()
@@ -90,6 +94,11 @@ def placement() -> list[CheckFinding]:
     holds = orders["pre"] + orders["both"] > len(classes) / 2
     return [
         finding(
-            statement, answer, holds=holds, pre=float(orders["pre"]), post=float(orders["post"])
+            "most",
+            statement,
+            answer,
+            holds=holds,
+            pre=float(orders["pre"]),
+            post=float(orders["post"]),
         )
     ]

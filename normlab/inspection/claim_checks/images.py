@@ -23,7 +23,7 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
-@check("images.shift", "bn", "bn does so", "a convolution")
+@check("images.shift")
 def shift() -> list[CheckFinding]:
     """If one image of a batch is shifted, is its output shifted in the same way?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
@@ -44,17 +44,20 @@ def shift() -> list[CheckFinding]:
     ]
     return [
         finding(
+            "bn",
             "bn shifts its output with the image",
             "shifted in the same way" if "bn" in following else "not shifted in the same way",
             holds="bn" in following,
         ),
         finding(
+            "bn does so",
             "bn does so, and ln does not",
             f"{'; '.join(in_groups)}; with statistics for each pixel the output changes by "
             f"{by_position:.0%}",
             holds="bn" in following and "ln" not in following,
         ),
         change_finding(
+            "a convolution",
             "a convolution computes a channel in the same way at each position: if the image is "
             "shifted, its output only shifts",
             by_convolution,
@@ -73,7 +76,7 @@ def convolved(x: Float[Tensor, "N P D"]) -> Float[Tensor, "N P D"]:
 FAR = 4  # distance in pixels, in images of 8 x 8
 
 
-@check("images.local", "neighbours")
+@check("images.local")
 def local() -> list[CheckFinding]:
     """Are neighbouring pixels more alike than pixels four apart, in 1,797 images of digits?
 
@@ -84,6 +87,7 @@ def local() -> list[CheckFinding]:
     near, far = (mean_correlation(images, apart) for apart in (1, FAR))
     return [
         finding(
+            "neighbours",
             "neighbouring pixels are more alike than pixels four apart (digits of 8 x 8 pixels)",
             f"their mean absolute correlation is {near:.2f}, and {far:.2f} four apart",
             holds=near > far,
@@ -105,7 +109,7 @@ def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
     return float(torch.cat([each.flatten() for each in products]).abs().nanmean())
 
 
-@check("images.channels", "bn", "ln")
+@check("images.channels")
 def channels() -> list[CheckFinding]:
     """Do other channels of the output change if one channel of all images does?"""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
@@ -119,11 +123,13 @@ def channels() -> list[CheckFinding]:
     bn, ln = moved("bn"), moved("ln")
     return [
         finding(
+            "bn",
             "bn uses statistics of several channels",
             "no other channel changes" if bn == 0 else f"the others change by {bn:.0%}",
             holds=bn > 0,
         ),
         finding(
+            "ln",
             "ln uses statistics of several channels",
             f"the others change by {ln:.0%}",
             holds=ln > 0.01,
@@ -132,7 +138,7 @@ def channels() -> list[CheckFinding]:
     ]
 
 
-@check("images.grey", "ln", "bn")
+@check("images.grey")
 def grey() -> list[CheckFinding]:
     """What happens to the colours of a pixel if its channels are normalized together?"""
     colours = {
@@ -147,12 +153,14 @@ def grey() -> list[CheckFinding]:
     apart = min(float((bn[0] - bn[1]).abs().min()), float((bn[2] - bn[3]).abs().min()))
     return [
         finding(
+            "ln",
             "ln over the channels of a pixel loses their information",
             f"greys become {in_words(ln[0], 0)} and {in_words(ln[1], 0)}, 10 20 30 and 100 200 300 "
             f"{in_words(ln[2])} and {in_words(ln[3])}",
             holds=lost,
         ),
         finding(
+            "bn",
             "bn keeps the channels independent",
             f"greys and brightnesses differ by {apart:.2f} or more",
             holds=apart > 0.01,

@@ -30,7 +30,7 @@ def mixed(layer: Callable[[Block], Block]) -> set[str]:
     return axes
 
 
-@check("mixing.axes", "the projections", "information", "ln", "bn")
+@check("mixing.axes")
 def axes() -> list[CheckFinding]:
     """Along which axes do projections, attention and norms mix values?"""
     weight = draw(FEATURES, FEATURES, seed=2)
@@ -46,26 +46,34 @@ def axes() -> list[CheckFinding]:
             for name in ("ln", "bn")
         },
     }
-    statements = {
-        "projection": (
+    statements = (  # a finding's name, the layer, the statement, and the axes it names
+        (
+            "the projections",
+            "projection",
             "the projections to queries, keys and values mix only features",
             {"features"},
         ),
-        "attention": ("information flows only along the features, in attention too", {"features"}),
-        "ln": ("ln mixes along the features, as the projections do", {"features"}),
-        "bn": ("bn mixes samples and positions", {"samples", "positions"}),
-    }
+        (
+            "information",
+            "attention",
+            "information flows only along the features, in attention too",
+            {"features"},
+        ),
+        ("ln", "ln", "ln mixes along the features, as the projections do", {"features"}),
+        ("bn", "bn", "bn mixes samples and positions", {"samples", "positions"}),
+    )
     return [
         finding(
+            name,
             text,
-            f"{name} mixes {', '.join(axis for axis in AXES if axis in mixed_axes[name])}",
-            holds=mixed_axes[name] == expected,
+            f"{layer} mixes {', '.join(axis for axis in AXES if axis in mixed_axes[layer])}",
+            holds=mixed_axes[layer] == expected,
         )
-        for name, (text, expected) in statements.items()
+        for name, layer, text, expected in statements
     ]
 
 
-@check("mixing.kernel", "CNN")
+@check("mixing.kernel")
 def kernel() -> list[CheckFinding]:
     """Do the values of a feature come from one kernel in a Transformer, as in a CNN?"""
     x, weight = draw(2, 6, 8), draw(5, 8, seed=2)
@@ -74,6 +82,7 @@ def kernel() -> list[CheckFinding]:
     off = relative_change(convolution, linear)
     return [
         finding(
+            "CNN",
             "only in a CNN are all values of a channel made by one kernel",
             "a linear layer is a convolution with a kernel of one position, up to rounding"
             if off < 1e-12

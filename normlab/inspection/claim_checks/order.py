@@ -10,14 +10,7 @@ from normlab.inspection.claim_checks.inputs import SEED, WIDTH, draw, draw_token
 from normlab.inspection.norm.norm_calls import run
 
 
-@check(
-    "order.kept",
-    "ln keeps the order",
-    "bn keeps the order",
-    "ln does not keep",
-    "bn does not keep",
-    "ln keeps it with learned weights",
-)
+@check("order.kept")
 def order_kept() -> list[CheckFinding]:
     """Does a norm preserve the order of values within a token, and within a feature?"""
     x = draw_tokens(8, 16)
@@ -25,24 +18,54 @@ def order_kept() -> list[CheckFinding]:
     weighted = new_norm("ln")
     weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
     cases = (
-        ("ln keeps the order of a token's features", new_norm("ln"), False, True),
-        ("bn keeps the order of a feature's samples", new_norm("bn"), True, True),
-        ("ln does not keep the order of a feature's samples", new_norm("ln"), True, False),
-        ("bn does not keep the order of a token's features", new_norm("bn"), False, False),
-        ("ln keeps it with learned weights too (0.5 to 1.5 here)", weighted, False, True),
+        (
+            "ln keeps the order",
+            "ln keeps the order of a token's features",
+            new_norm("ln"),
+            False,
+            True,
+        ),
+        (
+            "bn keeps the order",
+            "bn keeps the order of a feature's samples",
+            new_norm("bn"),
+            True,
+            True,
+        ),
+        (
+            "ln does not keep",
+            "ln does not keep the order of a feature's samples",
+            new_norm("ln"),
+            True,
+            False,
+        ),
+        (
+            "bn does not keep",
+            "bn does not keep the order of a token's features",
+            new_norm("bn"),
+            False,
+            False,
+        ),
+        (
+            "ln keeps it with learned weights",
+            "ln keeps it with learned weights too (0.5 to 1.5 here)",
+            weighted,
+            False,
+            True,
+        ),
     )
     findings = []
-    for text, norm, across, exactly in cases:
+    for name, text, norm, across, exactly in cases:
         before, after = (table.flatten(0, 1) for table in (x, run(norm, x)))
         correlation = rank_correlation(*(before.T, after.T) if across else (before, after))
         answer = f"rank correlation {correlation['rho']:.4g}, exact in {correlation['exact']:.0%}"
         findings.append(
-            finding(text, answer, holds=(correlation["exact"] == 1) == exactly, **correlation)
+            finding(name, text, answer, holds=(correlation["exact"] == 1) == exactly, **correlation)
         )
     return findings
 
 
-@check("order.time", "ln", "bn")
+@check("order.time")
 def order_over_time() -> list[CheckFinding]:
     """Which norm preserves the order of a feature's values over the positions of a sentence?
 
@@ -58,7 +81,7 @@ def order_over_time() -> list[CheckFinding]:
         pairs, whole = pairs_in_order(before, after)
         answer = f"{pairs:.0%} of pairs of positions stay in order, {whole:.0%} of sentences do"
         holds = (whole == 1) == (name == "ln")
-        findings.append(finding(statement, answer, holds=holds, pairs=pairs, whole=whole))
+        findings.append(finding(name, statement, answer, holds=holds, pairs=pairs, whole=whole))
     return findings
 
 

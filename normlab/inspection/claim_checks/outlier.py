@@ -29,7 +29,7 @@ def words_after(name: str, width: int = 4) -> Float[Tensor, "3 D"]:
     return run(make_norm(name, width).double(), words_of_width(width)[None])[0]
 
 
-@check("outlier.words", "ln brings", "ln stretches", "ln keeps")
+@check("outlier.words")
 def words() -> list[CheckFinding]:
     """What does layer norm turn the three words of article 3 into?"""
     first, second, third = words_after("ln")
@@ -39,17 +39,20 @@ def words() -> list[CheckFinding]:
     gone, not_a_number = not third.any(), bool(without_eps.isnan().all())
     return [
         finding(
+            "ln brings",
             "ln brings 10 20 999 \u22125 to a mean of 0 and a variance of 1",
             f"it becomes {in_words(first)}, with the 999 {above:.2f} above the next value",
             holds=_near_one(rms[0]),
         ),
         finding(
+            "ln stretches",
             "ln stretches 0.1 0.2 0.1 0.1 to a normal range",
             f"it becomes {in_words(second)}: its 0.2 ends at {float(second[1]):.2f}, and the 999 "
             f"at {float(first[2]):.2f}",
             holds=_near_one(rms[1]),
         ),
         finding(
+            "ln keeps",
             "ln keeps 5 5 5 5 distinct from other words",
             f"it becomes {in_words(third)}"
             + (": the word disappears" if gone else "")
@@ -63,7 +66,7 @@ def _near_one(value: float) -> bool:
     return abs(value - 1) < 0.01
 
 
-@check("outlier.range", "ln's values", "ln brings")
+@check("outlier.range")
 def value_range() -> list[CheckFinding]:
     """In which range are the values of layer norm?
 
@@ -75,6 +78,7 @@ def value_range() -> list[CheckFinding]:
     first, last = WORD_WIDTHS[0], WORD_WIDTHS[-1]
     return [
         finding(
+            "ln's values",
             "ln's values are in a range that the width determines",
             f"{exceeding} of {tokens:,} tokens exceed the root of the width minus 1, "
             f"{math.sqrt(first - 1):.2f} at {first} features and {math.sqrt(last - 1):.1f} at "
@@ -82,6 +86,7 @@ def value_range() -> list[CheckFinding]:
             holds=not exceeding,
         ),
         finding(
+            "ln brings",
             "ln brings the 999 into about \u22121 to 1",
             f"it becomes {of_999[first]:.2f} at {first} features and {of_999[last]:.1f} at {last}",
             holds=max(of_999.values()) <= 1,
@@ -101,7 +106,7 @@ def tokens_above_the_bound() -> tuple[int, int]:
     return number * len(WORD_WIDTHS), exceeding
 
 
-@check("outlier.votes", "without", "with ln")
+@check("outlier.votes")
 def votes() -> list[CheckFinding]:
     """How many points does each word of article 3 give to itself and to the others?"""
     products = words_after("none") @ words_after("none").T
@@ -110,6 +115,7 @@ def votes() -> list[CheckFinding]:
     largest = float((words_after("ln") @ words_after("ln").T).abs().max())
     return [
         finding(
+            "without",
             "without a norm the word with the 999 gives itself a million points, and others few",
             f"{first:,.0f} points for itself; the others give each other and themselves "
             f"{others:.0f} at most",
@@ -118,6 +124,7 @@ def votes() -> list[CheckFinding]:
             others=others,
         ),
         finding(
+            "with ln",
             "with ln no word has more votes than the number of features",
             f"a word gives {largest:.2f} points at most, with {features} features",
             holds=largest <= features,

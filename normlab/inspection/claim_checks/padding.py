@@ -16,7 +16,7 @@ from normlab.norms.batch import BatchNorm
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
-@check("padding.pollutes", "nn.BatchNorm1d", "bn", "padding left out")
+@check("padding.pollutes")
 def pollutes() -> list[CheckFinding]:
     """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
     padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
@@ -29,15 +29,25 @@ def pollutes() -> list[CheckFinding]:
     move = "five zeros change mean 3 to 1.5 and variance 2 to 3.25"
     left_out = "without padding (norm.padding=exclude), mean 3 and variance 2 are back"
     cases = (
-        (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
-        (f"bn: {move}", ours["include"], (1.5, 3.25)),
-        (left_out, ours["exclude"], (3.0, 2.0)),
+        (
+            "nn.BatchNorm1d",
+            f"nn.BatchNorm1d: {move}",
+            (float(torchs.running_mean), biased),
+            (1.5, 3.25),
+        ),
+        ("bn", f"bn: {move}", ours["include"], (1.5, 3.25)),
+        ("padding left out", left_out, ours["exclude"], (3.0, 2.0)),
     )
     return [
         finding(
-            text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), expected), mean=m, var=v
+            name,
+            text,
+            f"mean {m:.4g}, variance {v:.4g}",
+            holds=close((m, v), expected),
+            mean=m,
+            var=v,
         )
-        for text, (m, v), expected in cases
+        for name, text, (m, v), expected in cases
     ]
 
 
@@ -51,7 +61,7 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
     return float(batch.mean.flatten()[0]), float(batch.var.flatten()[0])
 
 
-@check("padding.spares", "ln, shares of padding", "ln, values of padding")
+@check("padding.spares")
 def spares() -> list[CheckFinding]:
     """Does padding change any bit of layer norm's output at real tokens?"""
     norm, x = new_norm("ln"), draw_tokens(8, 12)
@@ -64,8 +74,10 @@ def spares() -> list[CheckFinding]:
     share = "ln: 8 to 80 % of padding does not change real tokens"
     whatever = "ln: padding does not change the articles' tensor, whatever its values"
     return [
-        finding(share, changed, holds=largest == 0, largest=largest),
-        finding(whatever, "changes" if moves else "identical", holds=not moves),
+        finding("ln, shares of padding", share, changed, holds=largest == 0, largest=largest),
+        finding(
+            "ln, values of padding", whatever, "changes" if moves else "identical", holds=not moves
+        ),
     ]
 
 
@@ -76,7 +88,7 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
     return x.masked_fill(~real[..., None], 0.0), real
 
 
-@check("padding.batch_of_three", "the batch", "bn", "bn_position", "bn_position: left out", "ln")
+@check("padding.batch_of_three")
 def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
 
@@ -99,26 +111,34 @@ def batch_of_three() -> list[CheckFinding]:
     numbers = {"cells": float(cells), "padding": float(empty)}
     many = f"{empty} of {cells} cells are padding"
     return [
-        finding("the batch of three sentences has padding", many, holds=empty > 0, **numbers),
-        change_finding(
-            "bn: padding, if it counts, changes the real tokens of that batch", moved["bn"]
+        finding(
+            "the batch",
+            "the batch of three sentences has padding",
+            many,
+            holds=empty > 0,
+            **numbers,
         ),
         change_finding(
+            "bn", "bn: padding, if it counts, changes the real tokens of that batch", moved["bn"]
+        ),
+        change_finding(
+            "bn_position",
             "bn_position, the article's reading: padding, if it counts, changes them",
             moved["bn_position"],
         ),
         finding(
+            "bn_position: left out",
             "bn_position: left out, padding does no harm",
             "fox and jumps, alone at their positions, become 0"
             if float(lonely) < 1e-6
             else f"fox and jumps keep values of up to {float(lonely):.2f}",
             holds=float(lonely) > 1e-6,
         ),
-        change_finding("ln: padding does not change the fox sentence", apart, expected=False),
+        change_finding("ln", "ln: padding does not change the fox sentence", apart, expected=False),
     ]
 
 
-@check("padding.position_3", "at position", "so padding")
+@check("padding.position_3")
 def position_3() -> list[CheckFinding]:
     """Does padding change real tokens at position 3 of [A, B, C, PAD, PAD], [X, Y, PAD, PAD, PAD]?
 
@@ -136,11 +156,13 @@ def position_3() -> list[CheckFinding]:
     which = ", ".join(f"{names[place]} at position {place[1]}" for place in moved) or "no token"
     return [
         finding(
+            "at position",
             "at position 3, counted from 0, both sentences have padding",
             f"{at_3} real tokens are there",
             holds=at_3 == 0,
         ),
         finding(
+            "so padding",
             "so padding at position 3 changes real tokens",
             f"{at_3} real tokens are there; in this batch padding changes {which}, by "
             f"{max(off.tolist()):.1f} standard deviations at most",
@@ -150,7 +172,7 @@ def position_3() -> list[CheckFinding]:
     ]
 
 
-@check("padding.share", "moments")
+@check("padding.share")
 def share() -> list[CheckFinding]:
     """How do mean and variance depend on the share of padding?
 
@@ -170,6 +192,7 @@ def share() -> list[CheckFinding]:
     listed = ", ".join(f"{factor:.2g} m at {p:.0%}" for p, factor in factors.items())
     return [
         finding(
+            "moments",
             "mean and variance change with the share of padding",
             f"the mean m becomes {listed} of padding; the variance is within {off:.2f} of "
             "(1 - p) v + p (1 - p) m^2",
@@ -191,18 +214,19 @@ def moments_with_zeros(
     return tokens[0].mean(0) - sd * y.mean(0), sd.square() - 1e-5
 
 
-@check("padding.zero", "ln", "ln with a shift", "bn")
+@check("padding.zero")
 def zero() -> list[CheckFinding]:
     """Are padded positions, filled with zeros, still zero after a norm?"""
     x, real = padded_batch(3, 2)
     shift = draw_tokens(1)[0]
     findings = []
-    for name, learned in (("ln", False), ("ln", True), ("bn", False)):
-        norm = new_norm(name, WIDTH)
+    for name, option_name in (("ln", "ln"), ("ln with a shift", "ln"), ("bn", "bn")):
+        norm = new_norm(option_name, WIDTH)
+        learned = name == "ln with a shift"
         if learned:
             norm.bias.data.copy_(shift)
         largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
-        statement = f"{name}{' with a learned shift' if learned else ''}: zeros stay zeros"
+        statement = f"{option_name}{' with a learned shift' if learned else ''}: zeros stay zeros"
         answer = f"they become values of up to {largest:.2f}" if largest else "they stay 0"
-        findings.append(finding(statement, answer, holds=largest == 0, largest=largest))
+        findings.append(finding(name, statement, answer, holds=largest == 0, largest=largest))
     return findings

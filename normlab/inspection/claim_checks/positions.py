@@ -14,6 +14,7 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.inspection.claim_checks.check import check, finding
 
 COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
+_SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # corpora by which claims name findings
 Spectrum = Sequence[Sequence[int]]
 """How many words occur how often: pairs (times, number of words)."""
 
@@ -45,7 +46,7 @@ def quantile(lengths: Spectrum, share: float) -> int:
     raise AssertionError("no sentences")
 
 
-@check("positions.lengths", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
+@check("positions.lengths")
 def lengths() -> list[CheckFinding]:
     """Do sentences differ in length: is the 95th percentile at least twice the 5th?"""
     findings = []
@@ -54,11 +55,13 @@ def lengths() -> list[CheckFinding]:
         answer = f"nine of ten have {short} to {long} words"
         statement = f"{name}: sentences differ in length by a factor of 2 or more"
         numbers = {"short": float(short), "long": float(long)}
-        findings.append(finding(statement, answer, holds=long >= 2 * short, **numbers))
+        findings.append(
+            finding(_SHORT.get(name, name), statement, answer, holds=long >= 2 * short, **numbers)
+        )
     return findings
 
 
-@check("positions.differ", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
+@check("positions.differ")
 def differ() -> list[CheckFinding]:
     """Do the words at different positions of a sentence have different distributions?
 
@@ -75,11 +78,19 @@ def differ() -> list[CheckFinding]:
             f"{name}: words at the first position are distributed differently from all words"
         )
         numbers = {"first": bits["1"], "last": bits["last"], "all": bits["all"]}
-        findings.append(finding(statement, answer, holds=bits["1"] < 0.9 * bits["all"], **numbers))
+        findings.append(
+            finding(
+                _SHORT.get(name, name),
+                statement,
+                answer,
+                holds=bits["1"] < 0.9 * bits["all"],
+                **numbers,
+            )
+        )
     return findings
 
 
-@check("positions.different_words", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
+@check("positions.different_words")
 def different_words() -> list[CheckFinding]:
     """Do two sentences usually begin with different words?"""
     findings = []
@@ -87,11 +98,19 @@ def different_words() -> list[CheckFinding]:
         different = 1 - alike(corpus["positions"]["1"])
         statement = f"{name}: two sentences usually begin with different words"
         answer = f"in {different:.1%} of pairs"
-        findings.append(finding(statement, answer, holds=different > 0.5, different=different))
+        findings.append(
+            finding(
+                _SHORT.get(name, name),
+                statement,
+                answer,
+                holds=different > 0.5,
+                different=different,
+            )
+        )
     return findings
 
 
-@check("positions.alike", "Multi30k, English", "Multi30k, German", "Brown", "IWSLT'14")
+@check("positions.alike")
 def first_words() -> list[CheckFinding]:
     """Are two sentences' first words less often the same than any two words?"""
     findings = []
@@ -106,5 +125,14 @@ def first_words() -> list[CheckFinding]:
         statement = (
             f"{name}: first words of different sentences have less in common than any two words"
         )
-        findings.append(finding(statement, answer, holds=first < every, first=first, all=every))
+        findings.append(
+            finding(
+                _SHORT.get(name, name),
+                statement,
+                answer,
+                holds=first < every,
+                first=first,
+                all=every,
+            )
+        )
     return findings

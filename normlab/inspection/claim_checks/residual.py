@@ -12,7 +12,7 @@ from normlab.placements.post import PostResidual
 from normlab.placements.pre import PreResidual
 
 
-@check("residual.signal", "bn after", "ln after", "bn before")
+@check("residual.signal")
 def signal() -> list[CheckFinding]:
     """Does a norm change the signal that bypasses a sub-layer whose output is zero?"""
 
@@ -25,7 +25,9 @@ def signal() -> list[CheckFinding]:
     after = {name: moved(PostResidual, name) for name in ("bn", "ln")}
     before = moved(PreResidual, "bn")
     return [
-        change_finding(f"bn after the residual sum {changes}", after["bn"]),
-        change_finding(f"ln after the residual sum {leaves}", after["ln"], expected=False),
-        change_finding(f"bn before the sub-layer {leaves}", before, expected=False),
+        change_finding("bn after", f"bn after the residual sum {changes}", after["bn"]),
+        change_finding(
+            "ln after", f"ln after the residual sum {leaves}", after["ln"], expected=False
+        ),
+        change_finding("bn before", f"bn before the sub-layer {leaves}", before, expected=False),
     ]

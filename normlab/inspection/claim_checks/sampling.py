@@ -7,12 +7,7 @@ from normlab.inspection.claim_checks.check import check, finding
 from normlab.inspection.claim_checks.inputs import SEED, WIDTH
 
 
-@check(
-    "sampling.variance_of_the_mean",
-    "one value per sample",
-    "N is the batch size",
-    "N counts tokens",
-)
+@check("sampling.variance_of_the_mean")
 def variance_of_the_mean() -> list[CheckFinding]:
     """Is Var(mean) = sigma^2 / N, and does N count sentences or tokens?
 
@@ -28,6 +23,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
     per_sentence, design = 1 / (32 * independent[tokens]), tokens * correlated[tokens]
     return [
         finding(
+            "one value per sample",
             "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256",
             f"as N^\u2212{-slope:.2f}, {ratio:.3g} times",
             holds=_near_one(-slope),
@@ -35,6 +31,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             ratio=ratio,
         ),
         finding(
+            "N is the batch size",
             f"N is the batch size, for sentences of {length} tokens too",
             f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "
             "variance",
@@ -42,6 +39,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             per_sentence=per_sentence,
         ),
         finding(
+            "N counts tokens",
             f"N counts tokens even if a sentence's tokens correlate by {correlation}",
             f"the variance is {design:.2f} times sigma^2 / {tokens}: {tokens} tokens equal "
             f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "

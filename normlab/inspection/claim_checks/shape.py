@@ -14,7 +14,7 @@ from normlab.inspection.norm.norm_calls import run
 PRODUCTS, WIDE = 8, 256
 
 
-@check("shape.kept", "bn gives a mean", "bn gives a standard")
+@check("shape.kept")
 def distribution() -> list[CheckFinding]:
     """Is a norm's output a standard normal distribution?
 
@@ -29,6 +29,7 @@ def distribution() -> list[CheckFinding]:
     before, after = (float(skewness(each.flatten(0, 1)).mean()) for each in (x, y))
     return [
         finding(
+            "bn gives a mean",
             "bn gives a mean of 0 and a variance of 1",
             f"features are within {mean:.3f} of mean 0 and within {var:.3f} of variance 1",
             holds=max(mean, var) < 1e-3,
@@ -36,6 +37,7 @@ def distribution() -> list[CheckFinding]:
             var=var,
         ),
         finding(
+            "bn gives a standard",
             "bn gives a standard normal distribution",
             f"the skewness of its features is {after:.2f}, and {before:.2f} before the norm; a "
             "normal distribution's is 0",
@@ -46,7 +48,7 @@ def distribution() -> list[CheckFinding]:
     ]
 
 
-@check("shape.rms", "rms subtracts", "rms gives")
+@check("shape.rms")
 def rms() -> list[CheckFinding]:
     """Which mean and variance do tokens have after RMSNorm if their mean is not 0?"""
     x = draw(64, 64, WIDE) + 3
@@ -55,6 +57,7 @@ def rms() -> list[CheckFinding]:
     square, centered = float(y.square().mean()), float(by_ln.mean(-1).abs().max())
     return [
         finding(
+            "rms subtracts",
             "rms subtracts no mean",
             f"tokens with a mean of 3 deviations have one of {mean:.2f} after it, and of "
             f"{centered:.2f} after ln",
@@ -63,6 +66,7 @@ def rms() -> list[CheckFinding]:
             by_ln=centered,
         ),
         finding(
+            "rms gives",
             "rms gives a variance of 1",
             f"the mean square is {square:.2f}, and the variance {var:.2f}",
             holds=abs(var - 1) < 0.01,
@@ -78,7 +82,7 @@ def skewness(x: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
     return centered.pow(3).mean(0) / centered.square().mean(0).pow(1.5)
 
 
-@check("shape.moments", "bn", "ln with one", "ln with a g")
+@check("shape.moments")
 def moments() -> list[CheckFinding]:
     """Do outputs have mean b and variance g squared, for a learned shift b and scale g?"""
     x = draw(16, 16, WIDTH)
@@ -94,23 +98,32 @@ def moments() -> list[CheckFinding]:
         means = (y.mean(axis) - want_mean).abs()
         return max(float(means.max()), float((y.var(axis, correction=0) - want_var).abs().max()))
 
-    gaps = {
-        "bn: each feature has mean b and variance g squared": gap("bn", 0, each=True),
-        "ln with one g and b for all features: each token has them": gap("ln", 1, each=False),
-        "ln with a g and b for each feature: each token has their mean": gap("ln", 1, each=True),
-    }
+    cases = (
+        ("bn", "bn: each feature has mean b and variance g squared", gap("bn", 0, each=True)),
+        (
+            "ln with one",
+            "ln with one g and b for all features: each token has them",
+            gap("ln", 1, each=False),
+        ),
+        (
+            "ln with a g",
+            "ln with a g and b for each feature: each token has their mean",
+            gap("ln", 1, each=True),
+        ),
+    )
     return [
         finding(
+            name,
             statement,
             f"the largest deviation of a mean or variance is {off:.2f}",
             holds=off < 1e-3,
             off=off,
         )
-        for statement, off in gaps.items()
+        for name, statement, off in cases
     ]
 
 
-@check("shape.growth", "with weights", "with weights over width", "with torch's")
+@check("shape.growth")
 def growth() -> list[CheckFinding]:
     """Does a vector grow each time it is multiplied by a matrix?
 
@@ -126,21 +139,25 @@ def growth() -> list[CheckFinding]:
     def normal(n: int) -> Float[Tensor, "D D"]:
         return torch.randn(n, n, generator=generator, dtype=torch.float64)
 
-    weights = {
-        "weights of N(0, 1)": normal,
-        "weights of N(0, 1 / width)": lambda n: normal(n) / math.sqrt(n),
-        "torch's default weights": default,
-    }
+    weights = (
+        ("with weights", "weights of N(0, 1)", normal),
+        (
+            "with weights over width",
+            "weights of N(0, 1 / width)",
+            lambda n: normal(n) / math.sqrt(n),
+        ),
+        ("with torch's", "torch's default weights", default),
+    )
     bound = float(nn.Linear(WIDE, WIDE).weight.detach().abs().max())
     assert bound <= 1 / math.sqrt(WIDE)  # fails if torch's default changes
     findings = []
-    for name, drawn in weights.items():
+    for name, in_words, drawn in weights:
         start = x = draw(64, WIDE)
         for _ in range(PRODUCTS):
             x = x @ drawn(WIDE)
         factor = float(x.norm() / start.norm()) ** (1 / PRODUCTS)
-        statement = f"with {name} a vector grows with each matrix product"
+        statement = f"with {in_words} a vector grows with each matrix product"
         findings.append(
-            finding(statement, f"{factor:.2f} times each", holds=factor > 1.05, factor=factor)
+            finding(name, statement, f"{factor:.2f} times each", holds=factor > 1.05, factor=factor)
         )
     return findings

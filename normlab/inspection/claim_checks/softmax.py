@@ -56,13 +56,14 @@ def projected(name: str, width: int) -> Attended:
     return attended(query, key)
 
 
-@check("outlier.softmax", "without a norm")
+@check("outlier.softmax")
 def softmax() -> list[CheckFinding]:
     """Does an outlier of 999 saturate the softmax in the article's unchanged example?"""
     bare = attended(words_after("none"))
     slope = float(bare.slope[0])
     return [
         finding(
+            "without a norm",
             "without a norm the token with the 999 saturates the softmax, so its gradient is 0",
             f"largest logit {bare.logit:,.0f}, slope {slope:.3g}",
             holds=slope < _DEAD,
@@ -72,7 +73,7 @@ def softmax() -> list[CheckFinding]:
     ]
 
 
-@check("outlier.values", "small logits", "large logits")
+@check("outlier.values")
 def softmax_values() -> list[CheckFinding]:
     """What is the softmax of the article's small and large logits?"""
     small, large = (
@@ -82,12 +83,14 @@ def softmax_values() -> list[CheckFinding]:
     slopes = [float((p * (1 - p)).max()) for p in (small, large)]
     return [
         finding(
+            "small logits",
             "logits of 1.1, 1.2 and 0.9 leave each word a share",
             f"shares {in_words(small, 3)}, largest slope {slopes[0]:.3f}",
             holds=float(small.min()) > 0.1,
             slope=slopes[0],
         ),
         finding(
+            "large logits",
             "logits of 1000, 5 and 2 give one word everything, and no gradient",
             f"shares {in_words(large, 3)}, largest slope {slopes[1]:.3g}",
             holds=float(large.max()) == 1 and slopes[1] == 0,
@@ -110,7 +113,7 @@ def attention_of(name: str, factor: float) -> Attention:
     return Attention(float(logits.std()), float(logits.softmax(-1).amax(-1).mean()))
 
 
-@check("outlier.scale", "without", "with ln")
+@check("outlier.scale")
 def scale() -> list[CheckFinding]:
     """What happens to attention if all tokens become ten times as large?
 
@@ -121,6 +124,7 @@ def scale() -> list[CheckFinding]:
     ln, ln_tenfold = attention_of("ln", 1.0), attention_of("ln", 10.0)
     return [
         finding(
+            "without",
             "without a norm attention depends strongly on the scale of its input",
             f"tokens ten times as large make logits {bare_tenfold.logits / bare.logits:.0f} times "
             f"as large; the largest weight of a row goes from {bare.share:.2f} to "
@@ -130,6 +134,7 @@ def scale() -> list[CheckFinding]:
             after=bare_tenfold.share,
         ),
         finding(
+            "with ln",
             "with ln attention does not depend on the scale of its input",
             f"the largest weight of a row goes from {ln.share:.3f} to {ln_tenfold.share:.3f}",
             holds=abs(ln.share - ln_tenfold.share) < 1e-3,
@@ -139,7 +144,7 @@ def scale() -> list[CheckFinding]:
     ]
 
 
-@check("outlier.width", "without a norm", "ln keeps")
+@check("outlier.width")
 def width() -> list[CheckFinding]:
     """Does the softmax saturate at widths of 4 to 768, with random query and key projections?
 
@@ -157,6 +162,7 @@ def width() -> list[CheckFinding]:
     )
     return [
         finding(
+            "without a norm",
             f"without a norm half of the rows or more saturate {widths}",
             f"{min(saturated):.0%} to {max(saturated):.0%} of rows saturate, {of_999:.0%} or more "
             "of the 999's",
@@ -164,6 +170,7 @@ def width() -> list[CheckFinding]:
             **_numbers("none", bare),
         ),
         finding(
+            "ln keeps",
             f"ln keeps the gradient of the softmax {widths}",
             f"no row saturates; the mean slope is {min(slopes):.2f} to {max(slopes):.2f}"
             if alive
