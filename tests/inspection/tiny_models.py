@@ -24,16 +24,16 @@ OVER_BATCH, OVER_TIME = (
 SENTENCES = 400
 FEW_SHARES = (0.0, 0.3, 0.8)
 LARGER = ("task.vocab_size=300", "model.max_positions=256")
-"""Words are tokens, so that sentences are short and many of one length; room for much padding."""
+"""Each word is a token, so sentences are short, and many share a length. There is room to pad."""
 
 _made: dict[tuple[str, ...], BuiltModel] = {}
 _corpora: list[Path] = []
 
 
 def untrained(tmp_path: Path, *overrides: str) -> BuiltModel:
-    """Return the model of a tiny config, cached by its overrides: do not change it.
+    """Return the model of a tiny config, cached by its overrides. Do not change it.
 
-    The corpus has 400 training sentences and is written once, into the first `tmp_path` given.
+    The corpus has 400 training sentences and is written once, into the first `tmp_path`.
     """
     if overrides not in _made:
         if not _corpora:
@@ -81,7 +81,7 @@ def _state(about: BuiltModel) -> list[object]:
 
 
 def examined(about: BuiltModel, ask: Callable[[BuiltModel], Finding]) -> Finding:
-    """Ask a question, and check every answer: plain values, one line, an unchanged model."""
+    """Ask a question, and check that its answer is plain and that the model is unchanged."""
     tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
     state, random = _state(about), torch.get_rng_state()
     finding = ask(about)

@@ -25,7 +25,7 @@ def uniform(size):
     return torch.ones(size, size).tril() / torch.arange(1, size + 1)[:, None]
 
 
-def test_a_sink_is_a_head_that_looks_at_the_first_key():
+def test_a_sink_is_a_head_that_attends_to_the_first_key():
     first = torch.zeros(64, 64)
     first[:, 0] = 1
     for weights, share in ((torch.eye(64), 0), (first, 1), (uniform(64), 0)):
@@ -49,7 +49,7 @@ def test_a_sink_is_a_head_that_looks_at_the_first_key():
     assert float(found["sink_unmasked"]) == 1 and "sink" not in found
 
 
-def test_the_largest_value_is_compared_with_the_median_of_real_ones_and_located():
+def test_the_largest_real_value_is_located_and_compared_with_the_median():
     x = torch.ones(2, 3, 4)
     x[1, 1, 2], x[0, 2] = -30.0, 500.0
     valid = torch.tensor([[True, True, False], [True, True, True]])

@@ -43,7 +43,7 @@ def test_a_rank_needs_ten_real_tokens_per_feature():
 @pytest.mark.parametrize(
     ("function", "above"), [("tanh", 2.0), ("erf", 1.4825), ("isru", 0.964 / math.sqrt(0.070704))]
 )
-def test_saturated_are_real_values_near_the_bound_whatever_the_gain(function, above):
+def test_saturation_is_the_share_of_real_values_near_the_bound_for_any_gain(function, above):
     root = function == "isru"  # times sqrt(D), as in DyISRU
     norm = BoundedMap(5, function=function, alpha=0.5, shift=None, affine=True, root_width=root)
     nn.init.constant_(norm.weight, 0.1)

@@ -15,7 +15,7 @@ from normlab.inspection.questions import questions
 from normlab.reports.pages.cards import read_card
 
 
-def test_every_question_has_a_text_and_a_name_of_its_own():
+def test_every_question_has_a_text_and_a_unique_name():
     asked = questions("card", "model")
     assert all(each.text.endswith("?") for each in asked)
     assert len({each.name for each in asked}) == len(asked) == 21
@@ -48,12 +48,12 @@ def test_a_card_has_the_scores_and_baselines_of_its_short_runs(examinations):
     assert pictures["figures"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
 
 
-def test_a_card_says_what_the_norm_pools_and_how_deep_models_change(examinations):
+def test_a_card_says_what_the_norm_pools_over_and_how_deep_models_change(examinations):
     assert examinations["pools"]["cells"] == {"pools": "feature"}
     assert len(examinations["depth"]["figures"]["moved"]) == 2
 
 
-def test_a_short_run_is_compared_with_the_untrained_baseline(examinations):
+def test_a_short_run_reports_its_scores_and_the_untrained_baseline(examinations):
     translation = examinations["translation"]
     assert translation["cells"].keys() == {"toy nll", "toy BLEU"}
     assert "(untrained baseline " in translation["answer"]
@@ -68,13 +68,13 @@ def test_a_model_question_is_asked_of_the_translation_model(examinations):
     }
 
 
-def test_the_page_of_a_card_has_all_its_questions(folder, examinations):
+def test_the_page_of_a_card_shows_all_its_questions(folder, examinations):
     page = (folder / "card.html").read_text("utf-8")
     assert all(f'id="{name}"' in page for name in examinations)
     assert "No baseline of this scale was found" in page
 
 
-def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
+def test_a_question_about_a_diverged_run_does_not_apply(tmp_path, monkeypatch):
     monkeypatch.setattr(content, "_trained_model", lambda _: None)
     asked = questions("model", names=["leak"])
     ((_, found),) = answers(examined_norm(["norm=bn"], tmp_path), asked)

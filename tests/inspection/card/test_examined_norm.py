@@ -17,7 +17,7 @@ from normlab.inspection.card.examined_norm import examined_norm
         (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),
     ],
 )
-def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):
+def test_invalid_arguments_are_refused_before_a_card_is_made(arguments, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         make_card([*arguments, "--folder", str(tmp_path)])
     assert not list(tmp_path.iterdir())
@@ -31,7 +31,7 @@ def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_pa
         (("norm=bn", "norm@decoder_norm=ln"), "bn+ln"),
     ],
 )
-def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
+def test_a_card_is_named_by_its_norm_and_the_changed_settings(arguments, name, tmp_path):
     subject = examined_norm([*arguments, "scale=smoke"], tmp_path)
     assert subject.name == name
     assert subject.folder == tmp_path / "smoke" / name.replace("=", "_")

@@ -5,7 +5,9 @@ from normlab.inspection.card.examined_norm import examined_norm
 from tests.records.examples import record
 
 
-def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, monkeypatch):
+def test_the_learning_rate_is_doubled_until_it_fails_or_halved_until_it_trains(
+    tmp_path, monkeypatch
+):
     subject = examined_norm(["norm=bn"], tmp_path)
 
     def largest(limit):
@@ -23,14 +25,14 @@ def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, 
     assert largest(9.0).board == {"largest lr": "0.256+"}
 
 
-def test_four_steps_reach_no_better_loss_than_word_frequencies(tmp_path):
+def test_a_rate_trial_of_few_steps_does_not_beat_word_frequencies(tmp_path):
     subject = examined_norm(["norm=bn", "scale=smoke"], tmp_path)
     trial = largest_rate.rate_trial(subject, 1e-3)
     assert not trial.trains and trial.ended == "no better than word frequencies"
     assert 2 < trial.training_loss < 10
 
 
-def test_a_rate_that_makes_a_run_diverge_does_not_train(tmp_path, monkeypatch):
+def test_a_learning_rate_at_which_a_run_diverges_does_not_train(tmp_path, monkeypatch):
     diverged = record(status="diverged")
     monkeypatch.setattr(largest_rate, "trained_record", lambda _: diverged)
     subject = examined_norm(["norm=bn", "scale=smoke"], tmp_path)

@@ -15,7 +15,9 @@ from tests.records.examples import record
         (["norm=scale"], "raises TypeError: no padding"),
     ],
 )
-def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path, monkeypatch):
+def test_a_norm_that_cannot_be_used_on_images_gives_the_reason(
+    chosen, reason, tmp_path, monkeypatch
+):
     def forward(*_):
         raise TypeError("no padding\nthere")
 
@@ -26,7 +28,7 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
     assert "\n" not in found.answer and found.board == {} and not list(tmp_path.iterdir())
 
 
-def test_runs_that_diverge_have_no_mean_but_the_step_at_which_they_did(tmp_path, monkeypatch):
+def test_diverged_short_runs_have_no_mean_and_are_reported_with_their_step(tmp_path, monkeypatch):
     runs = {
         "1": short_runs.ShortRun(record(bleu=12.0), [(3, 2.0)]),
         "2": short_runs.ShortRun(record(bleu=None, status="diverged", seed=2), []),

@@ -1,4 +1,4 @@
-"""The time of a step: both models take turns, and the ratio is that of each round."""
+"""The time of a step: two models take turns, and the ratio is taken within each round."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from normlab.inspection.card.examined_norm import examined_norm
 MILLISECONDS = {"ln": [10.0, 20.0], "this norm": [15.0, 20.0]}
 
 
-def test_rounds_take_turns_and_the_ratio_is_the_median_over_rounds(tmp_path, monkeypatch):
+def test_two_models_take_turns_and_the_ratio_is_the_median_over_rounds(tmp_path, monkeypatch):
     turns = []
 
     def take(side, steps, _):
@@ -29,7 +29,7 @@ def test_rounds_take_turns_and_the_ratio_is_the_median_over_rounds(tmp_path, mon
     assert finding.board == {"step x ln": 1.25}
 
 
-def test_the_reference_is_timed_at_the_norms_placement(tmp_path, monkeypatch):
+def test_the_reference_is_timed_with_the_same_placement(tmp_path, monkeypatch):
     configs = []
     monkeypatch.setattr(step_time, "start", lambda side, config, _: configs.append(config))
     monkeypatch.setattr(step_time, "STEPS_PER_TURN", 0)

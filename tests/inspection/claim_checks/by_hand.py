@@ -10,7 +10,7 @@ from normlab.inspection.claim_checks import (
 
 
 def numbers(name):
-    """Return all numbers in a check's findings, and whether each finding supports its claim."""
+    """Return all numbers in the findings of a check, and whether each supports the claim."""
     found = compute(name)
     merged = {key: value for piece in found for key, value in piece.numbers.items()}
     return merged, [piece.standing == "supports" for piece in found]

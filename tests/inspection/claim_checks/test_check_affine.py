@@ -10,7 +10,7 @@ from normlab.inspection.claim_checks.inputs import draw_tokens
 from tests.inspection.claim_checks.by_hand import layer_norm
 
 
-def test_a_scale_and_shift_undo_batch_norm_and_not_layer_norm():
+def test_a_scale_and_shift_undo_batch_norm_but_not_layer_norm():
     x = draw_tokens(32, 16).numpy().reshape(512, -1)
     # The best linear fit to one feature leaves the share of variance that it does not explain.
     correlation = [np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, layer_norm(x).T, strict=True)]

@@ -10,7 +10,7 @@ from normlab.inspection.claim_checks.inputs import draw, draw_tokens
 from tests.inspection.claim_checks.by_hand import numbers
 
 
-def test_gradients_of_parts_by_torchs_own_norms():
+def test_gradients_over_parts_of_a_batch_match_torch_norms():
     x, target = draw_tokens(16, 12).flatten(0, 1), draw_tokens(16, 12, seed=3).flatten(0, 1)
     start = draw(64, 64) / 8
     found = {piece.question: piece.numbers["moved"] for piece in compute("batch.gradients")}
@@ -27,5 +27,5 @@ def test_gradients_of_parts_by_torchs_own_norms():
             assert moved == pytest.approx(share, abs=1e-6)
 
 
-def test_the_order_of_samples_changes_nothing():
+def test_the_order_of_samples_does_not_matter():
     assert numbers("batch.order")[1] == [True, True]

@@ -1,4 +1,4 @@
-"""The articles' code runs, or raises torch's error."""
+"""The code of the articles runs, or raises the error of torch."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from tests.inspection.claim_checks.by_hand import numbers, text_of
 
 
-def test_the_articles_code_runs_or_raises_what_torch_raises():
+def test_the_code_of_the_articles_runs_or_raises_the_error_of_torch():
     with pytest.raises(RuntimeError, match="running_mean should contain 4 elements not 3"):
         nn.BatchNorm1d(3)(torch.randn(2, 4, 3))
     assert numbers("code.article_1")[1] == [True, False, True]

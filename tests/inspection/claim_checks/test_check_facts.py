@@ -8,14 +8,14 @@ from normlab.inspection.claim_checks import (
 from tests.inspection.claim_checks.by_hand import numbers, text_of
 
 
-def test_the_parameters_of_bert_base_by_hand():
+def test_the_parameters_of_bert_base_match_a_count_by_hand():
     d, hidden = 768, 4 * 768
     embeddings = (30_522 + 512 + 2) * d + 2 * d
     layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 2 * 2 * d
     assert numbers("facts.bert_base") == ({"total": embeddings + 12 * layer + d * d + d}, [True])
 
 
-def test_the_norms_of_surveyed_models_are_those_that_their_authors_publish():
+def test_the_norms_of_surveyed_models_match_the_published_ones():
     rows = facts.surveyed()
     known = {"BertModel": ("layer", "post"), "GPT2Model": ("layer", "pre")}
     known |= {"LlamaModel": ("rms", "pre"), "T5Model": ("rms", "pre")}
@@ -29,7 +29,7 @@ def test_the_norms_of_surveyed_models_are_those_that_their_authors_publish():
     assert f"the blocks of {len(first)} start with a norm" in text_of("facts.placement")
 
 
-def test_the_norms_of_vision_models_are_those_of_their_names():
+def test_surveyed_vision_models_have_their_known_norms():
     known = {"test_resnet": "batch", "test_vit": "layer", "regnety_040_sgn": "group"}
     images = json.loads(facts.VISION.read_text("utf-8"))["classes"]
     assert {name: max(images[name], key=images[name].get) for name in known} == known

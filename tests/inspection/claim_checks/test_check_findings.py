@@ -1,4 +1,4 @@
-"""A finding reports what was measured: broken norms, formulas and data change its sentence."""
+"""A finding reports the measurement: broken norms, formulas and data change its sentence."""
 
 import json
 from itertools import count
@@ -69,12 +69,12 @@ def variances(law):
 
 
 def with_all_pooled(name, **values):
-    """Build `bn` instead of the norms that it is compared with."""
+    """Build `bn` instead of any other norm, and `ln` instead of `bn`."""
     return inputs.new_norm("bn" if name != "bn" else "ln")
 
 
 def instead(module, name, **options):
-    """Build other norms in a module."""
+    """Replace norms that a module builds by different ones."""
     real = getattr(module, name)
     return lambda patch: patch.setattr(
         module, name, lambda asked, *a, **k: real(options.get(asked, asked), *a)
@@ -184,7 +184,7 @@ BROKEN = {
     "facts": [constants(facts, LAYERS=6)],
     "positions": [swapped_positions, one_first_word, equal_lengths],
 }
-"""By the checks that they break: changes of constants, data and formulas."""
+"""Changes of constants, data and formulas, by the checks that they break."""
 
 
 OF_DATA = ("depth", "facts", "positions", "sampling")
@@ -197,7 +197,7 @@ def checks(prefixes=""):
 
 
 def findings(chosen):
-    """Return findings by check and name; a check may fail on a broken norm."""
+    """Return findings by check and name, without checks that raise on a broken norm."""
     result = {}
     for check in chosen:
         try:
@@ -207,7 +207,7 @@ def findings(chosen):
     return result
 
 
-def test_a_finding_that_turns_to_the_opposite_has_another_sentence(tmp_path, monkeypatch):
+def test_a_finding_whose_standing_changes_has_a_different_sentence(tmp_path, monkeypatch):
     constants(softmax, DRAWS=3)(monkeypatch)
     constants(batch, SETS=3)(monkeypatch)
     sound = findings(checks())

@@ -12,7 +12,7 @@ from normlab.inspection.claim_checks.inputs import draw
 from tests.inspection.claim_checks.by_hand import layer_norm, numbers
 
 
-def test_shifts_and_colours_by_torchs_own_norms():
+def test_shifted_images_and_grey_colours_match_torch_norms():
     image = draw(4, 36, 8)
     planes = image.mT.unflatten(-1, (6, 6))
     for norm in (nn.BatchNorm2d(8), nn.InstanceNorm2d(8), nn.GroupNorm(8, 8)):
@@ -27,7 +27,7 @@ def test_shifts_and_colours_by_torchs_own_norms():
     assert numbers("images.grey")[1] == [True, True]
 
 
-def test_batch_norm_shares_nothing_between_channels_and_layer_norm_does():
+def test_batch_norm_keeps_channels_independent_and_layer_norm_does_not():
     x = draw(4, 36, 8).mT
     other = x.clone()
     other[:, 0] *= 5
@@ -36,7 +36,7 @@ def test_batch_norm_shares_nothing_between_channels_and_layer_norm_does():
     assert numbers("images.channels")[1] == [False, True]
 
 
-def test_neighbouring_pixels_correlate_as_numpy_says():
+def test_the_correlation_of_neighbouring_pixels_matches_numpy():
     pixels = draw(50, 2, 2)
     correlations = np.corrcoef(pixels.flatten(1).T)
     sides = [correlations[a, b] for a, b in ((0, 1), (2, 3), (0, 2), (1, 3))]

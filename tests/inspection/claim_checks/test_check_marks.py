@@ -10,7 +10,7 @@ from normlab.inspection.examples.articles import MARKS
 from tests.inspection.claim_checks.by_hand import numbers
 
 
-def test_marks_are_the_z_scores_of_a_subject_or_of_a_pupil():
+def test_marks_are_z_scores_per_subject_or_per_pupil():
     table = np.array(MARKS)
     np.testing.assert_allclose(marks.standardized("bn"), stats.zscore(table, axis=0), atol=1e-6)
     np.testing.assert_allclose(marks.standardized("ln"), stats.zscore(table, axis=1), atol=1e-6)

@@ -14,7 +14,7 @@ from normlab.inspection.claim_checks.order import rank_correlation
 from tests.inspection.claim_checks.by_hand import layer_norm
 
 
-def test_pairs_in_order_are_kendalls():
+def test_the_share_of_pairs_in_order_matches_kendalls_tau():
     x, y = np.random.default_rng(0).normal(size=(2, 3, 7))
     pairs, whole = order.pairs_in_order(torch.tensor(x), torch.tensor(y))
     taus = [stats.kendalltau(a, b).statistic for a, b in zip(x, y, strict=True)]
@@ -28,7 +28,7 @@ def test_pairs_in_order_are_kendalls():
     assert {piece.standing for piece in found} == {"contradicts"}
 
 
-def test_the_correlation_of_ranks_is_spearmans():
+def test_the_rank_correlation_is_spearmans():
     x = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]])
     # 1 - 6 sum(d^2) / (n (n^2 - 1)) with d = 1, 1, 1, 1, 0
     found = rank_correlation(x, torch.tensor([[20.0, 1.0, 40.0, 30.0, 50.0]]))

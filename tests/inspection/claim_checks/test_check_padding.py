@@ -9,7 +9,7 @@ from normlab.inspection.claim_checks import (
 from tests.inspection.claim_checks.by_hand import batch_norm, numbers, text_of
 
 
-def test_the_batch_of_three_cell_by_cell():
+def test_padding_changes_a_batch_of_three_as_computed_cell_by_cell():
     x, real = (each.numpy() for each in padding.padded_batch(1, 3, 5))
     assert real.sum() == 9 and real[2].all()
     counted, left_out = batch_norm(x.reshape(15, -1)), batch_norm(x[real])
@@ -21,7 +21,7 @@ def test_the_batch_of_three_cell_by_cell():
     assert holds == [True, True, True, False, True]
 
 
-def test_padding_at_position_3_touches_no_real_token():
+def test_norms_per_position_ignore_positions_that_are_all_padding():
     x, real = (each.numpy() for each in padding.padded_batch(3, 2))
     assert not real[:, 3].any() and real[:, 2].tolist() == [True, False]
     # C alone at its position becomes 0; next to a zero it becomes 1 or -1 in each feature.
@@ -33,14 +33,14 @@ def test_padding_at_position_3_touches_no_real_token():
     assert "padding changes C at position 2, by" in text_of("padding.position_3")
 
 
-def test_zeros_do_not_stay_zeros():
+def test_batch_norm_does_not_keep_padding_at_zero():
     x, real = (each.numpy() for each in padding.padded_batch(3, 2))
     found, holds = numbers("padding.zero")
     pads = batch_norm(x.reshape(10, -1))[~real.reshape(-1)]
     assert found["largest"] == pytest.approx(np.abs(pads).max()) and holds == [True, False, False]
 
 
-def test_a_share_of_zeros_mixes_two_distributions():
+def test_a_share_of_zeros_changes_mean_and_variance_as_in_a_mixture():
     values = np.random.default_rng(0).normal(3, 2, 600)
     mixture = np.concatenate([values, np.zeros(200)])
     p, m, v = 0.25, values.mean(), values.var()

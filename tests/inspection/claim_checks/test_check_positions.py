@@ -1,4 +1,4 @@
-"""Words by position: entropy and likeness of the words themselves."""
+"""Entropy and likeness of words by position, compared with direct counts."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from normlab.inspection.claim_checks import (
 from tests.inspection.claim_checks.by_hand import numbers
 
 
-def test_entropy_and_likeness_are_those_of_the_words_themselves():
+def test_entropy_and_likeness_of_words_match_a_direct_count():
     words = ["a", "man", "a", "dog", "a", "a", "the"]
     times, spectrum = [4, 1, 1, 1], [[1, 3], [4, 1]]
     assert positions.entropy(spectrum) == pytest.approx(stats.entropy(times, base=2))

@@ -10,7 +10,7 @@ from normlab.inspection.claim_checks.inputs import draw_tokens
 from tests.inspection.claim_checks.by_hand import batch_norm, layer_norm, numbers
 
 
-def test_a_norm_after_the_sum_changes_what_passes_by_a_sub_layer_of_zeros():
+def test_a_norm_after_the_sum_changes_the_input_even_if_the_sub_layer_adds_0():
     x = draw_tokens(8, 16).numpy()
     after = batch_norm(x.reshape(-1, x.shape[-1])).reshape(x.shape), layer_norm(x)
     expected = [np.linalg.norm(y - x) / np.linalg.norm(x) for y in after]

@@ -14,7 +14,7 @@ from normlab.inspection.claim_checks.inputs import draw
 from tests.inspection.claim_checks.by_hand import batch_norm, numbers
 
 
-def test_the_shape_of_a_distribution_stays_as_scipy_measures_it():
+def test_batch_norm_keeps_the_skewness_that_scipy_measures():
     x = np.random.default_rng(0).exponential(size=(500, 3))
     measured = shape.skewness(torch.tensor(x)).numpy()
     np.testing.assert_allclose(measured, stats.skew(x, axis=0))
@@ -25,13 +25,13 @@ def test_the_shape_of_a_distribution_stays_as_scipy_measures_it():
     assert numbers("shape.moments")[1] == [True, True, False]
 
 
-def test_a_product_multiplies_a_vector_by_the_root_of_the_width_times_the_weights_variance():
+def test_a_product_scales_a_vector_by_the_root_of_width_times_weight_variance():
     factors = [piece.numbers["factor"] for piece in compute("shape.growth")]
     assert factors == pytest.approx([16, 1, 3**-0.5], rel=0.02)
     assert numbers("shape.growth")[1] == [True, False, False]
 
 
-def test_rms_keeps_the_mean_of_a_token_as_torchs_own_does():
+def test_the_moments_of_an_rms_normed_token_match_torch():
     x = draw(64, 64, 256) + 3
     y = nn.functional.rms_norm(x, [256], eps=1e-6)
     found, holds = numbers("shape.rms")

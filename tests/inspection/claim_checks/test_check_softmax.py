@@ -12,8 +12,8 @@ from normlab.inspection.examples.articles import WORDS_WITH_999
 from tests.inspection.claim_checks.by_hand import attention, layer_norm, numbers, text_of
 
 
-def test_without_projections_the_logit_of_any_token_is_the_root_of_the_width():
-    """So the slope at four features, once in the ledger, says nothing about wider models."""
+def test_without_projections_the_logit_of_a_normed_token_is_the_root_of_the_width():
+    """So the slope at four features says nothing about wider models."""
     for width in (4, 64, 128):
         x = np.random.default_rng(width).standard_normal((3, width))
         logits, weights = attention(layer_norm(x), layer_norm(x))
@@ -26,8 +26,8 @@ def test_without_projections_the_logit_of_any_token_is_the_root_of_the_width():
 
 
 @pytest.mark.parametrize("width", [4, 64])
-def test_the_softmax_lives_with_layer_norm_and_random_projections(width):
-    """The shares agree with those from other random draws and another library."""
+def test_the_saturation_of_the_softmax_matches_a_simulation_in_numpy(width):
+    """The shares agree with shares from different random draws in a different library."""
     generator = np.random.default_rng(width)
     x = outlier.words_of_width(width).numpy()
     np.testing.assert_array_equal(x[:, :4], WORDS_WITH_999)
@@ -44,7 +44,7 @@ def test_the_softmax_lives_with_layer_norm_and_random_projections(width):
         assert np.mean(saturated) == pytest.approx(found[f"{name}_saturated_{width}"], abs=0.06)
 
 
-def test_votes_shares_and_scale_of_attention_by_hand():
+def test_votes_shares_and_scale_of_attention_match_hand_calculations():
     raw = np.array(WORDS_WITH_999)
     votes = raw @ raw.T
     assert f"{votes[0, 0]:,.0f} points for itself" in text_of("outlier.votes")

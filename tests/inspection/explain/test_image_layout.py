@@ -21,7 +21,7 @@ def printed(capsys, *argv):
         ("none", "nothing", 1),
     ],
 )
-def test_the_values_of_images_that_a_norm_pools(capsys, name, axes, values):
+def test_the_image_layout_marks_the_values_that_a_norm_pools(capsys, name, axes, values):
     out = printed(capsys, name, "--layout", "images")
     assert f"Pools over {axes}: {values} values" in " ".join(out.split())
     drawing = out[out.index("channel 1") :]

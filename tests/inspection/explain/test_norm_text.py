@@ -43,11 +43,11 @@ def printed(capsys, *argv):
     return capsys.readouterr().out
 
 
-def test_a_norm_may_be_typed_as_for_training(capsys):
+def test_a_norm_may_be_given_as_in_a_training_command(capsys):
     assert printed(capsys, "norm=layernorm") == printed(capsys, "ln")
 
 
-def test_the_overview_has_every_option_and_fits_a_screen(capsys):
+def test_the_overview_lists_every_norm_in_80_columns(capsys):
     lines = printed(capsys).splitlines()
     rows = {words[0]: words for words in map(str.split, lines) if words}
     assert set(option_names("norm")) <= set(rows) and max(map(len, lines)) <= 80
@@ -63,6 +63,6 @@ def test_several_norms_are_drawn_and_compared(capsys):
     assert re.search(r"one at a time +yes +in eval", out)
 
 
-def test_an_unknown_norm_names_the_options():
+def test_an_unknown_norm_is_an_error():
     with pytest.raises(ValueError, match=r"no option 'lyernorm' of the group 'norm'"):
         main(["lyernorm"])

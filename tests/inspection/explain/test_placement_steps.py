@@ -22,7 +22,7 @@ def printed(capsys, *argv):
         ("resi_dual", "more than one stream"),
     ],
 )
-def test_a_placement_is_drawn_with_the_order_of_its_steps(name, steps):
+def test_a_placement_is_drawn_and_its_steps_are_listed_in_order(name, steps):
     found = wiring(next(option for option in options("placement") if option.name == name))
     assert found.properties["an encoder layer"].startswith(steps)
     assert any("sub-layer" in line for line in found.sections[0].drawing)

@@ -10,7 +10,7 @@ from normlab.probes.sites import modules_by_site
 from tests.inspection.tiny_models import untrained
 
 
-def test_weights_are_those_that_the_core_mixes_by(tmp_path):
+def test_recorded_attention_weights_reproduce_the_output_of_attention(tmp_path):
     about = untrained(tmp_path, "norm=ln")
     mixed = {}
     handles = [
@@ -29,7 +29,7 @@ def test_weights_are_those_that_the_core_mixes_by(tmp_path):
         torch.testing.assert_close(weights @ value, output)
 
 
-def test_total_variation_by_hand():
+def test_total_variation_matches_hand_calculations():
     one = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
     two = torch.tensor([[[0.0, 1.0], [0.5, 0.5]]])
     # The first row's mean is (1/2, 1/2), at a distance of 1/2 from each; the second row is

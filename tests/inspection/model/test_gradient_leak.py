@@ -14,7 +14,7 @@ from normlab.norms.tokens import Tokens
 from tests.inspection.tiny_models import trained
 
 
-def test_derivative_by_hand():
+def test_derivatives_match_hand_calculations():
     # y at sentence 0, position 0 is e_0 + 2 e_later + 3 e_other + 4 f_other, f another stream.
     e, f = (torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
     last = torch.zeros(2, 2, 5, dtype=torch.float64)
@@ -30,7 +30,7 @@ def test_derivative_by_hand():
     assert found.own_token == pytest.approx(float(projection.norm()))
 
 
-def test_other_sentences_leak_through_the_encoder_and_a_norm_on_the_embedding(tmp_path):
+def test_a_batch_norm_in_the_encoder_or_on_the_embedding_leaks_into_the_decoder(tmp_path):
     found = gradient_leak.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values[
         "training"
     ]

@@ -9,7 +9,7 @@ from normlab.inspection.model.held_out_loss import by_length, loss
 from tests.inspection.tiny_models import trained
 
 
-def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):
+def test_the_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
     about = trained(tmp_path, "norm=ln")
     batch = about.batch("valid", range(7))
     with torch.no_grad():

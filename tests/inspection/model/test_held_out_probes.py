@@ -1,4 +1,4 @@
-"""Probes on held-out examples that are the same for all runs."""
+"""Probes on held-out examples, which are the same for all runs."""
 
 import random
 from dataclasses import replace
@@ -35,7 +35,7 @@ def language_model(documents, monkeypatch):
     return lambda seed: model_from_overrides([*lm, *sizes, f"seed={seed}"])
 
 
-def test_the_held_out_examples_have_enough_tokens_whatever_the_seed(language_model):
+def test_held_out_examples_are_the_same_for_every_seed_and_have_enough_tokens(language_model):
     built = language_model(1)
     examples = held_out_probes.held_out(built)
     assert examples == held_out_probes.held_out(language_model(2)) and len(examples) >= 32
@@ -56,7 +56,7 @@ def test_a_language_model_answers_with_values_in_their_ranges(language_model):
     assert len(findings["int8"].table.rows) == 3 and len(findings["layer_skip"].table.rows) == 1
 
 
-def test_what_does_not_apply_says_why(tmp_path):
+def test_held_out_probes_that_do_not_apply_give_the_reason(tmp_path):
     about = untrained(tmp_path, "norm=ln")  # 7 sentences, with fewer than 10 tokens per feature
     found = [getattr(held_out_probes, name)(about).why_not for name in ("rank", "saturation")]
     assert "held-out tokens are too few" in found[0] and "such as dyt" in found[1]

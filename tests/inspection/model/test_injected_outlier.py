@@ -6,7 +6,7 @@ from normlab.inspection.model import (
 from tests.inspection.tiny_models import trained
 
 
-def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_path):
+def test_with_an_outlier_the_softmax_saturates_without_a_norm_but_not_with_layer_norm(tmp_path):
     alive, dead = (
         injected_outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none")
     )

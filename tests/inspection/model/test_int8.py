@@ -11,7 +11,7 @@ from normlab.any_model.surgery.ablation import quantized
 from normlab.inspection.model.int8 import quantized_losses
 
 
-def test_one_outlier_rounds_almost_all_other_values_to_zero():
+def test_one_outlier_makes_int8_round_almost_all_other_values_to_zero():
     x = torch.randn(100_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def decibels(values):
@@ -40,21 +40,21 @@ def x(model):
 
 
 def quantized_model(model, x, **values):
-    """Return the losses of a model whose inputs' ranges are those of half its input."""
+    """Return the losses of a model quantized with the input ranges that half its input has."""
     layers = [model[0], model[2]]
     return quantized_losses(
         layers, lambda: model(x / 2), lambda: float(model(x).square().mean()), **values
     )
 
 
-def test_weights_of_8_bits_are_rounded(model, x):
+def test_w8_rounds_the_weights(model, x):
     rounded = copy.deepcopy(model)
     for layer in (rounded[0], rounded[2]):
         layer.weight.data = quantized(layer.weight.data, layer.weight.abs().amax(), 8)
     assert quantized_model(model, x)["W8"] == float(rounded(x).square().mean())
 
 
-def test_inputs_of_8_bits_are_rounded_and_clipped_to_the_range_of_the_batches_fed(model, x):
+def test_a8_rounds_and_clips_inputs_to_the_range_of_the_calibration_batches(model, x):
     mid = model[1](model[0](quantized(x, (x / 2).abs().amax(), 8)))
     top = model[1](model[0](x / 2)).abs().amax()
     clipped = model[3](model[2](quantized(mid, top, 8))).square().mean()
@@ -72,7 +72,7 @@ def test_16_bits_change_the_loss_less_than_8_bits(model, x):
     assert all(abs(value - loss) < 1e-4 for value in fine.values())
 
 
-def test_a_quantized_model_is_as_it_was(model, x):
+def test_quantization_leaves_the_model_unchanged(model, x):
     before = copy.deepcopy(model.state_dict())
     quantized_model(model, x)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

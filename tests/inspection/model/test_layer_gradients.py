@@ -8,7 +8,7 @@ from normlab.probes.gradients import by_stack
 from tests.inspection.tiny_models import untrained
 
 
-def test_the_decoder_of_post_norm_grows_towards_the_top_and_that_of_pre_norm_does_not(tmp_path):
+def test_gradients_grow_towards_the_top_of_the_decoder_with_post_norm_but_not_pre_norm(tmp_path):
     deep = "model.encoder_layers=7", "model.decoder_layers=7"
     pre, post = (
         gradients(untrained(tmp_path, "norm=ln", f"placement={place}", *deep))
@@ -19,7 +19,7 @@ def test_the_decoder_of_post_norm_grows_towards_the_top_and_that_of_pre_norm_doe
     assert len(by_stack(post.values["layers"])["encoder"]) == 7
 
 
-def test_gradients_are_of_the_runs_first_batch_or_of_32_sentences(tmp_path):
+def test_gradients_use_the_first_batch_of_the_run_or_32_sentences(tmp_path):
     about = untrained(tmp_path, "norm=ln", "seed=3")
     first = next(about.task.train_batches(Shard(0, 1), 3))
     assert torch.equal(training_batch(about).tgt_out, first.tgt_out)

@@ -14,7 +14,7 @@ from normlab.probes.sites import modules_by_site
 from tests.inspection.tiny_models import examined, trained
 
 
-def test_both_streams_skip_a_layer(tmp_path):
+def test_a_layer_of_a_model_with_two_streams_can_be_skipped(tmp_path):
     about = trained(tmp_path, "norm=ln", "placement=resi_dual")
     values = examined(about, layer_skip.layer_skip).values
     assert list(values["rise"]) == ["encoder.0", "decoder.0"]
@@ -25,7 +25,7 @@ def test_both_streams_skip_a_layer(tmp_path):
     assert values["rise"]["decoder.0"] == pytest.approx(without - values["loss"])
 
 
-def test_a_layer_without_a_branch_costs_nothing(tmp_path):
+def test_skipping_a_layer_that_adds_0_does_not_raise_the_loss(tmp_path):
     still = trained(tmp_path, "norm=ln")
     model = copy.deepcopy(still.model)
     for layer in modules_by_site(model, Layer).values():
@@ -52,7 +52,7 @@ class TwoLayers(nn.Module):
         return self.b(y)
 
 
-def test_a_skipped_layer_of_any_model_returns_its_first_input_and_its_other_outputs():
+def test_a_skipped_layer_returns_its_first_input_and_its_other_outputs():
     x, model = torch.randn(50, 6).double(), TwoLayers()
     losses = losses_without({"a": model.a, "b": model.b}, lambda: float(model(x).sum()))
     assert losses == pytest.approx({"a": float(model.b(x).sum()), "b": float(2 * x.sum())})

@@ -1,4 +1,4 @@
-"""What the questions find in models, predicted from the axes of each norm alone."""
+"""Answers about models, predicted only from the axes that each norm pools over."""
 
 import copy
 import math
@@ -48,7 +48,7 @@ class Answered:
         return self.norm in OVER_TIME and not self.over_batch
 
 
-# One norm per way to see other tokens, with and without statistics per position, both placements.
+# One norm for each way to see other tokens, with and without statistics per position.
 @pytest.fixture(
     scope="module", params=[("in", "pre"), ("bn_position", "pre"), ("bn", "post")], ids="-".join
 )
@@ -73,7 +73,7 @@ def test_a_norm_that_pools_over_batch_or_time_is_worth_a_look_or_broken(answered
     }
 
 
-def test_batch_mates_move_values_in_training_behind_the_first_norm_over_the_batch(answered):
+def test_batch_mates_change_values_only_in_training_after_a_norm_over_the_batch(answered):
     moved = answered.values("batch_mates")
     for what in ("values", "attention"):
         assert max(moved[what]["eval"].values()) < 1e-5
@@ -84,7 +84,7 @@ def test_batch_mates_move_values_in_training_behind_the_first_norm_over_the_batc
 
 
 @pytest.mark.parametrize("mode", ["training", "eval"])
-def test_tokens_see_others_of_the_batch_and_later_ones_where_the_norm_pools_them(answered, mode):
+def test_tokens_see_other_rows_and_later_tokens_only_if_the_norm_pools_over_them(answered, mode):
     leaks = answered.values("leak")[mode]
     over_batch = answered.over_batch and mode == "training"
     over_time = answered.norm in OVER_TIME if mode == "training" else answered.over_time_in_eval
@@ -100,13 +100,13 @@ def test_the_answer_says_whether_a_model_leaks_in_evaluation(answered):
     assert ends != answered.over_time_in_eval
 
 
-def test_padding_moves_nothing(answered):
+def test_excluded_padding_changes_nothing(answered):
     padding = answered.values("padding")
     assert padding["shares"] == [*FEW_SHARES]
     assert max(max(x) for by in padding["moved"].values() for x in by.values()) < 1e-5
 
 
-def test_running_statistics_cost_something_where_there_are_any(answered):
+def test_only_norms_with_running_statistics_have_a_gap(answered):
     statistics = answered.values("statistics")
     losses = statistics["loss"]
     if answered.over_batch:
@@ -116,13 +116,13 @@ def test_running_statistics_cost_something_where_there_are_any(answered):
         assert statistics["gap"] == 0 and "running" not in losses
 
 
-def test_steps_equal_a_whole_pass_unless_later_tokens_are_seen(answered):
+def test_stepwise_decoding_equals_a_full_pass_unless_the_norm_sees_later_tokens(answered):
     steps, same = answered.values("stepwise"), not answered.over_time_in_eval
     assert steps["eval"]["same"] == same and ("batch" in steps) == answered.over_batch
     assert (steps["eval"]["difference"]["largest"] < 1e-4) == same
 
 
-def test_an_outlier_moves_others_by_statistics_of_the_batch_alone(answered):
+def test_an_outlier_changes_other_rows_only_through_batch_statistics(answered):
     outlier = answered.values("outlier")["model"]
     for statistics, each in outlier.items():
         for stack, by in each["outlier_in"].items():
@@ -134,7 +134,7 @@ def test_an_outlier_moves_others_by_statistics_of_the_batch_alone(answered):
     assert ("of the batch" in outlier) == answered.over_batch
 
 
-def test_gradients_are_those_of_a_step_by_hand(answered):
+def test_gradients_match_a_training_step_by_hand(answered):
     examination, values = answered.subject, answered.values("gradients")
     model = copy.deepcopy(examination.model).train()
     batch = next(examination.task.train_batches(Shard(0, 1), examination.seed))
@@ -148,7 +148,7 @@ def test_gradients_are_those_of_a_step_by_hand(answered):
 @pytest.mark.parametrize(
     ("ask", "number"), [(gradient_leak.leak, 1), (batch_mate_sets.batch_mates, 2)]
 )
-def test_too_few_sentences_are_named(tmp_path, ask, number):
+def test_questions_with_too_few_sentences_do_not_apply(tmp_path, ask, number):
     about = untrained(tmp_path, "norm=bn")
 
     class Few(type(about.task)):

@@ -9,7 +9,7 @@ from normlab.inspection.model.padding_shares import same_lengths
 from tests.inspection.tiny_models import examined, trained, untrained
 
 
-def test_the_most_common_combination_of_lengths_is_taken(monkeypatch):
+def test_the_most_common_combination_of_lengths_is_chosen(monkeypatch):
     monkeypatch.setattr(padding_shares, "SENTENCES", 32)
 
     def picked(lengths):
@@ -23,7 +23,7 @@ def test_the_most_common_combination_of_lengths_is_taken(monkeypatch):
 STACKS = ("encoder", "decoder")
 
 
-def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
+def test_included_padding_changes_outputs_only_in_training(tmp_path):
     about = trained(tmp_path, "norm=bn", "norm.padding=include")
     finding = examined(about, padding_shares.padding)
     moved = finding.values["moved"]
@@ -36,7 +36,7 @@ def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
     )
 
 
-def test_shares_of_padding_stop_where_positions_do(tmp_path):
+def test_shares_of_padding_stop_at_the_number_of_positions(tmp_path):
     rows = ("norm=bn_position", "norm.num_positions=40")
     found = padding_shares.padding(untrained(tmp_path, *rows)).values
     assert found["shares"][-1] < 0.8

@@ -5,6 +5,6 @@ import math
 from normlab.inspection.model.recorded_pass import by_how_much
 
 
-def test_a_change_in_words():
+def test_by_how_much_describes_a_change_in_words():
     texts = [by_how_much(x) for x in (0.0, 1e-7, 0.1234, math.nan)]
     assert texts == ["not at all", "not at all (rounding)", "by 12.3 %", "by nan %"]

@@ -6,7 +6,7 @@ from normlab.inspection.model import (
 from tests.inspection.tiny_models import examined, trained
 
 
-def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
+def test_a_norm_with_eval_stats_batch_is_examined_with_running_statistics_too(tmp_path):
     by_batch = trained(tmp_path, "norm=bn", "norm.eval_stats=batch")
     found = examined(by_batch, running_statistics.statistics).values
     assert found == running_statistics.statistics(trained(tmp_path, "norm=bn")).values

@@ -8,7 +8,7 @@ import torch
 from normlab.inspection.model.stepwise_decoding import differences
 
 
-def test_differences_by_hand():
+def test_differences_of_stepwise_logits_match_hand_calculations():
     whole = torch.tensor([[0.0, math.log(3)], [0.0, 0.0], [1.0, 0.0]])
     steps = torch.tensor([[math.log(3), 0.0], [0.0, 0.0], [1.0, 0.0]])
     targets = torch.tensor([0, 1, 0])

@@ -1,4 +1,4 @@
-"""All norms keep the contract; for a norm that breaks it, the message says how."""
+"""All norms keep the contract. For a norm that breaks it, the message says how."""
 
 import re
 from functools import partial
@@ -51,7 +51,7 @@ class Counts(Right):
         return by_token(x) * self.calls
 
 
-def deaf(dim):
+def never_updated(dim):
     """Return a batch norm whose running statistics are never updated."""
     norm = make_norm("bn", dim)
     norm.enter = lambda *_: None
@@ -115,7 +115,7 @@ WRONG = {
     "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),
     "idle": (wrong(forward=lambda self, x, s=REAL: by_token(x)), "gradient", "weight, bias"),
     "counts in Python": (Counts, "saved", "must be in buffers"),
-    "deaf": (deaf, "running", "recalibration changes nothing"),
+    "never updated": (never_updated, "running", "recalibration changes nothing"),
     "raises": (
         wrong(lambda self, x, s: x / self.scale),
         "gradient",
@@ -134,7 +134,7 @@ def test_every_norm_keeps_the_contract(option):
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_norm_is_told_what_is_wrong(case):
+def test_a_faulty_norm_fails_its_check_with_an_answer_that_says_why(case):
     norm, check, *phrase = WRONG[case]
     verdict = dict(examine(BareNorm(norm)))[check]
     assert verdict.verdict == "broken"
@@ -171,7 +171,7 @@ class IgnoresFormula(type(make_norm("bn", 8))):
         (IgnoresFormula, "the output in training: use it"),
     ],
 )
-def test_a_formula_that_is_used_only_half_is_found(kind, told):
+def test_a_formula_that_only_training_or_only_evaluation_uses_is_found(kind, told):
     def build(dim):
         norm = make_norm("bn", dim)
         norm.__class__ = kind
@@ -191,7 +191,7 @@ def test_a_training_formula_that_contradicts_the_formula_is_found(option, monkey
 
 
 @pytest.mark.parametrize(("option", "kind"), [("bn", BatchNorm), ("ln", LayerNorm)])
-def test_a_kernel_that_computes_another_formula_is_named(option, kind, monkeypatch):
+def test_a_kernel_that_contradicts_the_formula_is_reported_and_not_used(option, kind, monkeypatch):
     formula = kind.formula
     monkeypatch.setattr(kind, "formula", lambda self, *given: 2 * formula(self, *given))
     found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))

@@ -1,4 +1,4 @@
-"""A norm's groups and their statistics on the articles' tensor."""
+"""The groups of a norm and their statistics on the tensor of the articles."""
 
 import math
 
@@ -27,7 +27,7 @@ def worked(name):
 
 
 @pytest.mark.parametrize("name", ["ln", "bn", "bn_position", "bn_sample", "in", "seqn", "global"])
-def test_groups_have_the_moments_of_their_axes_and_the_outputs_follow(name):
+def test_groups_have_the_mean_and_variance_over_the_axes_that_the_norm_pools(name):
     norm, found = worked(name)
     over = [AXES.index(axis) for axis in norm.pools]
     mean = DOCUMENT.mean(over, keepdim=True)
@@ -38,7 +38,7 @@ def test_groups_have_the_moments_of_their_axes_and_the_outputs_follow(name):
         assert group.line == pytest.approx((group.mean, math.sqrt(group.var + 1e-5)), abs=1e-6)
 
 
-def test_the_articles_own_numbers():
+def test_the_numbers_of_the_articles_are_reproduced():
     (sample, *_) = worked("bn_sample")[1]
     assert (group_name(sample.cells), sample.mean) == ("token 1", 1.5)  # mean([1,2,3,4,-1,0,1,2])
     assert worked("rms")[1][0].line == pytest.approx((0, math.sqrt(7.5)), abs=1e-4)

@@ -16,7 +16,7 @@ def picture(**found):
 
 def card_of(name, losses, **cells):
     by_seed = {str(seed): loss for seed, loss in enumerate(losses, 1)}
-    worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, which is higher for the better
+    worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, where higher is better
     scores = {"test/bleu": worse, "test/nll": by_seed}
     figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
     figures["higher_is_better"] = {"test/nll": False, "test/bleu": True}
@@ -50,7 +50,7 @@ def replace_scores(run, loss):
 
 
 def written(folder, content, losses, **changes):
-    """Write a card and the records of its short runs; return the card."""
+    """Write a card and the records of its short runs, and return the card."""
     home = folder / content["name"]
     runs = runs_by_seed(content["name"], losses, **changes).values()
     write_pack(home, {Key("toy", "", run.seed): run for run in runs})

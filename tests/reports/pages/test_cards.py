@@ -6,7 +6,7 @@ from normlab.reports.pages.cards import Card, baselines_for, board, card_page, s
 from tests.reports.pages.handmade_cards import card_of, picture, runs_by_seed, written
 
 
-def test_the_board_sorts_norms_by_their_losses_and_those_that_see_later_tokens_last():
+def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last():
     contents = (
         card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
         card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
@@ -47,7 +47,7 @@ def test_baselines_are_found_in_the_first_folder_that_has_them(tmp_path):
         ({"budget": {"steps": 7}}, []),
     ],
 )
-def test_scores_are_compared_over_runs_that_pair(changes, differences, tmp_path):
+def test_scores_are_compared_only_over_paired_runs(changes, differences, tmp_path):
     mine = written(tmp_path, card_of("mine", MINE), MINE)
     ln = card_of("ln", LN)
     runs = runs_by_seed("ln", LN, **changes)
@@ -61,7 +61,7 @@ def test_scores_are_compared_over_runs_that_pair(changes, differences, tmp_path)
     assert rounded == differences
 
 
-def test_the_page_of_a_card_marks_scores_that_say_nothing_and_escapes_text(tmp_path):
+def test_the_page_of_a_card_marks_scores_near_the_untrained_baseline_and_escapes_text(tmp_path):
     content = card_of("mine", MINE)
     content["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
     content["examinations"]["pictures"] = picture(environment={"commit": "new"})
