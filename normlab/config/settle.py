@@ -113,7 +113,7 @@ def what_was_written(
     if classes := [text for text in overrides if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     values = typed(overrides)
-    files = settings_of(names_in(values.get(EXPERIMENT)))
+    files = settings_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
     check_keys(files, choices)
     keys = [*files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
     return Written(short, files, values, keys)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 
+from normlab.config.conversion import Text
 from normlab.errors import UserError
 from normlab.formats import counted
 from normlab.records.packed import Key
@@ -23,7 +24,6 @@ ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
 _AT = " @ "
 
-Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
 Rows = Annotated[dict[Text, Overrides], Meta(min_length=1)]

@@ -290,22 +290,34 @@ def test_a_contrast_stays_undecided_if_a_side_does_not_beat_its_baseline(tmp_pat
     found = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
     assert found.verdict == "undecided" and found.decision.p is None
     assert f"norm=bn: test/bleu 3 is {NOT_CLEAR} (3)" in str(found.reason)
-    losses = [
+
+
+@pytest.fixture
+def near_the_floor():
+    """Return runs whose losses are below that of an untrained model, but not clearly with bn."""
+    return [
         run(k, norm, 30.0, scores={"test/loss": loss + 0.01 * k}, floors={"loss": 6.67})
         for k in range(1, 6)
         for norm, loss in (("ln", 5.2), ("bn", 5.8))
     ]
-    near = primary(tmp_path, losses, contrast(score="test/loss", margin=0.05))
+
+
+def test_more_seeds_would_not_decide_a_side_near_the_floor(tmp_path, near_the_floor):
+    near = primary(tmp_path, near_the_floor, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and near.judgement.to_measure is None
     assert "norm=bn: test/loss 5.83 is not clearly" in str(near.reason)
     assert "more seeds would not change that" in str(near.reason)
-    for made in losses:
+
+
+@pytest.mark.parametrize("score", ["valid/steps_to_converge", "stability/tid/mean"])
+def test_a_score_without_a_floor_decides_nothing_if_the_runs_are_near_theirs(
+    score, tmp_path, near_the_floor
+):
+    for made in near_the_floor:
         made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
-    steps = primary(tmp_path, losses, contrast(score="valid/steps_to_converge", margin=0.05))
-    assert "norm=bn: test/loss" in str(steps.reason)
-    probe = primary(tmp_path, losses, contrast(score="stability/tid/mean", margin=0.05))
-    assert "norm=bn: test/loss" in str(probe.reason)
+    found = primary(tmp_path, near_the_floor, contrast(score=score, margin=0.05))
+    assert "norm=bn: test/loss" in str(found.reason)
 
 
 def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
@@ -334,12 +346,15 @@ def test_whether_a_side_trains_is_decided_by_counts_against_a_reference(tmp_path
     five = primary(tmp_path, side("ln", 30.0) + side("bn", 30.0), trains())
     eight = primary(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), trains())
     assert (five.verdict, eight.verdict) == ("undecided", "contradicted")
+    lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
+    assert lone.verdict == "supported"
+
+
+def test_a_side_may_train_and_be_worse(tmp_path):
     counted = {**contrast(), "secondary": [trains()["endpoint"]]}
     worse = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted)
     assert worse.primary[0].verdict == "supported", "ln is better"
     assert [other.verdict for other in worse.secondary] == ["contradicted"], "and bn trains, too"
-    lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
-    assert lone.verdict == "supported"
 
 
 def level(says="figure", **changes):
@@ -354,7 +369,10 @@ def test_a_level_is_compared_with_a_bound(tmp_path):
     assert primary(tmp_path, records, level("equality", above=25, margin=6)).verdict == "supported"
     found = primary(tmp_path, records, level("equality", above=25, margin=1))
     assert found.verdict == "contradicted"
-    found = primary(tmp_path, records, level(above=25))
+
+
+def test_a_figure_has_an_interval_and_needs_all_its_runs(tmp_path):
+    found = primary(tmp_path, side("bn", 30.0), level(above=25))
     estimate = found.decision.estimate
     assert estimate.mean == pytest.approx(30.0) and estimate.low < 30 < estimate.high
     failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]

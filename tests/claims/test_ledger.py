@@ -68,7 +68,10 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     assert alone.p_holm == pytest.approx(alone.decision.p.at_look)
     assert among.p_holm == pytest.approx(min(1.0, 10 * alone.decision.p.at_look))
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
-    # A part that is open after correction has a command; a decided one has none.
+
+
+def test_a_part_that_is_open_after_the_correction_has_a_command_a_decided_one_has_none(among_ten):
+    alone, among = among_ten(0)
     more = among.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=6,7,8"
     assert more.cost.startswith("9 runs, about 54 min") and alone.judgement.to_measure is None

@@ -33,10 +33,16 @@ def test_a_wandb_workspace_groups_and_filters_runs(wandb_server, capsys):
     filters = [(item["key"]["name"], item["value"]) for item in runs["filters"]["filters"]]
     assert filters == [("task", ["mlm"]), ("norm", ["ln", "bn"])]
     assert view["displayName"] == "n"
+    assert capsys.readouterr().out.startswith(f"{wandb_server.url}/tester/normlab?nw=")
+
+
+def test_a_workspace_begins_with_scores_by_batch_size(wandb_server):
+    pytest.importorskip("wandb_workspaces")
+    assert main(["--wandb", "--name", "n"]) == 0
+    (view,) = wandb_server.views
     first, *_ = json.loads(view["spec"])["section"]["panelBankConfig"]["sections"]
     assert first["name"] == "Score by batch size"
     assert all("batch_size" in json.dumps(panel["config"]) for panel in first["panels"])
-    assert capsys.readouterr().out.startswith(f"{wandb_server.url}/tester/normlab?nw=")
 
 
 @pytest.mark.usefixtures("nobody_is_logged_in")

@@ -107,9 +107,7 @@ def test_a_broken_model_gives_exit_status_1(words, config, tmp_path, capsys):
     assert read(tmp_path / "inspect.json")["examinations"]["leak"]["verdict"] == "broken"
 
 
-def test_changed_settings_write_a_second_sheet_and_keep_that_of_the_run(
-    finished, tmp_path, capsys, monkeypatch
-):
+def test_the_inspection_of_a_run_is_kept_in_its_folder(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = shutil.copytree(finished, tmp_path / "seed1")
     run_id = read(folder / "record.json")["run_id"]
@@ -117,6 +115,13 @@ def test_changed_settings_write_a_second_sheet_and_keep_that_of_the_run(
     sheet = read(folder / "inspect.json")
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (run_id, 12)
     assert f"run {run_id}, step 12" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_inspection_of_a_changed_run_is_written_elsewhere(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(finished, tmp_path / "seed1")
+    assert main(["inspect", str(folder), "--only", "stepwise"]) == 0
+    sheet = read(folder / "inspect.json")
     assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 1
     assert read(folder / "inspect.json") == sheet
     other = read(tmp_path / "inspect.json")

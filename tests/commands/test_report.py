@@ -42,13 +42,18 @@ def results_of(folder):
     return Text((folder / "report.html").read_text()).rows("results")
 
 
-def test_a_sweep_is_a_grid_whose_rows_are_compared_with_the_baseline_at_each_point(runs, capsys):
+def test_a_sweep_has_a_page_with_scores_and_stability_and_a_line_per_run_left_out(runs, capsys):
     code, out, err = report(capsys, "--out", "paper")
     assert (code, out) == (0, "paper/report.html\n")
     assert "/seed2: not ended" in err and err.count("\n") == 1
-    head, *rows = results_of(runs.parent / "paper")
+    head, *_ = results_of(runs.parent / "paper")
     titles = [title.replace("/ ", "/").split()[0] for title in head]
     assert titles == ["setting", "BLEU", "validation", "stability"]
+
+
+def test_rows_of_a_sweep_pair_with_the_baseline_at_each_point(runs, capsys):
+    report(capsys, "--out", "paper")
+    _, *rows = results_of(runs.parent / "paper")
     assert [row[0] for row in rows] == ["batch size 8", "ln", "bn", "batch size 32", "ln", "bn"]
     assert rows[1][1] == "1.18 \u00b1 0.18" and rows[2][1] == "1.05"
     assert rows[2][3].startswith("finished 1/1, 1 not ended")
@@ -85,7 +90,9 @@ def test_an_experiment_as_baseline_gives_one_row_per_experiment(runs, capsys):
         main(["report"])
 
 
-def test_each_recipe_has_its_own_table_and_charts(runs, capsys, monkeypatch):
+@pytest.fixture
+def two_recipes(runs, capsys, monkeypatch):
+    """Return the page of runs of two recipes, and the paths of its figures."""
     monkeypatch.setattr("normlab.reports.runs_report.write", lambda figure, path, title: None)
     store = RunStore("runs")
     for norm in ("bn", "ln"):
@@ -95,19 +102,27 @@ def test_each_recipe_has_its_own_table_and_charts(runs, capsys, monkeypatch):
             store.write(record, kept_run(store.run_dir(record.config), run_rows(9.0)))
     code, out, _ = report(capsys, "runs", "--latex", "--figures", "svg")
     assert code == 0
-    page = (runs.parent / "report" / "report.html").read_text()
+    return (runs.parent / "report" / "report.html").read_text(), out.splitlines()
+
+
+def test_runs_of_two_recipes_have_a_table_and_a_figure_each(two_recipes, runs):
+    page, paths = two_recipes
     ids = [attributes["id"] for _, attributes in Text(page).tags if "id" in attributes]
     assert len(ids) == len({*ids}) and page.count('class="answer"') == 2
     assert page.count('<table class="results">') == page.count('<table class="runs">') == 2
     assert "999 steps" in Text(page).text
+    assert len([path for path in paths if path.endswith("bleu_by_batch_size.svg")]) == 2
+    labels = re.findall(r"\\label\{.*\}", (runs.parent / "report" / "table.tex").read_text())
+    assert len(labels) == len({*labels}) == 2
+
+
+def test_runs_of_two_recipes_share_no_curve(two_recipes):
+    page, _ = two_recipes
     panels = json.loads(page.partition('id="charts">')[2].partition("</script>")[0])["panels"]
     losses = [each for each in panels if each["id"].endswith("training-step-train-loss")]
     points = [{line["at"] for line in each["series"]} for each in losses]
     assert {"batch_size=8", "batch_size=32"} in points and len(points) == 2
     assert {"batch_size=32", "batch_size=64"} in points
-    assert len([line for line in out.splitlines() if line.endswith("bleu_by_batch_size.svg")]) == 2
-    labels = re.findall(r"\\label\{.*\}", (runs.parent / "report" / "table.tex").read_text())
-    assert len(labels) == len({*labels}) == 2
 
 
 def test_damaged_runs_are_reported_and_the_rest_is_shown(runs, capsys):

@@ -31,11 +31,11 @@ def test_a_sweep_of_batch_sizes_has_one_group_per_size(words, wandb_server, caps
     runs = [(run.fields, run.config) for run in wandb_server.runs.values()]
     found = sorted((fields["groupName"], config["batch_size"]) for fields, config in runs)
     assert found == [("ln-pre-b4", 4), ("ln-pre-b6", 6)]
-    for fields, _ in runs:
-        assert (fields["project"], fields["entity"]) == ("norms", "team")
-        assert fields["notes"] == "no, warm-up" and fields["jobType"] == "sweep"
-        assert fields["tags"][-2:] == ["sizes", "a"]
-        assert fields["displayName"].startswith("translation-")
+    said = [(fields["project"], fields["entity"], fields["notes"]) for fields, _ in runs]
+    assert said == [("norms", "team", "no, warm-up")] * 2
+    tags = [(fields["jobType"], *fields["tags"][-2:]) for fields, _ in runs]
+    assert tags == [("sweep", "sizes", "a")] * 2
+    assert all(fields["displayName"].startswith("translation-") for fields, _ in runs)
 
 
 @pytest.mark.parametrize(
