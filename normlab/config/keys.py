@@ -42,9 +42,8 @@ class Key:
         repeats: the key whose value it has, unless it is given a value of its own.
         newer: it is newer than many runs. No plain config has it at its default, so that older runs
             keep their fingerprints.
-        hashed: it is part of the experiment's fingerprint.
-        folder: how many components of the folder that it names a published record keeps; 0 if it
-            names no folder.
+        hashed: it is part of the experiment's fingerprint, unless it names a folder.
+        folder: how many last components of its folder a published record keeps; 0 if it names none.
     """
 
     range: Range | None = None
@@ -150,7 +149,7 @@ OPTION_KEYS: Mapping[str, Key] = {
     "task.augmentation.shift": Key(FROM_NONE),
     "task.batch_size": Key(COUNT, repeats="batch_size"),
     "task.batching": Key(repeats="batching"),
-    "task.corpus.data_dir": Key(TEXT, repeats="data_dir", hashed=False, folder=1),
+    "task.corpus.data_dir": Key(TEXT, repeats="data_dir", folder=1),
     "task.corpus.name": Key(TEXT),
     "task.corpus.seed": Key(number(int, ge=0, lt=2**32)),
     "task.corpus.size": Key(COUNT),
@@ -160,7 +159,7 @@ OPTION_KEYS: Mapping[str, Key] = {
     "task.corpus.test_size": Key(COUNT),
     "task.corpus.valid_share": Key(_PART),
     "task.corpus.valid_size": Key(COUNT),
-    "task.data_dir": Key(TEXT, repeats="data_dir", hashed=False, folder=1),
+    "task.data_dir": Key(TEXT, repeats="data_dir", folder=1),
     "task.eval_batch_size": Key(COUNT),
     "task.eval_max_length": Key(FROM_TWO),
     "task.label_smoothing": Key(BELOW_ONE),
@@ -173,7 +172,7 @@ OPTION_KEYS: Mapping[str, Key] = {
     "task.max_tokens": Key(COUNT, repeats="max_tokens"),
     "task.one_by_one": Key(FROM_NONE),
     "task.short_share": Key(SHARE),
-    "task.source.data_dir": Key(TEXT, repeats="data_dir", hashed=False, folder=1),
+    "task.source.data_dir": Key(TEXT, repeats="data_dir", folder=1),
     "task.source.train_size": Key(COUNT),
     "task.source.valid_size": Key(COUNT),
     "task.targets.*": Key(NUMBERS),
@@ -198,6 +197,6 @@ OPTION_KEYS: Mapping[str, Key] = {
     "observe.sink.wandb.project": Key(PROJECT),
     "observe.sink.wandb.tags": Key(TAGS),
     "observe.targets.*": Key(NUMBERS),
-    "start_from.run_dir": Key(TEXT, hashed=False, folder=2),
+    "start_from.run_dir": Key(TEXT, folder=2),
 }
 """The keys of options and of nodes that a run may have, by pattern; a star matches any name."""

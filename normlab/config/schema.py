@@ -153,8 +153,8 @@ class RunConfig:
     observe: ObserveConfig = key(ObserveConfig, hashed=False)
     start_from: Any = key(None, RUN)
     freeze_statistics: float | None = key(None, SHARE)
-    data_dir: str | None = key(None, hashed=False, folder=1)
-    runs_dir: str = key("runs", hashed=False, folder=1)
+    data_dir: str | None = key(None, folder=1)
+    runs_dir: str = key("runs", folder=1)
     choices: dict[str, Any] = key({}, hashed=False)
 
 
@@ -196,7 +196,7 @@ REPEATS = {name: facts.repeats for name, facts in KEYS.items() if facts.repeats}
 FOLDERS = {name.rpartition(".")[2]: facts.folder for name, facts in KEYS.items() if facts.folder}
 """The names of keys of folders, which are never hashed at any depth, each with the number of last
 components that a published config keeps: of a run's folder, the experiment and the seed."""
-NOT_HASHED = frozenset(name for name, facts in RUN_KEYS.items() if not facts.hashed)
+NOT_HASHED = frozenset(name for name, facts in RUN_KEYS.items() if facts.folder or not facts.hashed)
 """The keys and nodes at the top that are not part of an experiment's fingerprint; the seed of a
 corpus is."""
 NEWER_OF_MODELS = {
