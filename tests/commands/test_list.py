@@ -70,8 +70,8 @@ def test_a_terminal_gets_one_line_per_entry_and_a_pipe_the_full_text(
 def test_norms_are_sorted_by_the_axes_they_pool_over(printed, monkeypatch, tmp_path):
     for name, text in {
         "mine": "# normlab train norm=mine\n# A norm of nobody. Says no axis.\n",
-        "newer": "# Newer norm (Roe et al. 1998). Pools over\n# batch.\n",
-        "new": "# New norm. Pools over position and feature.\n",
+        "newer": "# Newer norm (Roe et al. 1998).\n_pools_over_: batch\n",
+        "new": "# New norm.\n_pools_over_: position and feature\n",
     }.items():
         (tmp_path / "norm").mkdir(exist_ok=True)
         (tmp_path / "norm" / f"{name}.yaml").write_text(text)
