@@ -204,3 +204,23 @@ def test_without_any_matching_run_one_error_is_printed(runs, capsys):
     assert (out, err) == ("", "normlab: no run below elsewhere; `normlab train` makes one\n")
     main(["--where", "norm=gn"])
     assert "no run that matches --where norm=gn below runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("norm=LayerNorm", "Did you mean --where norm=ln?"),
+        ("norm=xn,instance_norm", "Did you mean --where norm=xn,in?"),
+        ("norm=gn", "; norm is bn, bn+ln, ln"),
+    ],
+)
+def test_without_a_matching_run_a_norms_option_or_the_known_values_are_named(
+    runs, capsys, where, hint
+):
+    assert main(["--where", where]) == 1
+    assert hint in capsys.readouterr().err
+
+
+def test_a_baseline_by_another_name_of_its_norm_is_an_error_with_the_option(runs):
+    with pytest.raises(ValueError, match=r"--baseline BatchNorm: no such row. Did you mean bn\?"):
+        main(["--baseline", "BatchNorm"])

@@ -148,6 +148,17 @@ def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
     )
 
 
+def test_with_columns_only_their_figures_are_drawn(runs, capsys, monkeypatch):
+    monkeypatch.setattr("normlab.reports.runs_report.write", lambda figure, path, title: None)
+    code, out, _ = report(capsys, "runs", "--columns", "test/bleu", "--figures", "svg")
+    assert code == 0
+    assert out.splitlines() == ["report/report.html", "report/bleu_by_batch_size.svg"]
+    one_size = ("--where", "batch_size=8", "--columns", "valid/loss", "--figures", "svg")
+    assert report(capsys, "runs", *one_size)[1].splitlines()[1:] == [
+        "report/validation_loss_over_training.svg"
+    ]
+
+
 def test_a_latex_table_with_renamed_columns_is_written_next_to_the_page(runs, capsys):
     columns = ("--columns", "valid/loss", "test/bleu", "--names", "valid/loss=Loss", "bn=BN")
     code, out, _ = report(capsys, "runs", *columns, "--latex", "--intervals", "--figures", "svg")
