@@ -220,9 +220,9 @@ def zero() -> list[CheckFinding]:
     x, real = padded_batch(3, 2)
     shift = draw_tokens(1)[0]
     findings = []
-    for name, option_name in (("ln", "ln"), ("ln with a shift", "ln"), ("bn", "bn")):
+    cases = (("ln", "ln", False), ("ln with a shift", "ln", True), ("bn", "bn", False))
+    for name, option_name, learned in cases:
         norm = new_norm(option_name, WIDTH)
-        learned = name == "ln with a shift"
         if learned:
             norm.bias.data.copy_(shift)
         largest = float(run(norm, x, torch.ones_like(real))[~real].abs().max())
