@@ -1,4 +1,4 @@
-"""The files of the articles: what they have, and errors that name file and key."""
+"""The files of the articles: their tables, and errors that give file and key."""
 
 import pytest
 
@@ -17,7 +17,7 @@ sections:
 """
 
 
-def test_the_tables_of_the_five_articles_are_there():
+def test_the_five_articles_have_all_their_tables():
     articles = load_all(CONFIG_DIR / "article")
     assert {number: list(each.tables) for number, each in articles.items()} == {
         1: ["translation", "bert", "dimensions", "code", "summary"],
@@ -37,7 +37,9 @@ def test_the_tables_of_the_five_articles_are_there():
         ("[{gap: a, of: b, row: c, to: [d]}]", r"rows\[0\]\[1\].ours\[0\].to: .*found \['d'\]"),
     ],
 )
-def test_a_cell_without_evidence_is_an_error_that_names_it(tmp_path, ours, message):
+def test_a_cell_with_missing_or_invalid_evidence_is_an_error_that_names_the_cell(
+    tmp_path, ours, message
+):
     with pytest.raises(UserError, match=message):
         article(tmp_path, ours)
 
@@ -50,7 +52,7 @@ def test_a_cell_without_evidence_is_an_error_that_names_it(tmp_path, ours, messa
         ("{table: two}", r"sections\[0\].body\[0\].table: choose from"),
     ],
 )
-def test_a_passage_is_a_sentence_a_table_or_a_piece_that_exists(tmp_path, passage, message):
+def test_a_passage_must_be_a_sentence_a_table_or_a_piece_that_exists(tmp_path, passage, message):
     path = tmp_path / "9.yaml"
     path.write_text(ARTICLE.replace("PASSAGE", passage), "utf-8")
     with pytest.raises(UserError, match=message):

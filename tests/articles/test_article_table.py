@@ -1,4 +1,4 @@
-"""The articles' tables in each format: every cell leads to evidence, and shows what it says."""
+"""The tables of the articles in each format: every cell links to evidence and shows its result."""
 
 import json
 import re
@@ -24,12 +24,12 @@ def results():
 
 
 def texts_of(table):
-    """Return what was found on all cells."""
+    """Return the findings of all cells."""
     return [each.line for row in table.rows for measured in row.measured for each in measured]
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_every_cell_leads_to_evidence_that_exists_and_fits_80_columns(results, code):
+def test_every_cell_has_existing_evidence_and_tables_fit_80_columns(results, code):
     for each, name in TABLES:
         table = shown(each, name, results, LANGUAGES[code])
         assert all(all(cells) for row in table.rows for cells in row.measured), (each.id, name)
@@ -37,7 +37,7 @@ def test_every_cell_leads_to_evidence_that_exists_and_fits_80_columns(results, c
         assert max(map(cell_len, lines)) <= 80, (each.id, name)
 
 
-def test_both_languages_show_the_same_numbers_and_chinese_no_english_words(results):
+def test_both_languages_show_the_same_numbers_and_chinese_has_no_english_words(results):
     for each, name in TABLES:
         english, chinese = (shown(each, name, results, x) for x in (ENGLISH, CHINESE))
         spreads = [
@@ -50,7 +50,7 @@ def test_both_languages_show_the_same_numbers_and_chinese_no_english_words(resul
         assert not re.findall(left, " ".join(texts_of(chinese))), (each.id, name)
 
 
-def test_a_verdict_in_a_cell_is_that_of_the_ledger(results):
+def test_verdicts_in_cells_match_the_ledger(results):
     ledger = json.loads((RESULTS / "claims.json").read_text())
     parts = {f"{claim['id']}.{p['part']}": p["verdict"] for claim in ledger for p in claim["parts"]}
     tables = [shown(each, name, results, ENGLISH, notes=False) for each, name in TABLES]
@@ -64,7 +64,7 @@ def test_a_verdict_in_a_cell_is_that_of_the_ledger(results):
     assert all(ENGLISH.verdicts[parts[place]] == verdict for verdict, place in verdicts)
 
 
-def test_each_format_escapes_the_articles_words(tmp_path, results):
+def test_each_format_escapes_the_text_of_the_articles(tmp_path, results):
     table = shown(article(tmp_path, "[{says: {zh: '5 % _ <i>'}}]"), "one", results, CHINESE)
     made = latex(table)
     assert r"\caption{50 \% \& $<$b$>$" in made and r"方法\_ & BLEU \\" in made
@@ -74,7 +74,7 @@ def test_each_format_escapes_the_articles_words(tmp_path, results):
     assert "**5 % _ &lt;i>**" in markdown(table)
 
 
-def test_html_names_the_column_of_each_cell(results):
+def test_html_cells_have_the_name_of_their_column(results):
     table = shown(ARTICLES[1], "translation", results, ENGLISH.typeset)
     assert html([table]).count('<td data-column="BLEU">') == len(table.rows) == 3
     assert "+-" not in html([table])
@@ -96,7 +96,7 @@ def test_only_a_latex_table_taller_than_a_page_breaks_between_pages(results):
     assert r"\usepackage{array, booktabs, ctex, longtable}" in tall
 
 
-def test_in_latex_a_verdict_is_words_and_the_part_it_is_about_a_comment(results):
+def test_latex_prints_a_verdict_in_words_and_its_part_in_a_comment(results):
     made = latex(shown(ARTICLES[1], "translation", results, ENGLISH.typeset))
     printed = re.sub(r"(?<!\\)%.*", "", made)
     assert r"\textit{worse than LN: holds}" in printed and "[2.1]" in made

@@ -1,4 +1,4 @@
-"""A finding of a check, and a score, without a Chinese text: the error names the file and key."""
+"""A finding or score without Chinese text is an error that gives the file and key."""
 
 import re
 
@@ -24,7 +24,7 @@ def found(path, *only):
     return [chinese for _, chinese in deciding_findings(source, results, path)]
 
 
-def test_a_finding_has_the_chinese_of_its_name_in_any_order(tmp_path):
+def test_findings_get_their_chinese_text_by_name_in_any_order(tmp_path):
     path = tmp_path / "findings.yaml"
     path.write_text("checks: {a.check: {ln: {supports: 不变}, bn: '变化 {moved:.0%}'}}")
     assert found(path) == ["变化 20%", "不变"]
@@ -43,14 +43,16 @@ def test_a_finding_has_the_chinese_of_its_name_in_any_order(tmp_path):
         ),
     ],
 )
-def test_what_lacks_or_is_wrong_is_named_with_the_file(content, message, tmp_path):
+def test_a_missing_or_invalid_chinese_text_is_an_error_with_file_and_key(
+    content, message, tmp_path
+):
     path = tmp_path / "findings.yaml"
     path.write_text(content)
     with pytest.raises(UserError, match=re.escape(f"{path}: {message}")):
         found(path)
 
 
-def test_a_score_without_a_name_is_an_error_that_says_where_to_add_one():
+def test_the_error_for_a_score_without_a_name_says_where_to_add_one():
     with pytest.raises(UserError, match=r"language\.zh\.yaml: scores\.chrf: say in Chinese: chrF"):
         CHINESE.score_name("test/chrf")
     with pytest.raises(UserError, match=r"no score test/nothing: normlab/metrics/glossary\.py"):

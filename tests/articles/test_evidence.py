@@ -1,4 +1,4 @@
-"""Each kind of evidence: what it says in either language, and the error if it does not exist."""
+"""Each kind of evidence: its text in both languages, and the error if it does not exist."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def results():
     return Results(RESULTS)
 
 
-def test_a_mean_and_a_count_are_those_of_the_records(results):
+def test_a_mean_and_a_count_match_the_records(results):
     lines = (RESULTS / "translation_norms" / "small" / "records.jsonl").read_text().splitlines()
     runs = [json.loads(line) for line in lines]
     chosen = [run for run in runs if (run["row"], run["point"]) == ("bn", "placement=pre")]
@@ -35,7 +35,7 @@ def test_a_mean_and_a_count_are_those_of_the_records(results):
     )
 
 
-def test_numbers_below_zero_and_deviations_have_the_signs_of_the_language(results):
+def test_minus_and_plus_minus_signs_are_typographic_only_in_typeset_text(results):
     score = ScoreEvidence(score="test/bleu_tok", **BATCH_NORM)
     for language, sign in ((CHINESE, "+-"), (CHINESE.typeset, "\u00b1")):
         assert re.match(rf"\d+\.\d+ {re.escape(sign)} \d", score.text(results, language))
@@ -74,7 +74,7 @@ def test_a_part_has_its_number_in_the_ledger_and_its_verdict(results):
         ("[{score: test/bleu, of: translation_norms/huge, row: ln}]", "records.jsonl: missing"),
     ],
 )
-def test_evidence_that_does_not_exist_is_an_error_that_names_it(tmp_path, results, ours, message):
+def test_missing_evidence_is_an_error_that_names_it(tmp_path, results, ours, message):
     with pytest.raises(UserError, match=message):
         shown(article(tmp_path, ours), "one", results, ENGLISH)
 
@@ -87,7 +87,7 @@ def test_evidence_that_does_not_exist_is_an_error_that_names_it(tmp_path, result
         ("{contradicts: 输出相同}", "now supports its claim"),
     ],
 )
-def test_a_chinese_finding_quotes_numbers_that_exist_or_says_when_it_is_true(
+def test_a_chinese_finding_must_quote_existing_numbers_or_state_its_standing(
     tmp_path, results, text, message
 ):
     for good, note in (

@@ -1,4 +1,4 @@
-"""The interactive page in a real browser: its numbers, its verdicts, its keys and its sizes."""
+"""The interactive page in a real browser: its numbers, verdicts, keys and size."""
 
 import json
 import re
@@ -81,13 +81,13 @@ def by_norm(name, x, real=None):
     return run(norm_of_width(name, x.shape[-1]).train(), x, real)
 
 
-def test_the_committed_page_is_what_is_generated_and_small():
+def test_the_committed_interactive_page_is_up_to_date_and_below_250_kb():
     assert PLAY.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
     assert PLAY.stat().st_size < 250_000
-    assert "\n*, ::before, ::after {" in PLAY.read_text("utf-8"), "a rule is no comment"
+    assert "\n*, ::before, ::after {" in PLAY.read_text("utf-8"), "a CSS rule is not a comment"
 
 
-def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data):
+def test_every_piece_is_in_an_article_and_every_text_in_both_languages(data):
     bodies = [s["body"] for article in data["articles"] for s in article["sections"]]
     passages = [passage for body in bodies for passage in body]
     live = [each["piece"] for each in passages if "piece" in each]
@@ -115,7 +115,7 @@ def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data)
     check(yaml.safe_load(words.read_text("utf-8")), "words")
 
 
-def test_each_explanation_has_the_verdict_of_the_ledger(data):
+def test_verdicts_in_explanations_match_the_ledger(data):
     ledger = json.loads((ROOT / "results" / "claims.json").read_text("utf-8"))
     known = {p["statement"]: p["verdict"] for claim in ledger for p in claim["parts"]}
     judged = [
@@ -127,7 +127,7 @@ def test_each_explanation_has_the_verdict_of_the_ledger(data):
     assert len(parts) > 80 and all(known[a["statement"][-1]] == a["verdict"] for a in parts)
 
 
-def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
+def test_the_answer_of_a_claim_is_shown_where_half_of_its_parts_are_cited(data):
     body = [e for each in data["articles"] for section in each["sections"] for e in section["body"]]
     rows = [named(data, "sentence", each) for each in body if isinstance(each, list)]
     whole = {each["text"][-1]: each.get("claims", []) for each in rows}
@@ -137,7 +137,7 @@ def test_a_claims_answer_is_shown_where_half_of_its_parts_are_referred_to(data):
     assert shown <= {int(claim) for claim in data["claims"]}
 
 
-def test_what_is_computed_or_published_is_said_in_chinese_too(data):
+def test_explanations_of_checks_and_sources_have_chinese_text(data):
     explanations = [each for each in data["explanations"] if each["kind"] in ("check", "sources")]
     assert len(explanations) > 60
     for explanation in explanations:
@@ -149,7 +149,7 @@ def test_what_is_computed_or_published_is_said_in_chinese_too(data):
         assert re.search("[\u4e00-\u9fff]", "".join(texts)), explanation
 
 
-def test_a_part_that_was_not_measured_has_its_command_alone(data):
+def test_explanations_of_unmeasured_parts_show_only_the_command(data):
     commands = [each["command"] for each in data["explanations"] if "command" in each]
     assert len(commands) > 5 and not any("(" in each for each in commands)
 
@@ -165,7 +165,7 @@ def test_grades_and_counts_of_seeds_are_in_chinese(data):
     assert len(counts) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counts)
 
 
-def test_a_number_says_what_it_is_and_too_small_a_difference_its_margin(data):
+def test_findings_name_their_quantity_and_small_differences_mention_the_margin(data):
     from_runs = [
         each for each in data["explanations"] if each["kind"] in ("runs", "timing", "scores")
     ]
@@ -181,12 +181,12 @@ def test_a_number_says_what_it_is_and_too_small_a_difference_its_margin(data):
         assert not re.search("[\u4e00-\u9fff]", en), en
 
 
-def test_a_number_below_zero_has_a_true_minus(page):
+def test_negative_numbers_have_a_typographic_minus_sign(page):
     text = page.evaluate("JSON.stringify([DATA.explanations, DATA.findings, DATA.articles])")
     assert "\u2212" in text and not re.search(r"[\s(\[（]-\d", re.sub("`[^`]*`", "", text))
 
 
-def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
+def test_commands_to_try_run_or_are_in_a_tested_page(capsys):
     pages = "".join(path.read_text("utf-8") for path in PAGES)
     for command in sorted(TYPED):
         program, verb, *words = command.split()
@@ -195,7 +195,7 @@ def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
     capsys.readouterr()
 
 
-def test_its_norms_are_those_of_make_norm(page, data):
+def test_the_norms_of_the_page_match_make_norm(page, data):
     tensor, marks = data["pieces"]["tensor"], data["pieces"]["marks"]
     cases = [("tensor", norm, tensor["x"], None) for norm in tensor["norms"]]
     cases += [("marks", norm, [marks["x"]], None) for norm in marks["norms"]]
@@ -204,7 +204,7 @@ def test_its_norms_are_those_of_make_norm(page, data):
         assert (found - by_norm(case[1], case[2])).abs().max() < SMALLEST, case[:2]
 
 
-def test_its_padded_batches_are_those_of_make_norm(page, data):
+def test_norms_on_padded_batches_of_the_page_match_make_norm(page, data):
     padded = data["pieces"]["padding"]
     batches = [[*others, 2] for n in range(3) for others in combinations((0, 1), n)]
     batch = "options => { const { x, real, y } = batchOf(options); return { x, real, y }; }"
@@ -221,7 +221,7 @@ def test_its_padded_batches_are_those_of_make_norm(page, data):
                 assert off < SMALLEST, options
 
 
-def test_its_words_and_their_attention_are_those_of_torch(page):
+def test_words_and_attention_of_the_page_match_torch(page):
     for width, norm in product((4, 64), ("none", "ln", "rms", "bn")):
         options = {"value": 999, "width": width, "norm": norm}
         found = {
@@ -236,7 +236,7 @@ def test_its_words_and_their_attention_are_those_of_torch(page):
         assert (found["slopes"] - slopes).abs().max() < SMALLEST, options
 
 
-def test_a_question_comes_before_each_piece_and_the_guess_is_judged(page):
+def test_each_piece_starts_with_a_question_and_the_guess_is_marked(page):
     for name in PIECES:
         page.evaluate("name => { location.hash = name; }", name)
         box = page.locator(f"#{name}")
@@ -250,7 +250,7 @@ def test_a_question_comes_before_each_piece_and_the_guess_is_judged(page):
     assert page.locator("#pieces li").all_inner_texts()[0].endswith("✗")
 
 
-def test_a_cell_of_the_tensor_shows_its_pool_mean_and_variance_by_mouse_and_by_keys(page, data):
+def test_mouse_and_keys_show_the_pool_mean_and_variance_of_a_tensor_cell(page, data):
     x = torch.tensor(data["pieces"]["tensor"]["x"], dtype=torch.float64)
     box = piece(page, "tensor")
     box.locator('[data-name="ln"]').click()
@@ -266,7 +266,7 @@ def test_a_cell_of_the_tensor_shows_its_pool_mean_and_variance_by_mouse_and_by_k
     assert found == pytest.approx(float(x[1, 1].var(correction=0)))
 
 
-def test_editing_the_999_keeps_the_place_in_the_field_and_changes_the_attention(page):
+def test_editing_the_999_keeps_the_focus_and_changes_the_attention(page):
     box = piece(page, "words")
     box.locator('.choice [data-name="none"]').click()
     field = box.locator('[data-name="value"]')
@@ -282,7 +282,7 @@ def test_editing_the_999_keeps_the_place_in_the_field_and_changes_the_attention(
     assert float(slope.get_attribute("data-slope")) < SMALLEST
 
 
-def test_sentences_are_dragged_or_pressed_into_the_batch(page):
+def test_sentences_enter_the_batch_by_drag_or_key_press(page):
     box = piece(page, "padding")
     moved = lambda: float(box.locator("[data-moved]").get_attribute("data-moved"))  # noqa: E731
     two = moved()
@@ -295,7 +295,7 @@ def test_sentences_are_dragged_or_pressed_into_the_batch(page):
     assert moved() < SMALLEST
 
 
-def test_padding_that_counts_moves_every_real_word_and_pads_are_marked(page):
+def test_counted_padding_changes_every_real_word_and_is_marked(page):
     box = piece(page, "padding")
     moved = lambda: float(box.locator("[data-moved]").get_attribute("data-moved"))  # noqa: E731
     left_out = moved()
@@ -309,14 +309,14 @@ def test_padding_that_counts_moves_every_real_word_and_pads_are_marked(page):
     box.locator('[data-name="count"]').uncheck()
 
 
-def test_lines_differ_by_verdict(page):
+def test_the_line_style_differs_by_verdict(page):
     lines = page.evaluate(LINES)
     small = lines.pop("does not hold (the difference is too small)")
-    assert small == lines["does not hold"], "both do not hold; colour and mark differ"
+    assert small == lines["does not hold"], "neither holds, so the style is the same"
     assert len(set(lines.values())) == len(lines) == 5
 
 
-def test_sentences_open_by_keyboard(page):
+def test_sentences_can_be_opened_and_closed_by_keyboard(page):
     first = page.locator("#content .opener").first
     first.focus()
     page.keyboard.press("Enter")
@@ -342,7 +342,7 @@ def test_sentences_open_by_keyboard(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_all_articles_in_both_languages_without_scrolling_aside(visit, data, scheme):
+def test_all_articles_fit_a_phone_in_both_languages(visit, data, scheme):
     page = visit(PHONE, scheme=scheme)
     words = [language.verdicts["contradicted"] for language in LANGUAGES.values()]
     for number, language in enumerate(("zh-CN", "en")):
@@ -359,7 +359,7 @@ def test_a_phone_shows_all_articles_in_both_languages_without_scrolling_aside(vi
     assert (sum(map(int, re.findall(r"\d+", colour))) < 200) == (scheme == "dark")
 
 
-def test_the_language_is_remembered_and_can_be_named_in_the_address(visit):
+def test_the_language_is_remembered_and_can_be_set_in_the_address(visit):
     page = visit(fragment="#zh/words")
     language = "document.documentElement.lang"
     assert page.evaluate(language) == "zh-CN"
@@ -370,7 +370,7 @@ def test_the_language_is_remembered_and_can_be_named_in_the_address(visit):
     assert page.evaluate(language) == "zh-CN"
 
 
-def test_the_other_norms_come_after_a_press_on_more(page, data):
+def test_the_more_button_shows_the_remaining_norms(page, data):
     box = piece(page, "tensor")
     buttons = box.locator(".live .choice [aria-pressed]")
     assert buttons.evaluate_all("all => all.map(e => e.dataset.name)") == ["bn", "ln", "in", "gn"]
@@ -378,7 +378,7 @@ def test_the_other_norms_come_after_a_press_on_more(page, data):
     assert buttons.count() == len(data["pieces"]["tensor"]["norms"])
 
 
-def test_a_cut_table_says_so_and_the_articles_own_marks_are_told_apart(visit):
+def test_a_truncated_table_has_a_hint_and_marks_of_the_article_are_labeled(visit):
     for width, cut in ((PHONE, True), (1280, False)):
         page = visit(width)
         table = page.locator(".tabled", has_text="✅").last
@@ -389,7 +389,7 @@ def test_a_cut_table_says_so_and_the_articles_own_marks_are_told_apart(visit):
         assert "article's own" in table.inner_text()
 
 
-def test_a_grade_says_what_its_letter_means(page):
+def test_a_grade_explains_its_letter(page):
     for button in page.locator("#content .passage > .opener").all()[:8]:
         button.click()
     grade = page.locator(".grade summary").first
@@ -398,7 +398,7 @@ def test_a_grade_says_what_its_letter_means(page):
     assert meaning and meaning in page.locator(".grade").first.inner_text()
 
 
-def test_the_command_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):
+def test_documents_html_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     assert main(["documents", "--html"]) == 0
@@ -409,7 +409,7 @@ def test_the_command_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys
     assert main(["documents"]) == 0 and "normlab documents --html" in capsys.readouterr().out
 
 
-def test_writing_the_ledger_writes_the_page_after_it(tmp_path, monkeypatch, capsys):
+def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkeypatch, capsys):
     ledger, page = tmp_path / "claims.json", tmp_path / "index.html"
     page.write_text("old")
     monkeypatch.setattr(claims, "RESULTS", tmp_path)

@@ -50,7 +50,7 @@ def test_a_sentence_is_answered_only_if_every_part_is_decided(verdicts, state):
     assert state_of(each, results) == ("remark" if not verdicts else state)
 
 
-def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
+def test_open_parts_lists_undecided_parts_and_the_command_to_run():
     each, results = sentence("supported", "undecided", "not measured")
     assert open_parts(each, results) == [
         (1, "1.1", "undecided", "It is worse.", "F", "", ""),
@@ -61,7 +61,7 @@ def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
     assert re.search(r"undecided: .* Found: .*\. No planned run decides it\.\n", page)
 
 
-def test_the_page_has_each_sentence_and_cell_of_the_articles_once():
+def test_the_page_lists_each_sentence_and_cell_of_the_articles_once():
     passages = [p for a in ARTICLES.values() for s in a.sections for p in s.body]
     shown = [(a, p.table) for a in ARTICLES.values() for s in a.sections for p in s.body if p.table]
     cells = [c for a, name in shown for row in a.tables[name].rows for c in row[1:]]
@@ -74,13 +74,13 @@ def test_the_page_has_each_sentence_and_cell_of_the_articles_once():
     assert rows == len(ALL)
 
 
-def test_the_committed_page_is_what_the_command_prints(capsys):
+def test_the_committed_page_matches_the_output_of_the_command(capsys):
     assert main(["documents", "--markdown"]) == 0
     committed = (RESULTS / pages.SENTENCES).read_text("utf-8")
     assert capsys.readouterr().out == committed, "run: python scripts/blocks.py"
 
 
-def test_whatever_is_not_decided_has_a_reason():
+def test_every_sentence_without_a_full_answer_has_a_reason():
     results = Results(RESULTS)
     for each in ALL:
         if state_of(each, results) in ("answered in part", "open", "not tested"):

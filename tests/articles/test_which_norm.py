@@ -39,7 +39,7 @@ def situations(tmp_path):
     return load_situations(path)
 
 
-def test_advice_stands_above_what_it_rests_on_in_both_languages(situations):
+def test_advice_is_followed_by_its_evidence_in_both_languages(situations):
     english, chinese = markdown(situations, ledger("supported")).split("## 中文")
     assert "| Translation | Layer norm. |" in english and "| 翻译 | 用层归一化。 |" in chinese
     assert "\n**Layer norm.**\n\nIt rests on:\n\n- *holds* [2.1](claims.md#claim-2): " in english
@@ -47,7 +47,7 @@ def test_advice_stands_above_what_it_rests_on_in_both_languages(situations):
     assert "*not tested* [2.2](claims.md#claim-2): It is worse.\n" in english
 
 
-def test_what_records_show_without_a_verdict_is_between_the_verdicts(situations):
+def test_measured_numbers_without_a_verdict_are_listed_between_the_verdicts(situations):
     english, chinese = markdown(situations, ledger("supported")).split("## 中文")
     measured = r"- accuracy: 0\.\d+ \[.+\] lower \(CIFAR-10.*, 5 seeds\)"
     assert re.search(rf"\n\nMeasured, without a verdict:\n\n{measured}\n\nSee also:", english)
@@ -55,7 +55,7 @@ def test_what_records_show_without_a_verdict_is_between_the_verdicts(situations)
 
 
 @pytest.mark.parametrize("verdict", ["undecided", "contradicted", "no difference"])
-def test_advice_is_withdrawn_if_a_verdict_changes_that_it_rests_on(situations, verdict):
+def test_advice_is_withdrawn_if_a_verdict_it_rests_on_changes(situations, verdict):
     english, chinese = markdown(situations, ledger(verdict)).split("## 中文")
     assert (
         "| Translation | No advice: what it rests on has changed since it was written. |" in english
@@ -71,7 +71,7 @@ def test_advice_is_withdrawn_if_a_number_leaves_its_bounds(tmp_path):
     assert "Layer norm." not in english and "\n- accuracy: 0." in english
 
 
-def test_numbers_in_an_advice_are_of_the_records_or_settings_of_what_it_rests_on(situations):
+def test_numbers_in_advice_come_from_the_evidence_it_rests_on(situations):
     path = CONFIG_DIR / "which_norm.yaml"
     results = Results(RESULTS)
     for each in load_situations(path):
@@ -88,14 +88,14 @@ def test_numbers_in_an_advice_are_of_the_records_or_settings_of_what_it_rests_on
     assert replaced.advice_text(results, CHINESE) == f"低 {-gap:.3f}" and gap < 0
 
 
-def test_every_advice_that_is_published_follows_today():
+def test_all_published_advice_still_follows_from_the_results():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
     results = Results(RESULTS)
     changed = [each.changed_parts(results) + each.changed_numbers(results) for each in situations]
     assert len(changed) > 10 and not any(changed)
 
 
-def test_what_is_measured_has_its_number_in_chinese_too():
+def test_measured_findings_have_their_numbers_in_chinese_too():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
     chinese = markdown(situations, Results(RESULTS)).split("## 中文")[1]
     for found in ("训练成功的种子数：", "节省的时间 -20.5% [", "BLEU 之差 2.98 ["):
@@ -121,7 +121,7 @@ def test_what_is_measured_has_its_number_in_chinese_too():
         ),
     ],
 )
-def test_an_invalid_file_is_named_with_its_key(tmp_path, old, new, message):
+def test_an_invalid_file_is_an_error_with_its_key(tmp_path, old, new, message):
     path = tmp_path / "which_norm.yaml"
     path.write_text(SITUATION.replace(old, new), "utf-8")
     with pytest.raises(UserError, match=message):

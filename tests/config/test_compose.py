@@ -1,4 +1,4 @@
-"""Composing configs: what is refused, what a fingerprint depends on, which norm each place gets."""
+"""Composing configs: refused overrides, fingerprints, and the norm that each site gets."""
 
 from functools import cache
 from typing import Any
@@ -23,7 +23,7 @@ SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.de
 
 @cache
 def composed(*overrides):
-    """Return a config that is composed once; tests must not change it."""
+    """Return a config that is composed only once. Tests must not change it."""
     return to_dict(compose(list(overrides)))
 
 
@@ -40,7 +40,7 @@ def composed(*overrides):
         ("model.rope.pairs=half", ["model.rope.pairs=half", "halves, interleaved"]),
     ],
 )
-def test_a_wrong_key_type_or_option_fails_with_its_path_and_what_is_allowed(override, said):
+def test_a_wrong_key_type_or_option_is_an_error_with_its_path_and_allowed_values(override, said):
     with pytest.raises(ValueError) as caught:
         compose([override, "task=lm"] if "corpus" in override else [override])
     message = str(caught.value)
@@ -80,7 +80,7 @@ SCIENCE = (
 )
 
 
-def test_only_what_could_change_a_value_changes_the_fingerprint():
+def test_only_settings_that_affect_results_change_the_fingerprint():
     plain = fingerprint(composed())
     assert fingerprint(composed("norm=ln", "batch_size=32", *SEEN)) == plain
     of_files = {fingerprint(composed("task=translation", f"data_dir={x}")) for x in ("a", "b")}
@@ -102,7 +102,7 @@ def kinds(model, site):
     return {type(m) for name, m in model.named_modules() if isinstance(m, Norm) and site in name}
 
 
-def test_each_key_of_a_norm_reaches_its_places():
+def test_each_key_of_a_norm_reaches_its_sites():
     model: Any = build_model(
         composed(*SMALL, "norm=bn", "norm@decoder_norm=bn", "decoder_norm.padding=include"), Words()
     )
@@ -112,7 +112,7 @@ def test_each_key_of_a_norm_reaches_its_places():
         assert {m.padding for m in stack.modules() if isinstance(m, BatchNorm)} == {padding}
 
 
-def test_the_encoder_embeddings_and_feed_forward_layers_may_have_norms_of_their_own():
+def test_encoder_embeddings_and_feed_forward_layers_can_have_separate_norms():
     words = (*SMALL, "norm@encoder_norm=rms", "norm@ffn_inner_norm=bn", "norm@embedding_norm=rms")
     model: Any = build_model(composed(*words), Words())
     assert kinds(model.encoder, "residual") == kinds(model.encoder, "final_norm") == {RMSNorm}
@@ -140,13 +140,13 @@ def test_a_scale_sets_model_and_batch_and_can_be_overridden(scale, model, key, s
     assert composed(f"scale={scale}", "model=small")["choices"]["model"] == "small"
 
 
-def test_a_config_survives_its_plain_form():
+def test_a_config_survives_conversion_to_a_dict_and_back():
     config = compose(["norm=bn", "max_tokens=512", "batching=random"])
     assert to_dict(from_dict(to_dict(config))) == to_dict(config)
     assert to_dict(config)["batching"] == "random"
 
 
-def test_changes_of_a_plain_form_reach_their_key_or_are_refused():
+def test_changes_of_a_recorded_config_are_applied_or_refused():
     plain_form = composed("norm=bn")
     changed = to_dict(from_dict(plain_form, ["norm.eval_stats=batch", "task.test_search.beam=2"]))
     assert changed["norm"]["eval_stats"] == "batch" and changed["task"]["test_search"]["beam"] == 2
@@ -162,7 +162,7 @@ def test_changes_of_a_plain_form_reach_their_key_or_are_refused():
         from_dict(composed(), ["norm.eval_stats=batch"])
 
 
-def test_make_norm_takes_an_option_and_other_values():
+def test_make_norm_accepts_an_option_and_keyword_settings():
     norm = make_norm("bn", 12, padding="include", momentum=1)
     assert isinstance(norm, BatchNorm) and norm.padding == "include" and norm.dim == 12
     with pytest.raises(ValueError, match=r"no option 'bnn' of the group 'norm'"):
@@ -179,7 +179,7 @@ def test_data_dir_is_refused_by_a_task_that_reads_no_files(task, tmp_path):
             compose([f"task={task}", f"data_dir={folder}"])
 
 
-def test_the_option_of_a_task_says_whether_it_reads_files():
+def test_reads_files_is_true_for_tasks_with_a_data_dir():
     tasks = option_names("task")
     having = {x for x in tasks for part in ("corpus", "source") if has_folder(x, part)}
     assert (

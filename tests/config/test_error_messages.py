@@ -44,21 +44,21 @@ def test_a_wrong_override_gets_a_suggestion(override, said):
     assert said in str(raised.value)
 
 
-def test_nothing_is_suggested_if_nothing_is_similar():
+def test_a_key_unlike_any_other_gets_no_suggestion():
     with pytest.raises(ValueError, match="does not exist") as caught:
         compose(["logger=csv"])
     assert "Did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize("command", ["train", "inspect", "norm card"])
-def test_a_key_that_is_given_twice_is_refused(command, capsys):
+def test_a_key_given_twice_with_different_values_is_refused(command, capsys):
     assert cli([*command.split(), "norm=bn", "placement=deepnorm", "placement=pre"]) == 1
     said = "placement=deepnorm and placement=pre are both given; keep one"
     assert said in capsys.readouterr().err
     check_given_once(["seed=1", "seed=1", "probe=[tid]", "probe=[spikes]", "~schedule", "a"])
 
 
-def test_a_key_written_as_a_flag_is_named():
+def test_a_key_written_as_a_flag_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"unknown flag --steps; .* Did you mean steps"):
         check_arguments(["--steps", "100"])
     with pytest.raises(ValueError, match="'foo': expected key=value, such as norm=bn"):
@@ -79,7 +79,7 @@ def test_an_unknown_flag_gets_a_suggestion(argv, said, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_a_chinese_path_has_to_be_quoted():
+def test_the_error_for_an_unquoted_chinese_path_suggests_quotes():
     with pytest.raises(ValueError, match=r"cannot be read: .*; quote the value: .data_dir='数据'"):
         check_arguments(["data_dir=数据"])
     check_arguments(["data_dir='数据'"])
@@ -90,7 +90,7 @@ def test_a_chinese_path_has_to_be_quoted():
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_the_command_that_resumes_is_printed_by_the_first_rank(rank, monkeypatch, capsys):
+def test_only_the_first_rank_prints_the_command_to_resume(rank, monkeypatch, capsys):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
     stopped = record(outcome=Outcome("interrupted", 3))

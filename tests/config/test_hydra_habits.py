@@ -1,4 +1,4 @@
-"""Hydra users' habits work: its flags, search path and state, and edited files."""
+"""Habits of Hydra users work: its flags, search path and state, and edited files."""
 
 import os
 import sys
@@ -50,14 +50,14 @@ def option(folder: Path, target: str, eps: float) -> None:
         ["+hydra.searchpath=['{own}']"],
     ],
 )
-def test_a_folder_of_options_is_added_in_the_words_of_hydra(words, own, capsys):
+def test_a_folder_of_options_can_be_added_with_the_flags_of_hydra(words, own, capsys):
     argv = [word.format(own=own) for word in words]
     assert main(["train", "norm=slow", "task=toy", "--cfg", "job", *argv]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["norm"] == {"option": "slow", "eps": 0.1}
     assert os.environ[folders.PATH] == str(own) and type(make_norm("slow", 4)).__name__ == "One"
 
 
-def test_a_search_path_that_does_not_exist_is_named(own, capsys):
+def test_a_search_path_that_does_not_exist_is_an_error(own, capsys):
     for place, said in (
         ("pkg://no_such.configs", "package named 'no_such'"),
         ("file:///no", "/no:"),
@@ -66,7 +66,7 @@ def test_a_search_path_that_does_not_exist_is_named(own, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_both_ways_to_print_the_config_print_what_runs(capsys):
+def test_every_way_to_print_the_config_prints_the_config_that_runs(capsys):
     printed = []
     for words in (["--cfg", "job"], ["--cfg", "job", "--resolve"], ["hydra.job.chdir=false"]):
         words = words if "--cfg" in words else [*words, "--cfg=job"]
@@ -79,7 +79,7 @@ def test_both_ways_to_print_the_config_print_what_runs(capsys):
 
 
 @pytest.mark.parametrize("more", [[], ["hydra.job.chdir=false"]])
-def test_an_interrupted_run_exits_with_130_whatever_hydra_is_told(
+def test_an_interrupted_run_exits_with_130_with_and_without_hydra_settings(
     more, monkeypatch, capsys, tmp_path
 ):
     stopped = record(status="interrupted")
@@ -89,7 +89,7 @@ def test_an_interrupted_run_exits_with_130_whatever_hydra_is_told(
     assert "to resume: normlab train task=toy" in capsys.readouterr().err
 
 
-def test_composing_leaves_the_callers_hydra_as_it_was(tmp_path):
+def test_composing_leaves_the_hydra_state_of_the_caller_unchanged(tmp_path):
     (tmp_path / "mine.yaml").write_text("a: 1\n")
     with hydra.initialize_config_dir(str(tmp_path), version_base="1.3"):
         normlab.compose(["task=toy"])
@@ -97,7 +97,7 @@ def test_composing_leaves_the_callers_hydra_as_it_was(tmp_path):
     assert not GlobalHydra.instance().is_initialized()
 
 
-def test_an_edited_option_file_is_read_as_a_whole_and_edited_code_is_refused(own, monkeypatch):
+def test_an_edited_option_file_is_read_again_and_edited_code_is_refused(own, monkeypatch):
     monkeypatch.setenv(folders.PATH, str(own))
     assert type(make_norm("slow", 4)).__name__ == "One"
     option(own, "habit_two.Two", 0.25)
@@ -108,7 +108,7 @@ def test_an_edited_option_file_is_read_as_a_whole_and_edited_code_is_refused(own
         make_norm("slow", 4)
 
 
-def test_composing_again_parses_no_file_that_has_not_changed(monkeypatch):
+def test_composing_again_does_not_parse_unchanged_files(monkeypatch):
     normlab.compose(["norm=bn", "task=toy"])
     parsed = []
     load = yaml.load
@@ -117,7 +117,7 @@ def test_composing_again_parses_no_file_that_has_not_changed(monkeypatch):
     assert not parsed
 
 
-def test_an_option_has_decimal_numbers_and_words_that_stay_words(tmp_path):
+def test_an_option_file_reads_decimal_numbers_and_keeps_words_like_no_as_text(tmp_path):
     text = "a: 010\nb: 2024_11_28\nc: no\nd: 1e-5\ne: true\nf: 1:30\ng: .inf\nh:\ni: -.5\n"
     (tmp_path / "mine.yaml").write_text(text)
     found = registry.read_option(tmp_path / "mine.yaml")

@@ -35,7 +35,7 @@ def own_experiments(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", option_names("experiment"))
-def test_an_experiment_composes_and_is_the_run_of_a_study(name):
+def test_an_experiment_composes_and_equals_its_run_of_a_study(name):
     config = to_dict(compose([f"experiment={name}"]))
     if name in OF_STUDIES:
         study, scale, *place = OF_STUDIES[name]
@@ -47,7 +47,7 @@ def test_an_experiment_composes_and_is_the_run_of_a_study(name):
         assert fingerprint(config) == fingerprint(to_dict(compose(run.overrides)))
 
 
-def test_a_file_anywhere_is_an_experiment_as_users_of_hydra_write_them(tmp_path):
+def test_a_file_in_hydra_style_composes_like_the_same_settings_typed(tmp_path):
     file = tmp_path / "my settings.yaml"
     file.write_text(
         "# @package _global_\n"
@@ -64,7 +64,7 @@ def test_a_file_anywhere_is_an_experiment_as_users_of_hydra_write_them(tmp_path)
     assert to_dict(compose([str(file), "seed=3"])) == to_dict(compose(typed))
 
 
-def test_an_experiment_gets_the_default_recipe_of_its_task_and_inherits_another(own_experiments):
+def test_an_experiment_gets_the_recipe_of_its_task_and_inherits_from_others(own_experiments):
     own_experiments("base", "defaults: [{override /task: iwslt}]\nlr: 3\n")
     own_experiments("mine", "defaults: [base, {override /norm: gn}]\noptim: {lr: 4}\nseed: 5\n")
     config = compose(["+experiment=mine"])
@@ -76,7 +76,7 @@ def test_an_experiment_gets_the_default_recipe_of_its_task_and_inherits_another(
     assert "experiment" not in compose(["experiment=own"]).choices
 
 
-def test_the_last_experiment_decides_and_what_is_typed_decides_over_it(tmp_path, monkeypatch):
+def test_the_last_experiment_wins_but_typed_keys_override_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.yml").write_text("batching: bucket\nsteps: 300\n")
     words = ["experiment=gpt_bn", "my.yml", "norm=LayerNorm"]
@@ -87,12 +87,12 @@ def test_the_last_experiment_decides_and_what_is_typed_decides_over_it(tmp_path,
     assert compose([*words, "budget.steps=400"]).budget.steps == 400
 
 
-def test_a_sweep_may_be_over_experiments():
+def test_a_sweep_over_experiments_is_accepted():
     words = ["-m", "experiment=vit_bn,resnet_ln"]
     assert written_out(words) == words[::-1]
 
 
-def test_of_a_short_key_and_its_full_key_the_later_one_counts():
+def test_the_later_of_a_short_key_and_its_full_key_wins():
     for words, rate in ((["lr=1", "optim.lr=2"], 2), (["optim.lr=2", "lr=1"], 1)):
         assert compose(words).optim.lr == rate
     config = compose(["steps=5", "epochs=2", "name=a", "tags=a,b"])
@@ -104,7 +104,7 @@ def test_of_a_short_key_and_its_full_key_the_later_one_counts():
 
 
 @pytest.mark.parametrize("text", ["2024_11_28", "2024-11-28", "010", "1.10", "1e3", "true", "no"])
-def test_text_stays_as_it_was_written(text, tmp_path):
+def test_text_that_looks_like_a_number_or_a_date_stays_text(text, tmp_path):
     short = [f"{key}={text}" for key in ("name", "runs_dir", "tags", "wandb.project")]
     full = [f"observe.name={text}", *short[1:]]
     for name, value in (("plain", text), ("quoted", f"'{text}'")):
@@ -119,7 +119,7 @@ def test_text_stays_as_it_was_written(text, tmp_path):
         assert [*values, *config.observe.tags] == [text] * 4, words
 
 
-def test_a_name_may_have_the_spaces_and_joiners_of_any_script():
+def test_a_path_may_contain_the_spaces_and_joiners_of_any_script():
     for name in ("a\u00a0b", "数据\u3000集", "क्\u200cष"):
         assert compose([f"runs_dir='{name}'"]).runs_dir == name
 
@@ -128,7 +128,7 @@ def test_notes_may_have_several_lines():
     assert compose(["wandb.notes=a\nb"]).observe.sink.wandb.notes == "a\nb"
 
 
-def test_a_number_is_decimal_and_may_be_in_quotes(tmp_path):
+def test_a_number_is_read_as_decimal_even_in_quotes(tmp_path):
     (tmp_path / "my.yaml").write_text("seed: 010\nlr: 1e-3\n")
     config = compose([f"{tmp_path}/my.yaml"])
     assert (config.seed, config.optim.lr) == (10, 1e-3)
@@ -158,13 +158,15 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
         (["my.yaml", "sink=[jsonl]", "wandb=true"], ["jsonl", "wandb"]),
     ],
 )
-def test_trackers_are_added_to_the_sinks_of_a_run(arguments, sinks, tmp_path, monkeypatch):
+def test_wandb_and_tensorboard_are_added_to_the_sinks_of_a_run(
+    arguments, sinks, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("my.yaml").write_text("defaults:\n  - override /sink: [console, tensorboard]\n")
     assert sorted(compose(arguments).observe.sink) == sinks
 
 
-def test_a_sweep_over_experiments_with_different_sinks_refuses_a_tracker(tmp_path):
+def test_wandb_is_refused_in_a_sweep_over_experiments_with_different_sinks(tmp_path):
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     one.write_text("defaults:\n  - override /sink: [console]\n")
     two.write_text("seed: 2\n")
@@ -175,7 +177,7 @@ def test_a_sweep_over_experiments_with_different_sinks_refuses_a_tracker(tmp_pat
     assert "sink=[console,wandb]" in written_out(words)
 
 
-def test_a_tracker_is_added_to_a_sweep_over_all_experiments_of_a_pattern():
+def test_wandb_can_be_added_to_a_sweep_over_experiments_that_match_a_pattern():
     words = written_out(["-m", "experiment=glob(gpt*)", "wandb=true"])
     assert words == ["experiment=glob(gpt*)", "-m", "sink=[console,jsonl,wandb]"]
 
@@ -207,7 +209,9 @@ def test_a_tracker_is_added_to_a_sweep_over_all_experiments_of_a_pattern():
         ),
     ],
 )
-def test_what_cannot_be_read_is_named(text, said, tmp_path, monkeypatch):
+def test_unreadable_files_and_invalid_settings_are_errors_that_say_why(
+    text, said, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     files = {"run": "choices: {}", "list": "- a", "broken": "a: [b", "empty": ""}
     files |= {"twice": "seed: 1\nseed: 2", "long_and_short": "lr: 1\noptim: {lr: 2}"}

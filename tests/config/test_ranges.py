@@ -1,4 +1,4 @@
-"""Impossible values are refused when a run is composed: each key has a range in the schema."""
+"""Impossible values are refused when a run is composed. Each key has a range in the schema."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def config() -> dict:
         ("divergence_factor", [2, math.inf, "inf"], [0, "nan"], "above 0"),
     ],
 )
-def test_a_range_takes_what_it_says(key, fitting, others, allowed):
+def test_a_range_accepts_exactly_the_values_that_it_describes(key, fitting, others, allowed):
     def nested(value):
         for part in reversed(key.split(".")):
             value = {part: value}
@@ -88,14 +88,14 @@ def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
         ("validate.test=best validate.average=3", "validate.test=best and validate.average=3"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_with_key_value_and_what_is_allowed(overrides, said):
+def test_an_impossible_value_is_refused_with_its_key_and_the_allowed_values(overrides, said):
     with pytest.raises(ValueError, match=r"^\w") as caught:
         compose([overrides] if "\n" in overrides else overrides.split())
     assert said in str(caught.value) and "\n" not in str(caught.value).partition(said)[0]
 
 
 @pytest.mark.parametrize("task", ["toy", "lm", "mlm"])
-def test_a_run_that_goes_by_an_unknown_score_fails_before_its_data_are_read(task, monkeypatch):
+def test_an_unknown_score_in_validate_or_targets_fails_before_data_is_read(task, monkeypatch):
     monkeypatch.setattr("normlab.tasks.translation.prepare_translation", None)
     monkeypatch.setattr("normlab.tasks.lm.prepare_documents", None)
     plain = to_dict(compose([f"task={task}"]))
@@ -107,17 +107,17 @@ def test_a_run_that_goes_by_an_unknown_score_fails_before_its_data_are_read(task
         train(compose([f"task={task}", "observe.targets={blue:[1]}"]))
 
 
-def test_changes_of_a_record_obey_the_table(config):
+def test_changes_of_a_recorded_config_must_be_in_range(config):
     for change in ("task.label_smoothing=nan", "task.test_search.beam=0", "observe.threads=100000"):
         key, _, value = change.partition("=")
         with pytest.raises(ValueError, match=rf"^{key}={value} must be"):
             from_dict(config, [change])
     there = {**config, "observe": {**config["observe"], "threads": MOST_THREADS + 1}}
-    assert from_dict(there).observe.threads is None  # made on a larger machine
+    assert from_dict(there).observe.threads is None  # recorded on a larger machine
 
 
 @pytest.mark.parametrize("part", ["task", "model", "norm", "optim", "observe", "validate", "seed"])
-def test_the_config_of_a_record_that_lacks_a_part_names_it(part, config):
+def test_a_recorded_config_without_a_part_is_an_error_that_names_the_part(part, config):
     rest = {key: value for key, value in config.items() if key != part}
     with pytest.raises(ValueError, match=rf"lacks {part}"):
         from_dict(rest)
@@ -126,13 +126,13 @@ def test_the_config_of_a_record_that_lacks_a_part_names_it(part, config):
             from_dict({**config, part: wrong})
 
 
-def test_the_configs_of_all_published_records_obey_the_table():
+def test_the_configs_of_all_published_records_are_in_range():
     for path in RESULTS.glob("*/*/records.jsonl"):
         with path.open() as lines:
             ranges.check(json.loads(next(lines))["config"])
 
 
-def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():
+def test_the_list_of_keys_contains_every_key_of_the_schema_and_of_options():
     listed = {key.name: key for key in config_keys()}
     assert {*top_level_keys(), *(x for x in OPTION_KEYS if OPTION_KEYS[x].range)} <= {*listed}
     assert listed["clip_grad"].allowed == "above 0"

@@ -1,4 +1,4 @@
-"""`recipe=bert`: every value of the composed config is as published, and the recipe trains."""
+"""`recipe=bert` composes the published values, and trains."""
 
 import math
 
@@ -68,7 +68,7 @@ def value(config, key):
 
 
 @pytest.mark.parametrize("placement", RATES)
-def test_every_value_is_the_published_one(placement):
+def test_the_recipe_has_the_published_values(placement):
     config = to_dict(compose(["task=mlm", "scale=paper", f"placement={placement}"]))
     assert {key: value(config, key) for key in PUBLISHED} == PUBLISHED
     lr, warmup = RATES[placement]
@@ -77,7 +77,7 @@ def test_every_value_is_the_published_one(placement):
     assert config["choices"]["recipe"] == "bert"
 
 
-def test_the_last_tenth_has_sequences_of_512():
+def test_the_last_tenth_of_the_updates_has_sequences_of_512():
     for steps, first in ((1_000_000, 900_001), (1_000, 901), (10, 10)):
         overrides = ["task=mlm", "recipe=bert", f"budget.steps={steps}"]
         task = build_task(to_dict(compose(overrides)))
@@ -119,7 +119,7 @@ def test_a_short_run_of_the_recipe_trains(text, monkeypatch):
     assert {"valid/steps_to_converge", "valid/tokens_to_converge"} < set(record.scores)
 
 
-def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
+def test_weight_decay_excludes_norms_and_biases(text, monkeypatch):
     monkeypatch.setenv("NORMLAB_CACHE", str(text / "cache"))
     config = to_dict(compose([*SMALL, f"data_dir={text}/text.txt"]))
     model = build_model(config, build_task(config))
@@ -144,7 +144,7 @@ def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
         ("{norm: {decay: 0}}", r"optim\.groups=.*decay.*rate, weight_decay"),
     ],
 )
-def test_groups_that_do_not_exist_are_named(wrong, message):
+def test_invalid_parameter_groups_are_errors_with_the_allowed_names(wrong, message):
     config = to_dict(compose([f"+optim.groups={wrong}"]))
     with pytest.raises(ValueError, match=message):
         check_nodes(config)

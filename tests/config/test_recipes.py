@@ -113,7 +113,7 @@ def leaf(config, key):
 
 
 @pytest.mark.parametrize(("recipe", "placement"), PAGE)
-def test_every_value_of_a_recipe_is_the_published_one(recipe, placement):
+def test_every_recipe_has_the_published_values(recipe, placement):
     config = composed(f"recipe={recipe}", f"placement={placement}")
     said = COMMON | PAGE[recipe, placement]
     assert {key: leaf(config, key) for key in said} == said
@@ -123,7 +123,7 @@ def test_every_value_of_a_recipe_is_the_published_one(recipe, placement):
     assert ("initial" in config["schedule"]) == (recipe != "fairseq")
 
 
-def test_iwslt_has_a_recipe_by_default_and_other_translation_at_scale_paper():
+def test_iwslt_has_a_recipe_by_default_and_multi30k_only_at_scale_paper():
     plain, full = composed(), composed("scale=paper")
     assert plain["choices"]["recipe"] == "rbn" and {**full, "choices": 0} == {**plain, "choices": 0}
     assert composed("recipe=none")["choices"]["model"] == "tiny"
@@ -134,7 +134,7 @@ def test_iwslt_has_a_recipe_by_default_and_other_translation_at_scale_paper():
 
 
 @pytest.mark.parametrize("scale", ["small", "smoke"])
-def test_a_small_scale_takes_the_place_of_the_recipe(scale):
+def test_a_small_scale_replaces_the_recipe(scale):
     small, other = composed(f"scale={scale}"), to_dict(compose(["task=multi30k", f"scale={scale}"]))
     assert small["choices"]["recipe"] is None and small["choices"]["model"] != "iwslt"
     assert small["budget"]["steps"] <= 2000 and small["budget"]["epochs"] is None
@@ -144,7 +144,7 @@ def test_a_small_scale_takes_the_place_of_the_recipe(scale):
         composed("recipe=rbn", f"scale={scale}")
 
 
-def test_a_placement_that_a_recipe_lacks_is_refused_with_the_cure():
+def test_the_error_for_a_placement_without_a_rate_suggests_another_placement():
     said = r"recipe=fairseq has no optim.lr for placement=pre.* placement=post"
     with pytest.raises(ValueError, match=said):
         composed("recipe=fairseq", "placement=pre")
@@ -153,7 +153,7 @@ def test_a_placement_that_a_recipe_lacks_is_refused_with_the_cure():
     assert composed("recipe=fairseq")["choices"]["placement"] == "post"
 
 
-def test_a_key_on_the_command_line_wins():
+def test_a_key_on_the_command_line_overrides_the_recipe():
     config = composed(
         *("recipe=admin", "model=tiny", "optim.lr=1e-3", "schedule=cosine", "optim=sgd"),
         *("budget.steps=20", "schedule.warmup=5", "validate.every=10", "task.test_search.beam=1"),
@@ -165,7 +165,7 @@ def test_a_key_on_the_command_line_wins():
     instantiate(config["schedule"], "schedule", Schedule)
 
 
-def test_a_typed_batch_size_drops_the_other_whoever_set_it():
+def test_a_typed_batch_size_or_max_tokens_unsets_the_other():
     for given, value, other in (("batch_size", 8, "max_tokens"), ("max_tokens", 512, "batch_size")):
         config = composed(f"{given}={value}")
         assert config[given] == config["task"][given] == value
@@ -174,7 +174,7 @@ def test_a_typed_batch_size_drops_the_other_whoever_set_it():
         composed("batch_size=8", "max_tokens=512")
 
 
-def test_the_recipe_stands_beside_the_task_so_that_flags_stay_where_they_are():
+def test_with_recipe_inserts_the_recipe_before_the_task_and_keeps_flags_in_place():
     assert with_recipe(["-m", "task=iwslt", "--cfg", "job"]) == [
         *("-m", "recipe=rbn", "task=iwslt", "--cfg", "job")
     ]
@@ -183,14 +183,14 @@ def test_the_recipe_stands_beside_the_task_so_that_flags_stay_where_they_are():
         assert with_recipe(words) == words
 
 
-def test_a_run_that_missed_its_recipe_is_refused(monkeypatch):
+def test_a_run_without_the_default_recipe_of_its_task_is_refused(monkeypatch):
     # The config of one run of `task=iwslt,toy` with another launcher.
     monkeypatch.setattr("normlab.config.compose.with_recipe", list)
     with pytest.raises(ValueError, match=r"task=iwslt has recipe=rbn by default.* give recipe=rbn"):
         compose(["task=iwslt"])
 
 
-def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
+def test_cfg_job_shows_the_config_that_runs(capsys):
     words = ["norm=bn", "task=iwslt", "batch_size=32"]
     assert train_command.main([*words, "--cfg", "job"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
@@ -199,7 +199,7 @@ def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
     assert shown["optim"]["lr"] == 1.5e-3 and shown["schedule"]["warmup"] == 8000
 
 
-def test_a_part_of_the_config_can_be_shown(capsys):
+def test_package_shows_a_part_of_the_config(capsys):
     words = ["task=toy", "--cfg", "job", "--package"]
     assert train_command.main([*words, "validate"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
@@ -208,7 +208,7 @@ def test_a_part_of_the_config_can_be_shown(capsys):
         train_command.main([*words, "valid"])
 
 
-def test_batch_norm_has_the_momentum_of_the_recipe_unless_another_is_written():
+def test_batch_norm_has_the_momentum_of_the_recipe_unless_it_is_overridden():
     assert composed("recipe=rbn", "norm=bn")["norm"]["momentum"] == 0.05
     assert composed("recipe=rbn", "norm=bn", "norm.momentum=0.1")["norm"]["momentum"] == 0.1
     inside = composed("recipe=rbn", "norm=ln", "norm@encoder_norm=bn")

@@ -1,4 +1,4 @@
-"""The config folder as a registry, and building objects from nodes: which values are refused."""
+"""The config folder as a registry of options, and building objects from config nodes."""
 
 from pathlib import Path
 
@@ -49,13 +49,13 @@ def test_the_opening_comment_is_the_description(root):
     assert (ln.description, ln.details) == ("", "")
 
 
-def test_values_come_from_the_node_and_live_objects_from_the_caller():
+def test_instantiate_takes_values_from_the_node_and_arguments_from_the_caller():
     norm = instantiate({**LN, "eps": 0.5, "affine": False}, "norm", Norm, dim=6)
     assert type(norm) is LayerNorm
     assert norm.dim == 6 and norm.eps == 0.5 and not list(norm.parameters())
 
 
-def test_nodes_inside_a_node_are_built_first():
+def test_nested_nodes_are_built_first():
     node = {"option": "translation", "corpus": {"data_dir": None}}
     with pytest.raises(ValueError, match=r"task\.corpus\.source_language is missing"):
         instantiate(node, "task", Task)
@@ -64,7 +64,7 @@ def test_nodes_inside_a_node_are_built_first():
         instantiate(node, "task", Task)
 
 
-def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
+def test_an_integer_is_accepted_as_a_float_but_not_the_reverse():
     node = {"option": "cosine", "lr": 1, "warmup": 4, "total": 9}
     schedule = instantiate({**node, "final": 0}, "schedule", Schedule)
     assert type(schedule) is Cosine
@@ -82,16 +82,16 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
         ({"eps": True}, r"norm\.eps=True: Expected"),
         ({"affine": 1}, r"norm\.affine=1 must be true, false, scale"),
         ({"padding": "exlude"}, r"norm\.padding='exlude' .*must be exclude, include, fill"),
-        ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is not a config value
+        ({"dim": 8}, r"norm\.dim does not exist"),  # an argument of the caller, not a config value
     ],
 )
-def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):
+def test_a_wrong_key_or_value_is_an_error_with_the_allowed_ones(change, message):
     with pytest.raises(ValueError, match=message):
         instantiate({**BN, **change}, "norm", Norm, dim=4)
 
 
 @pytest.mark.parametrize("option", ["nothing", "../norm/bn", None])
-def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(option):
+def test_the_error_for_an_unknown_option_lists_the_available_ones(option):
     said = r"norm\.option=.* does not exist here; choose from ada, bhyt, bn,"
     with pytest.raises(ValueError, match=said):
         instantiate({"option": option}, "norm", Norm, dim=4)
@@ -106,7 +106,7 @@ def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(optio
         ("normlab.norms.base.Norm", "is not a concrete subclass"),
     ],
 )
-def test_the_class_of_an_options_own_file_must_fit_its_place(target, message):
+def test_a_target_must_be_an_importable_concrete_subclass(target, message):
     with pytest.raises(ValueError, match=rf"norm: '{target}' {message}"):
         instantiate({"_target_": target}, "norm", Norm, dim=4)
 
@@ -116,12 +116,12 @@ def test_an_option_is_looked_up_without_listing_its_group(monkeypatch):
     assert option_settings("norm", "bn", "norm")["eps"] == 1e-5
 
 
-def test_the_name_of_an_option_is_no_path():
+def test_an_option_name_cannot_be_a_path():
     with pytest.raises(ValueError, match=r"norm.option='../optim/adam' does not exist here"):
         option_settings("norm", "../optim/adam", "norm")
 
 
-def test_an_optimizer_of_torch_takes_its_own_values():
+def test_a_torch_optimizer_gets_its_settings_and_refuses_wrong_ones():
     parameters = [torch.nn.Parameter(torch.zeros(2))]
     node = {"option": "sgd", "lr": 0.25, "momentum": 0.5}
     optimizer = instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
