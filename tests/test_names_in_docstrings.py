@@ -120,3 +120,20 @@ def test_every_name_in_backticks_exists_in_the_code(package):
         for line, word in unknown_names(name)
     }
     assert unknown == {}
+
+
+FILE = re.compile(r"`([\w/]+\.py)`")
+THEIRS = {"mask_syncbatchnorm.py", "MABN.py", "unified_normalization.py", "optimization.py"}
+"""Files in the code of a norm's authors, or in Hugging Face's."""
+
+
+def test_every_file_in_backticks_exists():
+    folders = (ROOT / name for name in ("normlab", "tests", "scripts"))
+    paths = [f"/{path.relative_to(ROOT)}" for folder in folders for path in folder.rglob("*.py")]
+    unknown = {
+        f"{name}: {file}"
+        for name, path in MODULES.items()
+        for file in FILE.findall(path.read_text("utf-8"))
+        if file not in THEIRS and not any(each.endswith(f"/{file}") for each in paths)
+    }
+    assert unknown == set()

@@ -12,7 +12,7 @@ import pytest
 import normlab
 from normlab.config.registry import option_names, options
 from normlab.metrics.glossary import PROBES, metric
-from tests.docs.pages import IN_STEP, ROOT, fenced
+from tests.docs.pages import IN_STEP, PAGES, ROOT, fenced
 
 
 class Direction(msgspec.Struct):
@@ -75,6 +75,15 @@ def test_every_metric_in_the_published_records_is_in_the_glossary():
 def test_every_probe_has_metrics_in_the_glossary():
     groups = {option.name for option in options("probe") if "defaults:" in option.path.read_text()}
     assert {name.split("/")[0] for name in PROBES} == set(option_names("probe")) - groups
+
+
+WITH_PYTHON = [page for page in PAGES if fenced(page.read_text(), "python")]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_every_python_block_of_a_page_parses(page):
+    for code in fenced(page.read_text(), "python"):
+        compile(code, page.name, "exec")
 
 
 def test_the_python_page_runs_and_uses_the_whole_interface(tmp_path, monkeypatch, capsys):

@@ -2,7 +2,7 @@
 
 The drawing of a wiring comes from its module's docstring. The order of the steps in a layer is
 found by experiment: a layer is run, and each norm's input is compared with the layer's input and
-with the sub-layer's output; a norm whose input is neither properties the addition.
+with the sub-layer's output; a norm whose input is neither follows the addition.
 """
 
 import importlib

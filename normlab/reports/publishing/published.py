@@ -1,6 +1,6 @@
 """The published runs of a study, `results/<study>/<scale>/`, and the files generated from them.
 
-The runs are packed (`normlab.records.packed`). `publishing.py` adds runs, `verification.py` checks
+The runs are packed (`normlab.records.packed`). `publish.py` adds runs, `verification.py` checks
 that the files follow from them.
 """
 
