@@ -59,7 +59,7 @@ def test_a_leaking_model_fails_only_the_test_of_its_question(run, pytester):
     ((name, text),) = failed.items()
     assert name.endswith("mine:make::padding") and "broken: the output changes by" in text
     counts, failed = run("mine:only_a_model")
-    assert counts["passed"] == 0 and counts["skipped"] > 3  # it is loaded once
+    assert counts["passed"] == 0 and counts["skipped"] > 3  # the model is loaded only once
     assert ["return a model and its batches" in text for text in failed.values()] == [True]
 
 

@@ -232,7 +232,7 @@ def stacked_frames(faulty: bool) -> Case:
         frames = x * mask[..., None] - (x.mean(1, keepdim=True) if faulty else 0)
         return m.head(frames[:, :whole].unflatten(1, (-1, 4)).flatten(2))
 
-    return embedded(stack, head=nn.Linear(4 * WIDTH, 24))  # features as many as positions
+    return embedded(stack, head=nn.Linear(4 * WIDTH, 24))  # as many features as positions
 
 
 ACCUSED = {

@@ -197,8 +197,13 @@ def test_a_side_without_a_planned_run_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "other", "norm", "rows"),
     [
-        ("optim.lr=5e-4", "optim.lr=5e-4, clip_grad=1", "bn", {"bn"}),  # no norm for a single place
-        ("[norm=bn]", "[norm@encoder_norm=bn]", "bn+ln", {"bn"}),  # the decoder's is the default
+        ("optim.lr=5e-4", "optim.lr=5e-4, clip_grad=1", "bn", {"bn"}),  # no norm for a single site
+        (
+            "[norm=bn]",
+            "[norm@encoder_norm=bn]",
+            "bn+ln",
+            {"bn"},
+        ),  # the decoder has the default norm
     ],
 )
 def test_may_choose_returns_the_rows_whose_runs_match(tmp_path, text, other, norm, rows):
@@ -294,7 +299,7 @@ def test_a_contrast_stays_undecided_if_a_side_does_not_beat_its_baseline(tmp_pat
 
 @pytest.fixture
 def near_the_floor():
-    """Return runs whose losses are below that of an untrained model, but not clearly with bn."""
+    """Return runs whose losses beat an untrained model, but with bn not clearly."""
     return [
         run(k, norm, 30.0, scores={"test/loss": loss + 0.01 * k}, floors={"loss": 6.67})
         for k in range(1, 6)
@@ -302,7 +307,9 @@ def near_the_floor():
     ]
 
 
-def test_more_seeds_would_not_decide_a_side_near_the_floor(tmp_path, near_the_floor):
+def test_a_side_near_the_untrained_baseline_gets_no_command_for_more_seeds(
+    tmp_path, near_the_floor
+):
     near = primary(tmp_path, near_the_floor, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and near.judgement.to_measure is None
     assert "norm=bn: test/loss 5.83 is not clearly" in str(near.reason)
@@ -310,7 +317,7 @@ def test_more_seeds_would_not_decide_a_side_near_the_floor(tmp_path, near_the_fl
 
 
 @pytest.mark.parametrize("score", ["valid/steps_to_converge", "stability/tid/mean"])
-def test_a_score_without_a_floor_decides_nothing_if_the_runs_are_near_theirs(
+def test_a_score_without_a_baseline_is_judged_by_the_loss_of_the_same_runs(
     score, tmp_path, near_the_floor
 ):
     for made in near_the_floor:
@@ -350,7 +357,7 @@ def test_whether_a_side_trains_is_decided_by_counts_against_a_reference(tmp_path
     assert lone.verdict == "supported"
 
 
-def test_a_side_may_train_and_be_worse(tmp_path):
+def test_a_side_can_train_and_still_be_worse(tmp_path):
     counted = {**contrast(), "secondary": [trains()["endpoint"]]}
     worse = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted)
     assert worse.primary[0].verdict == "supported", "ln is better"
@@ -371,7 +378,7 @@ def test_a_level_is_compared_with_a_bound(tmp_path):
     assert found.verdict == "contradicted"
 
 
-def test_a_figure_has_an_interval_and_needs_all_its_runs(tmp_path):
+def test_a_level_has_an_interval_and_needs_all_runs_to_finish(tmp_path):
     found = primary(tmp_path, side("bn", 30.0), level(above=25))
     estimate = found.decision.estimate
     assert estimate.mean == pytest.approx(30.0) and estimate.low < 30 < estimate.high

@@ -70,7 +70,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
 
 
-def test_a_part_that_is_open_after_the_correction_has_a_command_a_decided_one_has_none(among_ten):
+def test_only_a_part_that_is_open_after_the_correction_has_a_command(among_ten):
     alone, among = among_ten(0)
     more = among.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=6,7,8"
@@ -194,9 +194,7 @@ def test_the_claims_of_an_article_are_listed(capsys):
         command.main(["article 9"])
 
 
-def test_the_claims_that_mention_a_word_are_listed_in_one_line_of_80_columns_each(
-    capsys, monkeypatch
-):
+def test_claims_that_mention_a_word_are_listed_one_per_line_of_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for words, code in ((["Padding"], 0), (["batch", "norm"], 0), (["填充", "--zh"], 0)):
         assert command.main(words) == code

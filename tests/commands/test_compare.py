@@ -46,7 +46,7 @@ def compare(capsys, *argv):
     return code, out, err, {cells[0]: cells[1:] for cells in rows}
 
 
-def test_a_table_has_the_columns_that_runs_have_and_says_how_they_were_scored(runs, capsys):
+def test_a_table_has_only_scores_that_runs_have_and_a_note_on_the_scorer(runs, capsys):
     code, out, err, _ = compare(capsys)
     assert (code, err) == (0, "")
     assert "| setting | at | test/bleu | stability |" in out, "no run has a validation loss"
@@ -214,13 +214,11 @@ def test_without_any_matching_run_one_error_is_printed(runs, capsys):
         ("norm=gn", "; norm is bn, bn+ln, ln"),
     ],
 )
-def test_without_a_matching_run_a_norms_option_or_the_known_values_are_named(
-    runs, capsys, where, hint
-):
+def test_an_unmatched_where_suggests_an_option_or_lists_the_known_values(runs, capsys, where, hint):
     assert main(["--where", where]) == 1
     assert hint in capsys.readouterr().err
 
 
-def test_a_baseline_by_another_name_of_its_norm_is_an_error_with_the_option(runs):
+def test_the_error_for_a_baseline_by_an_alias_suggests_the_option(runs):
     with pytest.raises(ValueError, match=r"--baseline BatchNorm: no such row. Did you mean bn\?"):
         main(["--baseline", "BatchNorm"])

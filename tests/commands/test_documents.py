@@ -51,7 +51,7 @@ def test_without_results_the_error_asks_for_their_folder(tmp_path, capsys):
     assert "name its folder with --results" in capsys.readouterr().err
 
 
-def test_run_shows_the_plan_of_all_studies_before_any_run(monkeypatch):
+def test_run_plans_all_studies_before_it_runs_any(monkeypatch):
     calls = []
     for name in ("print_plan", "run_studies"):
         act = partial(lambda name, jobs, *more: calls.append((name, jobs)) or 0, name)

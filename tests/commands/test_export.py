@@ -36,7 +36,7 @@ def test_a_wandb_workspace_groups_and_filters_runs(wandb_server, capsys):
     assert capsys.readouterr().out.startswith(f"{wandb_server.url}/tester/normlab?nw=")
 
 
-def test_a_workspace_begins_with_scores_by_batch_size(wandb_server):
+def test_a_wandb_workspace_begins_with_scores_by_batch_size(wandb_server):
     pytest.importorskip("wandb_workspaces")
     assert main(["--wandb", "--name", "n"]) == 0
     (view,) = wandb_server.views

@@ -90,7 +90,9 @@ def test_questions_chosen_with_only_are_shown_with_their_tables(config, capsys):
 def test_details_shows_the_tables_of_all_questions(config, capsys, monkeypatch):
     names = ["gradients", "outlier"]
     asked = questions.questions("model", names=names)
-    monkeypatch.setattr(questions, "questions", lambda *_, **__: asked)  # all would take longer
+    monkeypatch.setattr(
+        questions, "questions", lambda *_, **__: asked
+    )  # all questions would take longer
     counts = []
     for words in ([], ["--details"], ["--only", ",".join(names)]):
         assert main(["inspect", *config, *words]) == 0
@@ -117,7 +119,9 @@ def test_the_inspection_of_a_run_is_kept_in_its_folder(finished, tmp_path, capsy
     assert f"run {run_id}, step 12" in " ".join(capsys.readouterr().out.split())
 
 
-def test_an_inspection_of_a_changed_run_is_written_elsewhere(finished, tmp_path, monkeypatch):
+def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
+    finished, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     folder = shutil.copytree(finished, tmp_path / "seed1")
     assert main(["inspect", str(folder), "--only", "stepwise"]) == 0

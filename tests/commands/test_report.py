@@ -42,7 +42,7 @@ def results_of(folder):
     return Text((folder / "report.html").read_text()).rows("results")
 
 
-def test_a_sweep_has_a_page_with_scores_and_stability_and_a_line_per_run_left_out(runs, capsys):
+def test_the_page_of_a_sweep_shows_scores_and_an_unfinished_run_is_reported(runs, capsys):
     code, out, err = report(capsys, "--out", "paper")
     assert (code, out) == (0, "paper/report.html\n")
     assert "/seed2: not ended" in err and err.count("\n") == 1
@@ -51,7 +51,7 @@ def test_a_sweep_has_a_page_with_scores_and_stability_and_a_line_per_run_left_ou
     assert titles == ["setting", "BLEU", "validation", "stability"]
 
 
-def test_rows_of_a_sweep_pair_with_the_baseline_at_each_point(runs, capsys):
+def test_rows_of_a_sweep_are_compared_with_the_baseline_at_each_point(runs, capsys):
     report(capsys, "--out", "paper")
     _, *rows = results_of(runs.parent / "paper")
     assert [row[0] for row in rows] == ["batch size 8", "ln", "bn", "batch size 32", "ln", "bn"]
@@ -105,7 +105,7 @@ def two_recipes(runs, capsys, monkeypatch):
     return (runs.parent / "report" / "report.html").read_text(), out.splitlines()
 
 
-def test_runs_of_two_recipes_have_a_table_and_a_figure_each(two_recipes, runs):
+def test_each_recipe_has_its_own_table_and_figure(two_recipes, runs):
     page, paths = two_recipes
     ids = [attributes["id"] for _, attributes in Text(page).tags if "id" in attributes]
     assert len(ids) == len({*ids}) and page.count('class="answer"') == 2
@@ -116,7 +116,7 @@ def test_runs_of_two_recipes_have_a_table_and_a_figure_each(two_recipes, runs):
     assert len(labels) == len({*labels}) == 2
 
 
-def test_runs_of_two_recipes_share_no_curve(two_recipes):
+def test_runs_of_different_recipes_are_not_averaged_into_one_curve(two_recipes):
     page, _ = two_recipes
     panels = json.loads(page.partition('id="charts">')[2].partition("</script>")[0])["panels"]
     losses = [each for each in panels if each["id"].endswith("training-step-train-loss")]
@@ -148,7 +148,7 @@ def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
     )
 
 
-def test_with_columns_only_their_figures_are_drawn(runs, capsys, monkeypatch):
+def test_figures_are_drawn_only_for_the_chosen_columns(runs, capsys, monkeypatch):
     monkeypatch.setattr("normlab.reports.runs_report.write", lambda figure, path, title: None)
     code, out, _ = report(capsys, "runs", "--columns", "test/bleu", "--figures", "svg")
     assert code == 0

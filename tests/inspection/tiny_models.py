@@ -1,4 +1,4 @@
-"""Tiny models for tests of questions, untrained or briefly trained, and few sentences for them."""
+"""Tiny models for tests of questions, untrained or briefly trained."""
 
 import copy
 import json

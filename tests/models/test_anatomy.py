@@ -45,7 +45,7 @@ def test_the_fast_path_is_refused_for_a_model_without_blocks():
 
 
 @pytest.mark.parametrize("norm", ["bn", "ln"])
-def test_an_images_output_depends_on_other_images_only_with_batch_norm(norm, monkeypatch):
+def test_the_output_for_an_image_depends_on_other_images_only_with_batch_norm(norm, monkeypatch):
     monkeypatch.setattr(batch_mate_sets, "SETS", 3)
     subject, name = subject_for(*RESNET, f"norm={norm}"), "network"
     assert list(stacks(subject.model)) == [name]

@@ -153,7 +153,7 @@ def test_invalid_arguments_are_refused_before_any_run(place, argv, message):
     assert place.lines("calls") == []
 
 
-def test_missing_data_are_reported_and_nothing_runs(place, capsys, monkeypatch):
+def test_missing_data_is_reported_and_no_run_starts(place, capsys, monkeypatch):
     monkeypatch.setattr(studied, "data_problem", lambda run: "no network")
     code, _, err = printed(capsys, "run")
     assert code == 1 and place.lines("calls") == []

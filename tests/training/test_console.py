@@ -126,7 +126,7 @@ def test_the_time_left_is_estimated_from_the_steps_since_the_resume(tmp_path, mo
 
 
 @pytest.mark.parametrize("total", [40, None])
-def test_after_the_last_training_step_the_time_left_is_that_of_the_test(monkeypatch, total):
+def test_after_training_the_remaining_time_is_estimated_for_the_test(monkeypatch, total):
     clock = itertools.count(1000.0, 10.0)
     monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     pace = files.Pace()

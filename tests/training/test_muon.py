@@ -17,7 +17,7 @@ from tests.training.trainers import build_trainer, largest_difference, weights
 VALUES = ("optim=muon", "optim.lr=1e-2", "optim.weight_decay=0.1", "clip_grad=1.0")
 
 
-def test_muon_is_torchs_own_muon_and_adamw_step_for_step(corpus: Path, tmp_path: Path):
+def test_muon_matches_muon_and_adamw_of_torch_step_for_step(corpus: Path, tmp_path: Path):
     trainer = build_trainer(corpus, tmp_path, *VALUES)
     names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
     copies = {n: p.detach().clone() for n, p in trainer.model.named_parameters()}

@@ -46,7 +46,7 @@ def of_attention(marked: bool | None, size: int = 8) -> nn.Module:
         (of_lstm(True), "fine", "its modules say that it is not"),
         (of_lstm(False), "fine", "no leak"),
         (of_attention(False), "fine", "its modules say that it is not"),
-        (of_attention(False, 256), "look", "set causal="),  # as many entries as words
+        (of_attention(False, 256), "look", "set causal="),  # one output per word of the vocabulary
         (of_attention(True), "broken", "part"),
         (of_attention(None), "look", "set causal="),
     ],

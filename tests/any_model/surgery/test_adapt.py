@@ -172,7 +172,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
 )
 def test_impossible_swaps_are_a_one_line_error_and_write_nothing(arguments, said, capsys):
     saved(arguments[2] if "--hf" in arguments else "gpt2")
-    capsys.readouterr()  # how far transformers got with saving
+    capsys.readouterr()  # drop the progress output of save_pretrained
     Path("bare/tokenizer.json").unlink(missing_ok=True)
     Path("few").write_text("a b\n" * 3)
     before = sorted(Path().iterdir())

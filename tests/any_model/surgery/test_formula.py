@@ -1,4 +1,4 @@
-"""What a norm computes is found by running it."""
+"""The formula of a norm is found by running it."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_the_formula_and_the_axis_of_the_features_are_found(norm, shape, expecte
     assert (formula and (formula.kind, formula.axis)) == expected
 
 
-def test_the_gain_is_found_also_if_the_parameter_is_an_offset_from_1():
+def test_the_gain_is_found_even_if_the_parameter_is_an_offset_from_1():
     norm = shaken(MyRMSNorm(offset=1))
     with torch.no_grad():
         formula = formula_of(norm, TOKENS)

@@ -1,4 +1,4 @@
-"""Norms, attention and the findings of checks, for tests that compare with other computations."""
+"""Norms and attention in numpy, and the findings of checks, for comparisons in tests."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The figures that a table's runs have."""
+"""The figures that the runs of a table have."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The answer of a table in a sentence."""
+"""The one-sentence answer of a table."""
 
 from dataclasses import replace as changed
 

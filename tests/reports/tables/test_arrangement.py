@@ -1,4 +1,4 @@
-"""Runs of no study, arranged as rows and a grid."""
+"""Runs outside any study, arranged as rows and a grid."""
 
 from normlab.reports.runs import unplaced_run
 from normlab.reports.tables.arrangement import arranged

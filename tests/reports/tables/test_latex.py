@@ -1,4 +1,4 @@
-"""A table in LaTeX: its bytes, its marks, and how it fits on a page."""
+"""A table in LaTeX: its exact text, its marks, and how it fits on a page."""
 
 import dataclasses
 

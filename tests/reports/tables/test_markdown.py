@@ -54,7 +54,7 @@ def test_markdown_is_fixed_byte_for_byte_and_the_page_has_the_same_bold_value(tm
     assert page.count("<strong>") == 1 and "<strong>30.10" in page
 
 
-def test_each_format_has_the_value_of_the_article_without_a_difference(tmp_path):
+def test_each_format_shows_the_value_of_the_article_but_no_difference_from_it(tmp_path):
     found = table(VALUES, article_values=FIGURES, article_data="its data")
     page = study_page(source(), found, tmp_path)
     for text in (markdown(found), latex(found), page, comma_separated(found)):

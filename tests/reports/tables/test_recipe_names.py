@@ -1,4 +1,4 @@
-"""Recipes: the experiments of one table, and how they are called."""
+"""Recipes: the experiments of one table, and their names."""
 
 from normlab.reports.tables.experiment_names import names
 from normlab.reports.tables.recipes import recipes

@@ -1,4 +1,4 @@
-"""A table's values, checked by hand and with Student's tables, and what it refuses."""
+"""Table values, checked by hand and against Student's tables, and refused runs."""
 
 import math
 
