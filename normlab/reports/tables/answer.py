@@ -1,22 +1,23 @@
 """The answer of a table in a sentence: how each row's main score compares with the baseline's.
 
-It follows the table's numbers: a row is above or below the baseline only if the 95 % interval of
-the difference excludes zero. For a single seed, it gives the bare difference and says that it is
-one seed. It leaves out rows that did not clearly learn.
+`standing.py` decides how rows compare; here it is put into words. For a single seed, the sentence
+gives the bare difference and says that it is one seed.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import groupby
-from typing import NamedTuple
 
-from normlab.metrics.baseline import at_baseline
 from normlab.metrics.score_text import heading, score_text, unit_of_differences
-from normlab.records.record import is_probe_metric
 from normlab.reports.setting_names import in_brackets, setting_with_values
 from normlab.reports.tables.axes import Axis, table_axes, values_at
-from normlab.reports.tables.comparison import count_diverged
+from normlab.reports.tables.standing import (
+    PointDifference,
+    Standing,
+    is_untrained,
+    main_score,
+    point_difference,
+)
 from normlab.reports.tables.table import ScoreRow, ScoreTable
 
 _COUNTS = (
@@ -34,38 +35,19 @@ _COUNTS = (
     "eleven",
     "twelve",
 )
+_STANDINGS = {
+    Standing.BELOW: "below",
+    Standing.ABOVE: "above",
+    Standing.OPEN: "not clearly different",
+    Standing.UNTRAINED: "not compared (near the untrained baseline)",
+    Standing.UNTRAINED_BASELINE: (
+        "not compared (the row to compare with is near the untrained baseline)"
+    ),
+    Standing.DIVERGED: "seeds that diverged",
+    Standing.UNKNOWN: "not compared",
+}
 _MOST_ROWS = 4
 _MOST_PARTS = 5
-
-
-class Standing(Enum):
-    """How a row stands to the baseline at a point, in words."""
-
-    BELOW = "below"
-    ABOVE = "above"
-    OPEN = "not clearly different"
-    UNTRAINED = "not compared (near the untrained baseline)"
-    UNTRAINED_BASELINE = "not compared (the row to compare with is near the untrained baseline)"
-    DIVERGED = "with diverged seeds"
-    UNKNOWN = "not compared"
-
-    @property
-    def is_compared(self) -> bool:
-        return self in (Standing.BELOW, Standing.ABOVE, Standing.OPEN)
-
-    @classmethod
-    def of(cls, low: float, high: float) -> "Standing":
-        """Return how a difference stands whose interval reaches from `low` to `high`."""
-        return cls.ABOVE if low > 0 else cls.BELOW if high < 0 else cls.OPEN
-
-
-class PointDifference(NamedTuple):
-    """How a row compares with the baseline at a point; `gap` is None if there is no difference."""
-
-    point: str
-    standing: Standing
-    gap: float | None = None
-    interval: tuple[float, float] | None = None
 
 
 def answer(table: ScoreTable, baseline: str) -> str:
@@ -76,20 +58,20 @@ def answer(table: ScoreTable, baseline: str) -> str:
     rows = [row for row in table.rows if row.entries[column].scores]
     words = _Phrasing.of(table, column)
     reference = in_brackets(baseline)
-    if all(_untrained(row, column) for row in rows):
+    if all(is_untrained(row, column) for row in rows):
         why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
         return _sentence([f"{why}, so differences say nothing about norms"], rows, column)
     others = [*dict.fromkeys(row.name for row in table.rows if row.name != baseline)]
     if not others:
         return _sentence(words.of_one_row(rows), rows, column)
     bases = {row.point: row for row in table.rows if row.name == baseline}
-    if bases and all(_untrained(row, column) for row in bases.values()):
+    if bases and all(is_untrained(row, column) for row in bases.values()):
         near = f"in {heading(column)}, {reference} is near the untrained baseline"
         return _sentence([f"{near}, so no row is compared with it"], rows, column)
     clauses: list[str] = []
     for name in others[:_MOST_ROWS]:
         of_name = [row for row in table.rows if row.name == name]
-        differences = [_finding(row, bases.get(row.point), column) for row in of_name]
+        differences = [point_difference(row, bases.get(row.point), column) for row in of_name]
         if any(each.standing is not Standing.UNKNOWN for each in differences):
             whole = words.axes or len(others) == 1
             clauses.append(words.of_row(name, differences, reference if whole else "", not clauses))
@@ -103,40 +85,6 @@ def answer(table: ScoreTable, baseline: str) -> str:
         )
         clauses[0] = f"{start}, {clauses[0]}"
     return _sentence(clauses, rows, column)
-
-
-def main_score(table: ScoreTable) -> str | None:
-    """Return the first column that is a score of some row; None if there is none."""
-    columns = (name for name in table.columns if not is_probe_metric(name))
-    return next((c for c in columns if any(row.entries[c].scores for row in table.rows)), None)
-
-
-def _untrained(row: ScoreRow, column: str) -> bool:
-    """Return whether a row's score is not clearly better than the untrained baseline."""
-    ended = [record for record in row.records if record.finished]
-    return bool(ended) and at_baseline(ended, column)
-
-
-def _finding(row: ScoreRow, base: ScoreRow | None, column: str) -> PointDifference:
-    """Return how a row compares with the baseline at its point."""
-    if count_diverged(row.records):
-        return PointDifference(row.point, Standing.DIVERGED)
-    if base is None or not row.records or not base.records:
-        return PointDifference(row.point, Standing.UNKNOWN)
-    if _untrained(row, column):
-        return PointDifference(row.point, Standing.UNTRAINED)
-    if _untrained(base, column):
-        return PointDifference(row.point, Standing.UNTRAINED_BASELINE)
-    entry = row.entries[column]
-    if (gap := entry.difference) is not None:
-        standing = Standing.of(gap.low, gap.high)
-        return PointDifference(row.point, standing, gap.mean, (gap.low, gap.high))
-    if entry.bare is None:
-        return PointDifference(row.point, Standing.UNKNOWN)
-    return PointDifference(row.point, Standing.of(entry.bare, entry.bare), entry.bare)
-
-
-# Words --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -198,13 +146,12 @@ class _Phrasing:
         standing = part[0].standing
         within = self._within if names_score else ""
         if standing in (Standing.ABOVE, Standing.BELOW):
-            return f"{self._sizes(part)} {standing.value} {whom}".rstrip() + within
-        if standing is Standing.DIVERGED:
-            return "seeds that diverged"
+            return f"{self._sizes(part)} {_STANDINGS[standing]} {whom}".rstrip() + within
         if standing is not Standing.OPEN:
-            return standing.value
+            return _STANDINGS[standing]
         than = f" from {whom}" if whom else ""
-        return standing.value + than + within + (self._interval(part[0]) if len(part) == 1 else "")
+        interval = self._interval(part[0]) if len(part) == 1 else ""
+        return f"{_STANDINGS[standing]}{than}{within}{interval}"
 
     @property
     def _within(self) -> str:
