@@ -72,7 +72,7 @@ class QuestionItem(pytest.Item):
         from normlab.findings.summary import FAILING
 
         finding = self._report_of_model.finding(self.name.rpartition("::")[2])
-        if finding.verdict == "does not apply":
+        if finding.why_not:
             pytest.skip(finding.why_not)
         if finding.verdict in FAILING:
             raise Accused(f"{finding.verdict}: {finding}")
