@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from normlab.claims.chinese import data_in_chinese
+from normlab.claims.texts import data_in_chinese
 from normlab.config.conversion import Text, convert, wrong_value
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError

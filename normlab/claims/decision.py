@@ -20,10 +20,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from normlab.claims.reason import Reason
 from normlab.claims.sample import Count
 from normlab.claims.side import SideValue, sides_text
-from normlab.claims.verdict import DECIDED, Verdict
+from normlab.claims.verdict import DECIDED, Reason, Verdict
 from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
 from normlab.metrics.significance import (
     Interval,

@@ -25,10 +25,10 @@ from normlab.claims.decision import (
     with_counts,
 )
 from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
-from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.claims.side import Side, SideValue, names_of
 from normlab.claims.source import EvidenceSource, Unit
+from normlab.claims.verdict import Reason
 from normlab.config.conversion import Text
 from normlab.data.toy import is_earlier_version
 from normlab.errors import UserError

@@ -17,9 +17,8 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import ERROR, Decision
 from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import EvidenceStore, Place
-from normlab.claims.reason import Reason
 from normlab.claims.study_endpoints import Gap, Reported
-from normlab.claims.verdict import DECIDED, PARTS, Verdict, combined_verdict
+from normlab.claims.verdict import DECIDED, PARTS, Reason, Verdict, combined_verdict
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
 

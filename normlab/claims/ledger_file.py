@@ -11,10 +11,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue
 from normlab.claims.source import EvidenceSource, Unit
-from normlab.claims.verdict import Verdict
+from normlab.claims.verdict import Reason, Verdict
 from normlab.errors import UserError
 
 LEDGER = "claims.json"

@@ -22,9 +22,9 @@ from normlab.claims.endpoint import (
     Setting,
 )
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
-from normlab.claims.reason import Reason
 from normlab.claims.side import SideValue, names_of
 from normlab.claims.source import EvidenceSource, Unit
+from normlab.claims.verdict import Reason
 from normlab.config.conversion import Text
 from normlab.formats import aligned
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from normlab.claims.chinese import grade_in_chinese
 from normlab.claims.decision import p_text
 from normlab.claims.ledger import VERDICTS, JudgedClaim, JudgedPart
 from normlab.claims.texts import (
+    grade_in_chinese,
     observed_p,
     outcome_text,
     part_text,

@@ -14,7 +14,7 @@ from itertools import product
 from statistics import fmean
 
 from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
-from normlab.claims.reason import Reason
+from normlab.claims.verdict import Reason
 from normlab.errors import UserError
 from normlab.metrics.baseline import (
     POINTS,

@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from normlab.claims.chinese import grade_in_chinese
 from normlab.claims.decision import p_text
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
-from normlab.claims.reason import Reason
 from normlab.claims.texts import (
+    grade_in_chinese,
     observed_p,
     outcome_text,
     part_text,
@@ -20,6 +19,7 @@ from normlab.claims.texts import (
     value_text,
     verdict_text,
 )
+from normlab.claims.verdict import Reason
 
 
 def ledger_json(claims: Sequence[SavedClaim]) -> str:

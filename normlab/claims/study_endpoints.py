@@ -23,10 +23,10 @@ from normlab.claims.decision import (
 )
 from normlab.claims.endpoint import Chosen, StudyEndpoint
 from normlab.claims.evidence import Where
-from normlab.claims.reason import Reason
 from normlab.claims.sample import Count, Sample, keys
 from normlab.claims.side import Side, name_of, names_of
 from normlab.claims.source import Unit
+from normlab.claims.verdict import Reason
 from normlab.config.conversion import WrongField
 from normlab.formats import aligned
 from normlab.records.record import RunRecord, is_probe_metric

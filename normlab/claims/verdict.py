@@ -1,7 +1,15 @@
-"""The verdicts on parts of claims, and the verdict on a claim that follows from them."""
+"""The verdicts on parts of claims, the verdict on a claim, and the reason why a part is open.
 
-from collections.abc import Sequence
+The sentences of reasons, in English and in Chinese, are in `templates/reasons.yaml`.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Literal
+
+import yaml
+from msgspec import Struct, field
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
@@ -22,3 +30,32 @@ def combined_verdict(parts: Sequence[Verdict]) -> str:
     if decided == {"supported"}:
         return "supported"
     return "mixed" if "supported" in decided else "contradicted"
+
+
+class Reason(Struct, frozen=True, omit_defaults=True):
+    """Why a part is open: the key of a sentence in the template, and the values in the sentence.
+
+    With `final`, the text adds that more seeds cannot decide the part.
+    """
+
+    name: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    final: bool = False
+
+    def for_good(self) -> "Reason":
+        """Return the reason with the addition that more seeds cannot decide the part."""
+        return Reason(self.name, self.values, final=True)
+
+    def text(self, language: str) -> str:
+        """Return the reason in a language, `en` or `zh`."""
+        names = [self.name, *(["final"] if self.final else [])]
+        return "".join(_words()[name][language].format(**self.values) for name in names)
+
+    def __str__(self) -> str:
+        return self.text("en")
+
+
+@cache
+def _words() -> Mapping[str, Mapping[str, str]]:
+    path = files("normlab.claims") / "templates" / "reasons.yaml"
+    return yaml.safe_load(path.read_text("utf-8"))

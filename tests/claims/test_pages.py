@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from normlab.claims.chinese import data_in_chinese
 from normlab.claims.endpoint import Measurement, Setting
 from normlab.claims.pages import markdown, summary
 from normlab.claims.side import SideValue
-from normlab.claims.texts import verdict_text
+from normlab.claims.texts import data_in_chinese, verdict_text
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import options
 from normlab.studies.load import load_study
