@@ -1,5 +1,7 @@
 """Which orderings of values a norm preserves."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -7,61 +9,58 @@ from torch import Tensor
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.claim_checks.check import check, finding
 from normlab.inspection.claim_checks.inputs import SEED, WIDTH, draw, draw_tokens, new_norm
-from normlab.inspection.norm.norm_calls import run
+from normlab.inspection.norm.norm_calls import run, run_copy
+from normlab.norms.base import Norm
+
+
+class Case(NamedTuple):
+    """A norm, and whether a sentence says that it keeps an order.
+
+    The order is that of a feature's values over samples (`over_samples`), or of a token's features.
+    """
+
+    name: str
+    statement: str
+    norm: Norm
+    over_samples: bool
+    keeps: bool
+
+
+def cases() -> list[Case]:
+    """Return what the articles say of layer norm and batch norm."""
+    ln, bn, weighted = new_norm("ln"), new_norm("bn"), new_norm("ln")
+    generator = torch.Generator().manual_seed(SEED)
+    weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
+    features, samples = "the order of a token's features", "the order of a feature's samples"
+    with_weights = "ln keeps it with learned weights"
+    return [
+        Case("ln keeps the order", f"ln keeps {features}", ln, over_samples=False, keeps=True),
+        Case("bn keeps the order", f"bn keeps {samples}", bn, over_samples=True, keeps=True),
+        Case("ln does not keep", f"ln does not keep {samples}", ln, over_samples=True, keeps=False),
+        Case(
+            "bn does not keep", f"bn does not keep {features}", bn, over_samples=False, keeps=False
+        ),
+        Case(
+            with_weights,
+            f"{with_weights} too (0.5 to 1.5 here)",
+            weighted,
+            over_samples=False,
+            keeps=True,
+        ),
+    ]
 
 
 @check("order.kept")
 def order_kept() -> list[CheckFinding]:
     """Does a norm preserve the order of values within a token, and within a feature?"""
-    x = draw_tokens(8, 16)
-    generator = torch.Generator().manual_seed(SEED)
-    weighted = new_norm("ln")
-    weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
-    cases = (
-        (
-            "ln keeps the order",
-            "ln keeps the order of a token's features",
-            new_norm("ln"),
-            False,
-            True,
-        ),
-        (
-            "bn keeps the order",
-            "bn keeps the order of a feature's samples",
-            new_norm("bn"),
-            True,
-            True,
-        ),
-        (
-            "ln does not keep",
-            "ln does not keep the order of a feature's samples",
-            new_norm("ln"),
-            True,
-            False,
-        ),
-        (
-            "bn does not keep",
-            "bn does not keep the order of a token's features",
-            new_norm("bn"),
-            False,
-            False,
-        ),
-        (
-            "ln keeps it with learned weights",
-            "ln keeps it with learned weights too (0.5 to 1.5 here)",
-            weighted,
-            False,
-            True,
-        ),
-    )
-    findings = []
-    for name, text, norm, across, exactly in cases:
-        before, after = (table.flatten(0, 1) for table in (x, run(norm, x)))
-        correlation = rank_correlation(*(before.T, after.T) if across else (before, after))
+    x, findings = draw_tokens(8, 16), []
+    for name, statement, norm, over_samples, keeps in cases():
+        before, after = (table.flatten(0, 1) for table in (x, run_copy(norm, x)))
+        rows = (before.T, after.T) if over_samples else (before, after)
+        correlation = rank_correlation(*rows)
         answer = f"rank correlation {correlation['rho']:.4g}, exact in {correlation['exact']:.0%}"
-        findings.append(
-            finding(name, text, answer, holds=(correlation["exact"] == 1) == exactly, **correlation)
-        )
+        holds = (correlation["exact"] == 1) == keeps
+        findings.append(finding(name, statement, answer, holds=holds, **correlation))
     return findings
 
 

@@ -95,47 +95,52 @@ def batch_of_three() -> list[CheckFinding]:
     The statistics are those of all tokens (`bn`) or of one position (`bn_position`, the article's
     reading), with padding counted or left out.
     """
-    lengths = [len(sentence.split()) for sentence in BATCH_OF_THREE]
-    x, real = padded_batch(*lengths)
+    x, real = padded_batch(*(len(sentence.split()) for sentence in BATCH_OF_THREE))
     cells, empty = real.numel(), int((~real).sum())
-    moved = {}
-    for name in ("bn", "bn_position"):
-        counted, left_out = (
-            run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")
-        )
-        moved[name] = relative_change(counted[real], left_out[real])
-    by_position = run(new_norm("bn_position"), x, real)
-    lonely = by_position[2, 3:].abs().max()
+    lonely = float(run(new_norm("bn_position"), x, real)[2, 3:].abs().max())
     ln, alone = run(new_norm("ln"), x, real), run(new_norm("ln"), x[2:], real[2:])
-    apart = relative_change(ln[2:], alone)
-    numbers = {"cells": float(cells), "padding": float(empty)}
-    many = f"{empty} of {cells} cells are padding"
     return [
         finding(
             "the batch",
             "the batch of three sentences has padding",
-            many,
+            f"{empty} of {cells} cells are padding",
             holds=empty > 0,
-            **numbers,
+            cells=float(cells),
+            padding=float(empty),
         ),
         change_finding(
-            "bn", "bn: padding, if it counts, changes the real tokens of that batch", moved["bn"]
+            "bn",
+            "bn: padding, if it counts, changes the real tokens of that batch",
+            change_if_counted("bn", x, real),
         ),
         change_finding(
             "bn_position",
             "bn_position, the article's reading: padding, if it counts, changes them",
-            moved["bn_position"],
+            change_if_counted("bn_position", x, real),
         ),
         finding(
             "bn_position: left out",
             "bn_position: left out, padding does no harm",
             "fox and jumps, alone at their positions, become 0"
-            if float(lonely) < 1e-6
-            else f"fox and jumps keep values of up to {float(lonely):.2f}",
-            holds=float(lonely) > 1e-6,
+            if lonely < 1e-6
+            else f"fox and jumps keep values of up to {lonely:.2f}",
+            holds=lonely > 1e-6,
         ),
-        change_finding("ln", "ln: padding does not change the fox sentence", apart, expected=False),
+        change_finding(
+            "ln",
+            "ln: padding does not change the fox sentence",
+            relative_change(ln[2:], alone),
+            expected=False,
+        ),
     ]
+
+
+def change_if_counted(name: str, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> float:
+    """Return how much a norm's output at real tokens changes if padding counts."""
+    counted, left_out = (
+        run(new_norm(name, padding=how), x, real) for how in ("include", "exclude")
+    )
+    return relative_change(counted[real], left_out[real])
 
 
 @check("padding.position_3")
