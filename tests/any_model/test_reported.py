@@ -296,18 +296,18 @@ class Report(NamedTuple):
 
 
 REPORTS = {
-    "LSTM that is not batch first": Report(lstm_over_rows, "batch_mates", "lstm: LSTM"),
+    "LSTM without batch_first": Report(lstm_over_rows, "batch_mates", "lstm: LSTM"),
     "causal attention over rows": Report(causal_over_rows, "batch_mates"),
     "running mean over rows": Report(running_mean_over_rows, "batch_mates"),
     "mask of the first row for all": Report(mask_of_the_first_row, "batch_mates"),
-    "rows sorted and not put back": Report(sorted_rows, "batch_mates", "in reverse order"),
+    "rows sorted but not restored": Report(sorted_rows, "batch_mates", "in reverse order"),
     "nested tensors": Report(nested_encoder, "padding", "conv: Conv1d"),
     "no memory mask": Report(memory_mask, "padding", "multihead_attn"),
     "pooled output": Report(pooled_output, "padding", "sentence_embedding changes"),
     "quantization": Report(quantized, "padding", "Not in float64: aten::quantize_per_tensor"),
     "a length of 1 modulo 32": Report(odd_length, "padding", "by 105 to 129 positions"),
     "no causal mask": Report(no_causal_mask, "future", "causal=True", "look"),
-    "switched for good": Report(switched_for_good, "padding"),
+    "flag set permanently": Report(switched_for_good, "padding"),
     "state kept between calls": Report(
         lambda faulty: Case(Growing(faulty), text_batches()), "forward", "keeps state", "look"
     ),
@@ -321,7 +321,7 @@ REPORTS = {
         causal(running, lambda x: x.mean(1, keepdim=True).expand_as(x)), "future"
     ),
     "a path without the causal mask": Report(without_its_mask, "future"),
-    "mask not honoured": Report(padding_is_the_unknown_token, "padding"),
+    "mask ignored": Report(padding_is_the_unknown_token, "padding"),
     "slopes by position, padded on the left": Report(slopes_of_positions, "padding"),
     "score at the first padding": Report(reward_at_the_first_padding, "padding"),
     "image placeholders": Report(placeholders, "padding"),

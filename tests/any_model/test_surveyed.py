@@ -237,19 +237,19 @@ def stacked_frames(faulty: bool) -> Case:
 
 ACCUSED = {
     "stacked frames": Accusation(stacked_frames, "padding"),
-    "causal elsewhere": Accusation(causal_elsewhere, "future", "text: Attention"),
-    "mask of another input": Accusation(mask_of_another_input, "batch_mates"),
-    "scores of each against each": Accusation(each_against_each, "batch_mates"),
-    "settled statistics": Accusation(after_settled_statistics, "modes", "Late", "look"),
+    "causal only in cross-attention": Accusation(causal_elsewhere, "future", "text: Attention"),
+    "mask that is for a different input": Accusation(mask_of_another_input, "batch_mates"),
+    "scores of all pairs of rows": Accusation(each_against_each, "batch_mates"),
+    "statistics equal to the batch": Accusation(after_settled_statistics, "modes", "Late", "look"),
     "nodes of a graph": Accusation(nodes_of_a_graph, "norms", "batch", "look"),
-    "padded in the batch only": Accusation(padded_in_the_batch_only, "padding", "conv: Conv1d"),
-    "cut to the longest": Accusation(cut_to_the_longest, "batch_mates"),
-    "features as many as positions": Accusation(
+    "longest row without padding": Accusation(padded_in_the_batch_only, "padding", "conv: Conv1d"),
+    "output cut to the longest row": Accusation(cut_to_the_longest, "batch_mates"),
+    "as many features as positions": Accusation(
         as_many_features_as_positions, "norms", "over position", "look"
     ),
     "rows too short": Accusation(short_rows, "statistics", "never updated", "look"),
-    "pooled to as many features": Accusation(pooled_width_is_length, "future"),
-    "distances as many as features": Accusation(
+    "pooled width equals length": Accusation(pooled_width_is_length, "future"),
+    "as many features as distances": Accusation(
         table_of_distances, "future", "causal=True", "look"
     ),
 }

@@ -360,8 +360,8 @@ def test_whether_a_side_trains_is_decided_by_counts_against_a_reference(tmp_path
 def test_a_side_can_train_and_still_be_worse(tmp_path):
     counted = {**contrast(), "secondary": [trains()["endpoint"]]}
     worse = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted)
-    assert worse.primary[0].verdict == "supported", "ln is better"
-    assert [other.verdict for other in worse.secondary] == ["contradicted"], "and bn trains, too"
+    assert worse.primary[0].verdict == "supported", "ln is better than bn"
+    assert [other.verdict for other in worse.secondary] == ["contradicted"], "bn trains, too"
 
 
 def level(says="figure", **changes):

@@ -65,7 +65,7 @@ def test_a_row_is_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys
 
 
 def test_order_puts_the_chosen_rows_right_after_the_baseline(runs, capsys):
-    assert [*compare(capsys)[3]] == ["ln", "bn+ln", "bn"], "without an order the best is first"
+    assert [*compare(capsys)[3]] == ["ln", "bn+ln", "bn"], "by default the best row comes first"
     assert [*compare(capsys, "--order", "bn")[3]] == ["ln", "bn", "bn+ln"]
     assert [*compare(capsys, "--baseline", "bn", "--order", "bn+ln")[3]] == ["bn", "bn+ln", "ln"]
     with pytest.raises(ValueError, match=r"--order gn: no such row; available: ln; bn\+ln; bn"):
@@ -147,7 +147,7 @@ def test_each_task_has_its_own_baseline(runs, capsys):
     rows = sorted([line.split(" | ")[0] for line in own] for own in lines)
     assert rows == [["| ln", "| bn+ln", "| bn"], ["| ln", "| gn"]]
     (gn,) = (line for own in lines for line in own if line.startswith("| gn"))
-    assert "-1.00 [" in gn, "gn has a difference to ln of its own task"
+    assert "-1.00 [" in gn, "gn is compared with ln of the same task"
 
 
 def test_the_table_fits_in_eighty_columns(runs, capsys, monkeypatch):

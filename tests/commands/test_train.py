@@ -56,7 +56,7 @@ BAD = {
         ["norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=0"],
         ["validate.recalibration_batches=0"],
     ),
-    "data_dir that is not there": (["data_dir=/no/such/place"], ["/no/such/place"]),
+    "missing data_dir": (["data_dir=/no/such/place"], ["/no/such/place"]),
     "a GPU on a machine without one": (["device=cuda"], ["device=cuda", "device=cpu"]),
     "too few positions": (["model.max_positions=4"], ["max_positions"]),
 }

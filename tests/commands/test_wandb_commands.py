@@ -27,7 +27,7 @@ def test_a_sweep_of_batch_sizes_has_one_group_per_size(words, wandb_server, caps
     sweep += ["norm=layernorm", "batch_size=4,6", "observe.processes=1", "tags=sizes"]
     own = ["wandb.project=norms", "wandb.entity=team", "wandb.tags=a", "wandb.notes=no, warm-up"]
     assert main(["train", "-m", *sweep, *own]) == 0
-    assert "wandb.group" not in capsys.readouterr().out, "no run is named by what normlab adds"
+    assert "wandb.group" not in capsys.readouterr().out, "run names omit the added group"
     runs = [(run.fields, run.config) for run in wandb_server.runs.values()]
     found = sorted((fields["groupName"], config["batch_size"]) for fields, config in runs)
     assert found == [("ln-pre-b4", 4), ("ln-pre-b6", 6)]

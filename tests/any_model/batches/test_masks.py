@@ -11,8 +11,8 @@ from tests.any_model.pairs import masked
 from tests.any_model.toys import IDS, MASK, Embedded, Encoder, accused, mean, pooling
 
 ROWS = {
-    "padding, all rows padded": masked((24, 17, 12, 9))[:, :24] * (torch.arange(24) < 22),
-    "padding, one row whole": MASK,
+    "padding in all rows": masked((24, 17, 12, 9))[:, :24] * (torch.arange(24) < 22),
+    "padding, one row without padding": MASK,
 }
 
 

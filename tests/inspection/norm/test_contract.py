@@ -78,22 +78,22 @@ def without_widening(self, x, tokens=REAL):
 
 ALL = frozenset({BATCH, POSITION})
 WRONG = {
-    "pools over more": (
+    "pools over more axes than declared": (
         wrong(lambda self, x, s: x / root(x, (1, 2))),
         "pools",
         rf"declares pools=\{{{FEATURE}}}, but its output also depends on {POSITION}: declare",
     ),
-    "pools over less": (
+    "pools over fewer axes than declared": (
         wrong(pools=frozenset({FEATURE, BATCH})),
         "pools",
         f"does not depend on {BATCH}",
     ),
-    "one feature": (
+    "returns one feature": (
         wrong(lambda self, x, s: x, forward=lambda self, x, s=REAL: x[..., :1]),
         "shape",
     ),
-    "in place": (wrong(forward=lambda self, x, s=REAL: x.mul_(2)), "shape", "its input"),
-    "no floor": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
+    "changes its input": (wrong(forward=lambda self, x, s=REAL: x.mul_(2)), "shape", "its input"),
+    "divides by 0": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
     "float32": (wrong(forward=without_cast), "precision", r"bfloat16: .*to\(x.dtype\)"),
     "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
     "padding": (
@@ -101,19 +101,27 @@ WRONG = {
         "padding",
         "in training padding changes the outputs and gradients of real tokens.*tokens.valid",
     ),
-    "alone": (
+    "depends on the batch in eval": (
         wrong(lambda self, x, s: x / root(x, (0, 1)), pools=ALL, batch_independent=True),
         "independent",
         "`batch_independent` is True, but in eval a sequence has a different output alone",
     ),
-    "start": (
+    "ignores the start position": (
         wrong(lambda self, x, s: by_token(x) * places(x.shape[1], 1)),
         "independent",
         "`incremental` is True.*tokens.start",
     ),
-    "slow for nothing": (wrong(incremental=False), "independent", "the same output token by token"),
+    "needlessly not incremental": (
+        wrong(incremental=False),
+        "independent",
+        "the same output token by token",
+    ),
     "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),
-    "idle": (wrong(forward=lambda self, x, s=REAL: by_token(x)), "gradient", "weight, bias"),
+    "unused weights": (
+        wrong(forward=lambda self, x, s=REAL: by_token(x)),
+        "gradient",
+        "weight, bias",
+    ),
     "counts in Python": (Counts, "saved", "must be in buffers"),
     "never updated": (never_updated, "running", "recalibration changes nothing"),
     "raises": (

@@ -56,7 +56,9 @@ def test_a_filter_by_keyboard_changes_charts_and_tables(visit):
     box.focus()
     page.keyboard.press("Space")
     left = strokes(drawn(page, LOSS, 4))
-    assert len(first) == 6 and len(left) == 4 and set(left) < set(first), "colours stay"
+    assert len(first) == 6 and len(left) == 4 and set(left) < set(first), (
+        "the remaining lines keep their colours"
+    )
     assert page.locator('.results tr[data-row="bn"]').first.is_hidden()
     assert page.locator('.results tr[data-row="ln"]').first.is_visible()
     page.locator('input[name="at"][value="batch_size=32"]').press("Space")
@@ -119,7 +121,7 @@ def test_column_headers_sort_the_rows_of_each_point(visit):
     loss.locator("button").click()
     assert loss.get_attribute("aria-sort") == "descending"
     backwards = ["bn", ODD, "ln", "bn", ODD, "ln"]
-    assert first_cells(page, "results") == backwards, "the names of points stay above"
+    assert first_cells(page, "results") == backwards, "each point keeps its title above its rows"
     loss.locator("button").click()
     assert loss.get_attribute("aria-sort") is None
 
@@ -246,4 +248,4 @@ def test_notes_are_collapsed_and_a_hint_says_that_a_table_scrolls_sideways(visit
     page.locator("#results .hint", has_text="more column").wait_for()
     box.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
     pytest.importorskip("playwright.sync_api").expect(hint).to_have_text("")
-    assert hint.is_visible(), "nothing jumps when the end is reached"
+    assert hint.is_visible(), "the layout does not jump at the end"

@@ -44,7 +44,9 @@ def test_runs_that_did_not_learn_or_that_see_the_future_are_marked():
     assert f"1/2 {NOT_CLEAR}" in ln and "sees the future" not in ln
     assert f"1/2 {ON_PLATEAU}" in ln and not any(ON_PLATEAU in part for part in bn)
     assert note_of(found, f"{ON_PLATEAU}: ").startswith(f"{ON_PLATEAU}: test/loss within 0.15 nats")
-    assert note_of(found, f"{NOT_CLEAR} (").endswith("): ln (1/2 runs)"), "no column is near it"
+    assert note_of(found, f"{NOT_CLEAR} (").endswith("): ln (1/2 runs)"), (
+        "no column is near the baseline"
+    )
     assert "sees the future" in bn and not any(NOT_CLEAR in part for part in bn)
     assert note_of(found, "sees the future").startswith("sees the future: bn (InstanceNorm): ")
 
