@@ -10,7 +10,7 @@ from normlab.claims.texts import data_in_chinese
 from normlab.config.conversion import Text, convert, wrong_value
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
-from normlab.metrics.glossary import key_of, metric
+from normlab.metrics.glossary import metric, metric_key
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def score_name(self, score: str) -> ScoreName:
         """Return the name of a score in words; UserError, with the file, if it has none yet."""
-        known, key = metric(score), key_of(score)
+        known, key = metric(score), metric_key(score)
         if known is None:
             raise UserError(f"no score {score}: normlab/metrics/glossary.py has no {key}")
         if self.code == "en":

@@ -17,7 +17,7 @@ from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
 from normlab.claims.verdict import Reason
 from normlab.errors import UserError
 from normlab.metrics.baseline import (
-    POINTS,
+    ACCURACY_MARGIN,
     BaselineComparison,
     against_baseline,
     at_baseline,
@@ -135,7 +135,7 @@ def _not_trained(side: str, compared: BaselineComparison) -> Reason:
     if is_loss(score):
         return Reason("baseline_loss", {**values, "needed": f"{nats_needed(baseline):.3g}"})
     if is_accuracy(score):
-        return Reason("baseline_accuracy", {**values, "needed": f"{100 * POINTS:g}"})
+        return Reason("baseline_accuracy", {**values, "needed": f"{100 * ACCURACY_MARGIN:g}"})
     return Reason("baseline", values)
 
 

@@ -8,22 +8,26 @@ from normlab.metrics.glossary import is_accuracy, is_loss
 from normlab.metrics.significance import t_interval, wilson
 from normlab.records.record import RunRecord, is_probe_metric
 
-NATS = 1.0
-HALF = 0.5
-POINTS = 0.02
-UNITS = 0.5
-"""How much better than the untrained baseline a score must be: a loss by `NATS`, or by a share
-`HALF` of a baseline below 2 nats; an accuracy by `POINTS`; any other score by `UNITS`.
+LOSS_MARGIN = 1.0
+LOSS_SHARE = 0.5
+ACCURACY_MARGIN = 0.02
+SCORE_MARGIN = 0.5
+"""How much better than the untrained baseline a score must be.
+
+A loss must be better by `LOSS_MARGIN` nats, or by `LOSS_SHARE` of a baseline below 2 nats; an
+accuracy by `ACCURACY_MARGIN`; any other score by `SCORE_MARGIN`.
 """
 NOT_CLEAR = "not clearly better than the untrained baseline"
 CLEAR = (
-    f"a loss by {NATS:g} nat, or by half of a baseline below {NATS / HALF:g} nats, "
-    f"an accuracy by {100 * POINTS:g} points"
+    f"a loss by {LOSS_MARGIN:g} nat, or by half of a baseline below "
+    f"{LOSS_MARGIN / LOSS_SHARE:g} nats, an accuracy by {100 * ACCURACY_MARGIN:g} points"
 )
 """The phrase for runs that fail `clearly_beats`, and the phrase for its thresholds."""
-BAND = 0.15
+PLATEAU_BAND = 0.15
 ON_PLATEAU = "on a plateau"
-PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only its targets' frequencies"
+PLATEAU = (
+    f"test/loss within {PLATEAU_BAND:g} nats of a model that knows only its targets' frequencies"
+)
 """The phrase for runs that learned only frequencies, and the phrase for the rule."""
 
 
@@ -48,7 +52,7 @@ def on_plateau(record: RunRecord) -> bool:
     baseline, score = record.floors.get("loss"), record.scores.get("test/loss")
     if baseline is None or score is None:
         return False
-    return is_near_baseline(record) and abs(score.value - baseline) <= BAND
+    return is_near_baseline(record) and abs(score.value - baseline) <= PLATEAU_BAND
 
 
 def learning_problem(record: RunRecord) -> str:
@@ -104,7 +108,7 @@ def nats_needed(baseline: float) -> float:
 
     With few classes the baseline is small (0.69 nats for two), so half of it is enough.
     """
-    return min(NATS, HALF * baseline)
+    return min(LOSS_MARGIN, LOSS_SHARE * baseline)
 
 
 def clearly_beats(
@@ -125,6 +129,6 @@ def clearly_beats(
     if is_loss(name):
         return baseline - mean >= nats_needed(baseline)
     if is_accuracy(name):
-        return (mean if n is None else wilson(mean * n, n)[0]) >= baseline + POINTS
+        return (mean if n is None else wilson(mean * n, n)[0]) >= baseline + ACCURACY_MARGIN
     better = [(value - baseline) * (1 if higher_is_better else -1) for value in values]
-    return (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS
+    return (t_interval(better).low > 0) if len(better) > 1 else better[0] > SCORE_MARGIN

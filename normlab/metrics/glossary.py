@@ -135,183 +135,207 @@ _BY_ACTIVATION = "nats per token, per unit of activation"
 _BY_VARIANCE = "nats per token, per squared unit of activation"
 _VARIANCE = "share of the variance"
 _DISTANCE = "relative distance"
-_LOGGED = {
-    "grad_norm": ("gradient norm", "norm before clipping", "norm of the whole gradient"),
-    "lr": ("learning rate", "-", "the learning rate of the step"),
-    "padding_share": ("padding", "share of positions", "padding of the batch"),
-    "penalty": ("penalty", "nats", "what a norm adds to the loss"),
+LOGGED = {
+    "grad_norm": _observed("gradient norm", "norm before clipping", "norm of the whole gradient"),
+    "lr": _observed("learning rate", "-", "the learning rate of the step"),
+    "padding_share": _observed("padding", "share of positions", "padding of the batch"),
+    "penalty": _observed("penalty", "nats", "what a norm adds to the loss"),
 }
-_PROBES = {
-    "activations/mean": ("mean activation", _ACTIVATION, "mean of a norm's input"),
-    "activations/var": ("activation variance", _SQUARED, "variance of a norm's input"),
-    "activations/largest": ("largest activation", _ACTIVATION, "largest magnitude of an input"),
-    "activations/over_median": ("largest over median activation", "ratio", "by magnitude"),
-    "activations/kurtosis": ("kurtosis of activations", "0 if normal", "excess kurtosis", _PARK),
-    "activations/outliers": (
+"""What a run logs at each step, as `train/NAME`, next to the scores."""
+PROBES = {
+    "activations/mean": _observed("mean activation", _ACTIVATION, "mean of a norm's input"),
+    "activations/var": _observed("activation variance", _SQUARED, "variance of a norm's input"),
+    "activations/largest": _observed(
+        "largest activation", _ACTIVATION, "largest magnitude of an input"
+    ),
+    "activations/over_median": _observed("largest over median activation", "ratio", "by magnitude"),
+    "activations/kurtosis": _observed(
+        "kurtosis of activations", "0 if normal", "excess kurtosis", _PARK
+    ),
+    "activations/outliers": _observed(
         "features with outliers",
         "share of features",
         "features with outlying values",
         _DETTMERS,
     ),
-    "attention/entropy": ("attention entropy", "share of log n", "of a row; 1 is uniform"),
-    "attention/largest": ("largest attention logit", "logit", "largest magnitude of a logit"),
-    "attention/saturated": ("share of saturated rows", "share of rows", "with a weight near 1"),
-    "attention/slope": (
+    "attention/entropy": _observed("attention entropy", "share of log n", "of a row; 1 is uniform"),
+    "attention/largest": _observed(
+        "largest attention logit", "logit", "largest magnitude of a logit"
+    ),
+    "attention/saturated": _observed(
+        "share of saturated rows", "share of rows", "with a weight near 1"
+    ),
+    "attention/slope": _observed(
         "slope of the softmax",
         "0 to 1",
         "how much gradient passes through the softmax",
     ),
-    "attention/sink": (
+    "attention/sink": _observed(
         "attention sinks",
         "share of heads",
         "heads whose mean weight on the first key, over the first 64 queries, is above 0.3",
         "Gu et al. 2025",
     ),
-    "attention/sink_unmasked": (
+    "attention/sink_unmasked": _observed(
         "attention sinks over all keys",
         "share of heads",
         "the same without a causal mask, over all keys",
     ),
-    "branches/rms": ("size of sub-layers' outputs", _ACTIVATION, "their root mean square"),
-    "branches/crest": (
+    "branches/rms": _observed("size of sub-layers' outputs", _ACTIVATION, "their root mean square"),
+    "branches/crest": _observed(
         "crest factor of a sub-layer",
         "ratio",
         "largest output of a sub-layer over the root mean square",
     ),
-    "drift/mean": (
+    "drift/mean": _observed(
         "drift of the mean",
         "ratio",
         "squared change of features' means, over their variance",
         _SHIFT,
     ),
-    "drift/deviation": (
+    "drift/deviation": _observed(
         "drift of the deviation",
         "ratio",
         "squared change of deviations, over the variance",
         _SHIFT,
     ),
-    "fluctuation/mean": (
+    "fluctuation/mean": _observed(
         "fluctuation of the mean",
         _ACTIVATION,
         "batch mean minus running mean",
         _SHEN,
     ),
-    "fluctuation/var": (
+    "fluctuation/var": _observed(
         "fluctuation of the variance",
         _SQUARED,
         "batch variance minus running variance",
         _SHEN,
     ),
-    "fluctuation/ratio": (
+    "fluctuation/ratio": _observed(
         "variance between over within batches",
         "ratio",
         "variance between batches over the variance within",
     ),
-    "fluctuation/excess": (
+    "fluctuation/excess": _observed(
         "fluctuation over that of independent tokens",
         "ratio",
         "the ratio times the tokens; 1 if tokens are independent",
     ),
-    "grad_norm/mean": ("mean gradient norm", _BY_WEIGHT, "before clipping"),
-    "grad_norm/max": ("largest gradient norm", _BY_WEIGHT, "largest norm of the gradient"),
-    "gradients/norm": ("gradient norm", _BY_WEIGHT, "norm of the gradient by layer", _XIONG),
-    "gradients/kind": ("gradient norm by kind", _BY_WEIGHT, "by kind of parameter"),
-    "gradients/spread": ("largest over smallest gradient", "ratio", "of the layers' norms"),
-    "independence/icc": (
+    "grad_norm/mean": _observed("mean gradient norm", _BY_WEIGHT, "before clipping"),
+    "grad_norm/max": _observed("largest gradient norm", _BY_WEIGHT, "largest norm of the gradient"),
+    "gradients/norm": _observed(
+        "gradient norm", _BY_WEIGHT, "norm of the gradient by layer", _XIONG
+    ),
+    "gradients/kind": _observed("gradient norm by kind", _BY_WEIGHT, "by kind of parameter"),
+    "gradients/spread": _observed(
+        "largest over smallest gradient", "ratio", "of the layers' norms"
+    ),
+    "independence/icc": _observed(
         "correlation within a sample",
         _VARIANCE,
         "intraclass correlation: shared by tokens of a sample; 0 if independent",
     ),
-    "independence/effect": (
+    "independence/effect": _observed(
         "inflation of the mean's variance",
         "ratio",
         "variance of a mean, relative to independent tokens",
     ),
-    "independence/distance": (
+    "independence/distance": _observed(
         "squared distance from the running mean",
         "ratio",
         "squared, of batch and running mean; 1 if independent",
     ),
-    "independence/gradient": (
+    "independence/gradient": _observed(
         "inflation of the gradient",
         "ratio",
         "squared sum of gradients over the sum of squares",
     ),
-    "independence/position": (
+    "independence/position": _observed(
         "correlation at a position",
         _VARIANCE,
         "shared by tokens at one position of different samples; 0 if identically distributed",
     ),
-    "independence/shuffled": (
+    "independence/shuffled": _observed(
         "correlation within shuffled samples",
         _VARIANCE,
         "the icc of the same tokens, shuffled",
     ),
-    "length_change/loss_before": ("loss before the change", NATS, "its mean", "", "token"),
-    "length_change/loss_jump": ("jump of the loss", NATS, "its rise at the change", "", "token"),
-    "length_change/recovery": (
+    "length_change/loss_before": _observed("loss before the change", NATS, "its mean", per="token"),
+    "length_change/loss_jump": _observed(
+        "jump of the loss", NATS, "its rise at the change", per="token"
+    ),
+    "length_change/recovery": _observed(
         "updates to recover",
         "updates",
         "until the loss is back at its earlier value",
     ),
-    "length_change/tid_before": ("TID before the change", _DISTANCE, "tid/mean", _WANG),
-    "length_change/tid_after": ("TID after the change", _DISTANCE, "tid/mean", _WANG),
-    "padding/share": ("padding", "share of positions", "padding of a batch"),
-    "padding/max": ("largest share of padding", "share of positions", "of the run"),
-    "padding/tokens": ("tokens in one statistic", "tokens", "of the batch"),
-    "rank/participation": ("participation ratio", "features", "of the stream's covariance"),
-    "rank/effective": ("effective rank", "features", "of the stream", "Roy and Vetterli 2007"),
-    "residual/rms": ("size of the residual stream", _ACTIVATION, "root mean square", _XIONG),
-    "residual/growth": (
+    "length_change/tid_before": _observed("TID before the change", _DISTANCE, "tid/mean", _WANG),
+    "length_change/tid_after": _observed("TID after the change", _DISTANCE, "tid/mean", _WANG),
+    "padding/share": _observed("padding", "share of positions", "padding of a batch"),
+    "padding/max": _observed("largest share of padding", "share of positions", "of the run"),
+    "padding/tokens": _observed("tokens in one statistic", "tokens", "of the batch"),
+    "rank/participation": _observed(
+        "participation ratio", "features", "of the stream's covariance"
+    ),
+    "rank/effective": _observed(
+        "effective rank", "features", "of the stream", "Roy and Vetterli 2007"
+    ),
+    "residual/rms": _observed(
+        "size of the residual stream", _ACTIVATION, "root mean square", _XIONG
+    ),
+    "residual/growth": _observed(
         "growth of the residual stream",
         "ratio",
         "the last root mean square over the first of a stack",
         _XIONG,
     ),
-    "saturation/share": (
+    "saturation/share": _observed(
         "saturated outputs",
         "share of values",
         "outputs near the bound of a bounded norm's function",
     ),
-    "spikes/count": ("loss spikes", "spikes", "sudden rises of the training loss"),
-    "spikes/size": ("largest loss spike", NATS, "its rise", "", "token"),
-    "spikes/recovery": (
+    "spikes/count": _observed("loss spikes", "spikes", "sudden rises of the training loss"),
+    "spikes/size": _observed("largest loss spike", NATS, "its rise", per="token"),
+    "spikes/recovery": _observed(
         "updates to recover from a spike",
         "updates",
         "until the loss is back at its earlier value",
     ),
-    "statistics_gradient/mean": (
+    "statistics_gradient/mean": _observed(
         "gradient of the mean",
         _BY_ACTIVATION,
         "gradient through the batch's mean",
         _SHEN,
     ),
-    "statistics_gradient/var": (
+    "statistics_gradient/var": _observed(
         "gradient of the variance",
         _BY_VARIANCE,
         "gradient through the batch's variance",
         _SHEN,
     ),
-    "tid/mean": ("distance from the running mean", _DISTANCE, "TID of the mean", _WANG),
-    "tid/var": ("distance from the running deviation", _DISTANCE, "TID of the variance", _WANG),
-    "updates/ratio": ("update size", "share of the weights", "relative to their norm"),
+    "tid/mean": _observed("distance from the running mean", _DISTANCE, "TID of the mean", _WANG),
+    "tid/var": _observed(
+        "distance from the running deviation", _DISTANCE, "TID of the variance", _WANG
+    ),
+    "updates/ratio": _observed("update size", "share of the weights", "relative to their norm"),
     # Occurs in published records, but is no longer measured.
-    "grad_norm/noise": (
+    "grad_norm/noise": _observed(
         "noise of the gradient norm",
         "ratio",
         "deviation of the gradient's norm over its mean, within windows",
     ),
-    "grad_norm/nonfinite": ("steps with an infinite gradient", "steps", "or one that is no number"),
-    "tid/code_mean": ("TID of the mean in code", _DISTANCE, "as the released code logs it", _WANG),
-    "tid/code_var": ("TID of the variance in code", _DISTANCE, "as released", _WANG),
+    "grad_norm/nonfinite": _observed(
+        "steps with an infinite gradient", "steps", "or one that is no number"
+    ),
+    "tid/code_mean": _observed(
+        "TID of the mean in code", _DISTANCE, "as the released code logs it", _WANG
+    ),
+    "tid/code_var": _observed("TID of the variance in code", _DISTANCE, "as released", _WANG),
 }
-LOGGED = {key: _observed(*entry) for key, entry in _LOGGED.items()}
-"""What a run logs at each step, as `train/NAME`, next to the scores."""
-PROBES = {key: _observed(*entry) for key, entry in _PROBES.items()}
 """What probes measure, as `stability/PROBE/NAME`, for the whole model or by site."""
 
 
-def key_of(name: str) -> str:
+def metric_key(name: str) -> str:
     """Return the key of a metric's path: `bleu` for `test/bleu`, `tid/mean` for a probe's."""
     parts = name.split("/")
     if is_probe_metric(name):
@@ -323,8 +347,8 @@ def key_of(name: str) -> str:
 def metric(name: str) -> Metric | None:
     """Return the metric of a path in a record, or None if it is not in the glossary."""
     metrics = PROBES if is_probe_metric(name) else SCORES
-    return metrics.get(key_of(name)) or (
-        LOGGED.get(key_of(name)) if name.startswith("train/") else None
+    return metrics.get(metric_key(name)) or (
+        LOGGED.get(metric_key(name)) if name.startswith("train/") else None
     )
 
 

@@ -232,11 +232,11 @@ class Experiment:
             if before.fingerprint != after.fingerprint:
                 keys = ", ".join(settings(before.parts, after.parts, ()))
                 raise UserError(f"{before.run_id} and {after.run_id} differ in {keys}")
-            for key, records_of_key in _shared(before).items():
-                if records_of_key != (other := _shared(after)[key]):
+            for key, value in _shared(before).items():
+                if value != (other := _shared(after)[key]):
                     raise UserError(
                         f"{before.run_id} and {after.run_id} are not comparable: {key} is "
-                        f"{records_of_key!r} and {other!r}; compare them separately"
+                        f"{value!r} and {other!r}; compare them separately"
                     )
         return cls(ordered)
 

@@ -52,7 +52,7 @@ PROBE_PREFIX = "stability"
 
 
 def is_probe_metric(name: str) -> bool:
-    """Return whether a score is a probe's metric, `stability/<probe>/<name>`; lower is better."""
+    """Return whether a score is a probe's metric, `stability/<probe>/<name>`."""
     return name.startswith(f"{PROBE_PREFIX}/")
 
 
@@ -161,7 +161,11 @@ class RunRecord(
         return self.outcome.status == "finished"
 
     def metric(self, name: str) -> Score | None:
-        """Return a score, or a probe's metric as a score for which lower is better."""
+        """Return a score, or a probe's metric as a score.
+
+        No direction of a probe's metric is better (see the glossary). Its `higher_is_better` is
+        False, because an endpoint that compares it asks whether it is less.
+        """
         if name in self.stability:
             return Score(self.stability[name], False, 1)
         return self.scores.get(name)
