@@ -77,6 +77,6 @@ def test_the_page_of_a_card_shows_all_its_questions(folder, examinations):
 def test_a_question_about_a_diverged_run_does_not_apply(tmp_path, monkeypatch):
     monkeypatch.setattr(content, "_trained_model", lambda _: None)
     asked = questions("model", names=["leak"])
-    ((_, found),) = answers(examined_norm(["norm=bn"], tmp_path), asked)
-    assert found["answer"].startswith("does not apply: the translation run diverged")
-    assert found["cells"] == {}
+    ((_, entry),) = answers(examined_norm(["norm=bn"], tmp_path), asked)
+    assert entry["answer"].startswith("does not apply: the translation run diverged")
+    assert entry["cells"] == {}

@@ -23,9 +23,9 @@ def test_a_norm_that_cannot_be_used_on_images_gives_the_reason(
 
     monkeypatch.setattr("normlab.norms.rms.ScaleNorm.forward", forward)
     subject = examined_norm([*chosen, "scale=smoke"], tmp_path)
-    found = short_runs.pictures(subject)
-    assert found.why_not.startswith("on images") and found.why_not.count(reason) == 1
-    assert "\n" not in found.answer and found.board == {} and not list(tmp_path.iterdir())
+    finding = short_runs.pictures(subject)
+    assert finding.why_not.startswith("on images") and finding.why_not.count(reason) == 1
+    assert "\n" not in finding.answer and finding.board == {} and not list(tmp_path.iterdir())
 
 
 def test_diverged_short_runs_have_no_mean_and_are_reported_with_their_step(tmp_path, monkeypatch):

@@ -11,9 +11,9 @@ from normlab.inspection.claim_checks import (
 
 def numbers(name):
     """Return all numbers in the findings of a check, and whether each supports the claim."""
-    found = compute(name)
-    merged = {key: value for piece in found for key, value in piece.numbers.items()}
-    return merged, [piece.standing == "supports" for piece in found]
+    findings = compute(name)
+    merged = {key: value for piece in findings for key, value in piece.numbers.items()}
+    return merged, [piece.standing == "supports" for piece in findings]
 
 
 def layer_norm(x):

@@ -15,6 +15,6 @@ def test_a_scale_and_shift_undo_batch_norm_but_not_layer_norm():
     # The best linear fit to one feature leaves the share of variance that it does not explain.
     correlation = [np.corrcoef(a, b)[0, 1] for a, b in zip(x.T, layer_norm(x).T, strict=True)]
     left = np.sum(x.var(0) * (1 - np.square(correlation))) / x.var(0).sum()
-    found = compute("affine.identity")
-    assert found[1].numbers["left"] == pytest.approx(np.sqrt(left))
-    assert found[0].numbers["left"] < 1e-12
+    findings = compute("affine.identity")
+    assert findings[1].numbers["left"] == pytest.approx(np.sqrt(left))
+    assert findings[0].numbers["left"] < 1e-12

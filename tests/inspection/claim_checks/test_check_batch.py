@@ -13,7 +13,9 @@ from tests.inspection.claim_checks.by_hand import numbers
 def test_gradients_over_parts_of_a_batch_match_torch_norms():
     x, target = draw_tokens(16, 12).flatten(0, 1), draw_tokens(16, 12, seed=3).flatten(0, 1)
     start = draw(64, 64) / 8
-    found = {piece.question: piece.numbers["moved"] for piece in compute("batch.gradients")}
+    moved_by_question = {
+        piece.question: piece.numbers["moved"] for piece in compute("batch.gradients")
+    }
     for name, norm in (("bn", nn.BatchNorm1d(64)), ("ln", nn.LayerNorm(64))):
         for parts in (2, 4):
             weights = [start.clone().requires_grad_() for _ in range(2)]
@@ -23,7 +25,9 @@ def test_gradients_over_parts_of_a_batch_match_torch_norms():
             whole, divided = (weight.grad for weight in weights)
             share = float((divided - whole).norm() / whole.norm())
             how = "two processes" if parts == 2 else "four steps"
-            (moved,) = (v for key, v in found.items() if key.startswith(name) and how in key)
+            (moved,) = (
+                v for key, v in moved_by_question.items() if key.startswith(name) and how in key
+            )
             assert moved == pytest.approx(share, abs=1e-6)
 
 

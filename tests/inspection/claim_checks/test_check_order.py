@@ -22,15 +22,15 @@ def test_the_share_of_pairs_in_order_matches_kendalls_tau():
     tokens = draw(64, 16, 4).numpy()
     rows = [each.swapaxes(1, 2).reshape(-1, 16) for each in (tokens, layer_norm(tokens))]
     taus = [stats.kendalltau(a, b).statistic for a, b in zip(*rows, strict=True)]
-    found = compute("order.time")
-    assert found[0].numbers["pairs"] == pytest.approx((1 + np.mean(taus)) / 2)
-    assert found[1].numbers == {"pairs": 1, "whole": 1}
-    assert {piece.standing for piece in found} == {"contradicts"}
+    results = compute("order.time")
+    assert results[0].numbers["pairs"] == pytest.approx((1 + np.mean(taus)) / 2)
+    assert results[1].numbers == {"pairs": 1, "whole": 1}
+    assert {piece.standing for piece in results} == {"contradicts"}
 
 
 def test_the_rank_correlation_is_spearmans():
     x = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]])
     # 1 - 6 sum(d^2) / (n (n^2 - 1)) with d = 1, 1, 1, 1, 0
-    found = rank_correlation(x, torch.tensor([[20.0, 1.0, 40.0, 30.0, 50.0]]))
-    assert found == {"rho": pytest.approx(1 - 6 * 4 / 120), "exact": 0.0}
+    results = rank_correlation(x, torch.tensor([[20.0, 1.0, 40.0, 30.0, 50.0]]))
+    assert results == {"rho": pytest.approx(1 - 6 * 4 / 120), "exact": 0.0}
     assert rank_correlation(x, x.exp()) == {"rho": pytest.approx(1), "exact": 1.0}

@@ -15,6 +15,6 @@ def test_the_words_of_article_3_are_normed_as_by_hand():
     assert "0.00 0.00 0.00 0.00: the word disappears (without eps it is not a number)" in text_of(
         "outlier.words"
     )
-    found, holds = numbers("outlier.range")
+    values, holds = numbers("outlier.range")
     assert holds == [True, False]
-    assert [found["of_4"], found["of_768"]] == pytest.approx([3**0.5, 767**0.5], rel=0.01)
+    assert [values["of_4"], values["of_768"]] == pytest.approx([3**0.5, 767**0.5], rel=0.01)

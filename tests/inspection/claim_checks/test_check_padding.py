@@ -15,9 +15,9 @@ def test_padding_changes_a_batch_of_three_as_computed_cell_by_cell():
     counted, left_out = batch_norm(x.reshape(15, -1)), batch_norm(x[real])
     moved = counted[real.reshape(-1)] - left_out
     share = np.linalg.norm(moved) / np.linalg.norm(left_out)
-    found, holds = numbers("padding.batch_of_three")
+    values, holds = numbers("padding.batch_of_three")
     assert f"changes by {100 * share:.1f} %" in text_of("padding.batch_of_three")
-    assert (found["cells"], found["padding"]) == (15, 6)
+    assert (values["cells"], values["padding"]) == (15, 6)
     assert holds == [True, True, True, False, True]
 
 
@@ -27,17 +27,17 @@ def test_norms_per_position_ignore_positions_that_are_all_padding():
     # C alone at its position becomes 0; next to a zero it becomes 1 or -1 in each feature.
     column = batch_norm(x[:, 2])
     assert np.median(np.abs(column)) == pytest.approx(1, abs=0.01)
-    found, holds = numbers("padding.position_3")
-    assert found["moved"] == pytest.approx(np.sqrt(np.mean(column[0] ** 2)))
+    values, holds = numbers("padding.position_3")
+    assert values["moved"] == pytest.approx(np.sqrt(np.mean(column[0] ** 2)))
     assert holds == [True, False]
     assert "padding changes C at position 2, by" in text_of("padding.position_3")
 
 
 def test_batch_norm_does_not_keep_padding_at_zero():
     x, real = (each.numpy() for each in padding.padded_batch(3, 2))
-    found, holds = numbers("padding.zero")
+    values, holds = numbers("padding.zero")
     pads = batch_norm(x.reshape(10, -1))[~real.reshape(-1)]
-    assert found["largest"] == pytest.approx(np.abs(pads).max()) and holds == [True, False, False]
+    assert values["largest"] == pytest.approx(np.abs(pads).max()) and holds == [True, False, False]
 
 
 def test_a_share_of_zeros_changes_mean_and_variance_as_in_a_mixture():

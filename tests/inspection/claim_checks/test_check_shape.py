@@ -19,8 +19,8 @@ def test_batch_norm_keeps_the_skewness_that_scipy_measures():
     measured = shape.skewness(torch.tensor(x)).numpy()
     np.testing.assert_allclose(measured, stats.skew(x, axis=0))
     np.testing.assert_allclose(stats.skew(batch_norm(x), axis=0), measured, rtol=1e-9)
-    found, holds = numbers("shape.kept")
-    assert found["before"] == pytest.approx(2, abs=0.1) == found["after"]  # an exponential's
+    values, holds = numbers("shape.kept")
+    assert values["before"] == pytest.approx(2, abs=0.1) == values["after"]  # an exponential's
     assert holds == [True, False]
     assert numbers("shape.moments")[1] == [True, True, False]
 
@@ -34,7 +34,7 @@ def test_a_product_scales_a_vector_by_the_root_of_width_times_weight_variance():
 def test_the_moments_of_an_rms_normed_token_match_torch():
     x = draw(64, 64, 256) + 3
     y = nn.functional.rms_norm(x, [256], eps=1e-6)
-    found, holds = numbers("shape.rms")
+    values, holds = numbers("shape.rms")
     assert holds == [True, False]
     wanted = {
         "mean": y.mean(-1).mean(),
@@ -42,4 +42,4 @@ def test_the_moments_of_an_rms_normed_token_match_torch():
         "square": 1.0,
         "by_ln": 0.0,
     }
-    assert found == pytest.approx({k: float(v) for k, v in wanted.items()}, abs=1e-3)
+    assert values == pytest.approx({k: float(v) for k, v in wanted.items()}, abs=1e-3)

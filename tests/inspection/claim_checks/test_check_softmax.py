@@ -19,10 +19,10 @@ def test_without_projections_the_logit_of_a_normed_token_is_the_root_of_the_widt
         logits, weights = attention(layer_norm(x), layer_norm(x))
         np.testing.assert_allclose(np.diag(logits), math.sqrt(width), rtol=1e-4)
     assert (1 - (weights**2).sum(-1)).max() < 1e-3
-    found, holds = numbers("outlier.softmax")
+    values, holds = numbers("outlier.softmax")
     raw = np.array(WORDS_WITH_999)
-    assert found["logit"] == pytest.approx((raw @ raw.T).max() / 2) and holds == [True]
-    assert found["slope"] == 0
+    assert values["logit"] == pytest.approx((raw @ raw.T).max() / 2) and holds == [True]
+    assert values["slope"] == 0
 
 
 @pytest.mark.parametrize("width", [4, 64])
@@ -31,7 +31,7 @@ def test_the_saturation_of_the_softmax_matches_a_simulation_in_numpy(width):
     generator = np.random.default_rng(width)
     x = outlier.words_of_width(width).numpy()
     np.testing.assert_array_equal(x[:, :4], WORDS_WITH_999)
-    found, holds = numbers("outlier.width")
+    values, holds = numbers("outlier.width")
     assert holds == [True, True]
     for name, y in (("none", x), ("ln", layer_norm(x))):
         slopes, saturated = [], []
@@ -40,8 +40,8 @@ def test_the_saturation_of_the_softmax_matches_a_simulation_in_numpy(width):
             _, weights = attention(y @ maps[0], y @ maps[1])
             slopes.append(1 - (weights**2).sum(-1))
             saturated.append(weights.max(-1) > 0.99)
-        assert np.mean(slopes) == pytest.approx(found[f"{name}_slope_{width}"], abs=0.05)
-        assert np.mean(saturated) == pytest.approx(found[f"{name}_saturated_{width}"], abs=0.06)
+        assert np.mean(slopes) == pytest.approx(values[f"{name}_slope_{width}"], abs=0.05)
+        assert np.mean(saturated) == pytest.approx(values[f"{name}_saturated_{width}"], abs=0.06)
 
 
 def test_votes_shares_and_scale_of_attention_match_hand_calculations():

@@ -9,7 +9,7 @@ from normlab.config.registry import option_names
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "phrases"),
     [
         (
             "ln",
@@ -32,10 +32,10 @@ from normlab.config.registry import option_names
         ("none", ["Pools over nothing", "parameters none"]),
     ],
 )
-def test_a_norm_is_explained_in_words(capsys, name, said):
+def test_a_norm_is_explained_in_words(capsys, name, phrases):
     out = " ".join(printed(capsys, name).split())
     assert out.startswith(f"{name}: ") and f"normlab train norm={name}" in out
-    assert all(text in out for text in said)
+    assert all(text in out for text in phrases)
 
 
 def printed(capsys, *argv):

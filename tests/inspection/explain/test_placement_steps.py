@@ -23,10 +23,12 @@ def printed(capsys, *argv):
     ],
 )
 def test_a_placement_is_drawn_and_its_steps_are_listed_in_order(name, steps):
-    found = wiring(next(option for option in options("placement") if option.name == name))
-    assert found.properties["an encoder layer"].startswith(steps)
-    assert any("sub-layer" in line for line in found.sections[0].drawing)
-    assert found.properties["after the last layer"] == ("no norm" if name == "post" else "a norm")
+    explanation = wiring(next(option for option in options("placement") if option.name == name))
+    assert explanation.properties["an encoder layer"].startswith(steps)
+    assert any("sub-layer" in line for line in explanation.sections[0].drawing)
+    assert explanation.properties["after the last layer"] == (
+        "no norm" if name == "post" else "a norm"
+    )
 
 
 def test_two_placements_are_drawn_and_compared(capsys):

@@ -23,18 +23,18 @@ def test_derivatives_match_hand_calculations():
     seen = RecordedPass()
     seen.calls["stack"] = {"one": [((e, tokens), last)]}
     seen.entered = {"one": (e, tokens), "two": (f, tokens)}
-    found = derivatives("one", seen, seed=3)
-    assert found.later == pytest.approx(2)
-    assert found.others == pytest.approx(math.hypot(3, 4))
+    measured = derivatives("one", seen, seed=3)
+    assert measured.later == pytest.approx(2)
+    assert measured.others == pytest.approx(math.hypot(3, 4))
     projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    assert found.own_token == pytest.approx(float(projection.norm()))
+    assert measured.own_token == pytest.approx(float(projection.norm()))
 
 
 def test_a_batch_norm_in_the_encoder_or_on_the_embedding_leaks_into_the_decoder(tmp_path):
-    found = gradient_leak.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values[
+    measured = gradient_leak.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values[
         "training"
     ]
-    assert found["decoder"]["others"] > 1e-6 and found["decoder"]["later"] == 0
-    found = gradient_leak.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
-    assert found["training"]["decoder"]["later"] > 1e-6
-    assert found["eval"]["decoder"]["later"] == 0
+    assert measured["decoder"]["others"] > 1e-6 and measured["decoder"]["later"] == 0
+    measured = gradient_leak.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    assert measured["training"]["decoder"]["later"] > 1e-6
+    assert measured["eval"]["decoder"]["later"] == 0

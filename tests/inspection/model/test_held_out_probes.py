@@ -58,8 +58,8 @@ def test_a_language_model_answers_with_values_in_their_ranges(language_model):
 
 def test_held_out_probes_that_do_not_apply_give_the_reason(tmp_path):
     about = untrained(tmp_path, "norm=ln")  # 7 sentences, with fewer than 10 tokens per feature
-    found = [getattr(held_out_probes, name)(about).why_not for name in ("rank", "saturation")]
-    assert "held-out tokens are too few" in found[0] and "such as dyt" in found[1]
+    reasons = [getattr(held_out_probes, name)(about).why_not for name in ("rank", "saturation")]
+    assert "held-out tokens are too few" in reasons[0] and "such as dyt" in reasons[1]
     digits = model_from_overrides(["task=digits", "model=resnet8", "model.width=4"])
     for ask in (layer_skip.layer_skip, int8.int8):
         assert ask(digits).why_not == "the model has no Transformer layers"

@@ -11,7 +11,7 @@ def test_with_an_outlier_the_softmax_saturates_without_a_norm_but_not_with_layer
         injected_outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none")
     )
     assert alive.verdict == "fine" and dead.verdict == "look"
-    kept, lost = (each.values["model"]["as evaluated"] for each in (alive, dead))
-    assert kept["alive"] and not lost["alive"]
-    slopes = [min(by["slope"] for by in each["outlier_in"].values()) for each in (kept, lost)]
+    with_ln, without = (each.values["model"]["as evaluated"] for each in (alive, dead))
+    assert with_ln["alive"] and not without["alive"]
+    slopes = [min(by["slope"] for by in each["outlier_in"].values()) for each in (with_ln, without)]
     assert slopes[1] < slopes[0] / 3

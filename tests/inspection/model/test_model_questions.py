@@ -58,8 +58,8 @@ def answered(request, tmp_path_factory):
         ask_about_few_sentences(patch)
         folder = tmp_path_factory.mktemp(norm)
         examination = trained(folder, f"norm={norm}", f"placement={placement}", "model.dropout=0")
-        found = {each.name: examined(examination, each.ask) for each in questions("model")}
-    return Answered(examination, norm, placement, found)
+        findings = {each.name: examined(examination, each.ask) for each in questions("model")}
+    return Answered(examination, norm, placement, findings)
 
 
 def test_a_norm_that_pools_over_batch_or_time_is_worth_a_look_or_broken(answered):

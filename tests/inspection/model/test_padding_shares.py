@@ -13,8 +13,8 @@ def test_the_most_common_combination_of_lengths_is_chosen(monkeypatch):
     monkeypatch.setattr(padding_shares, "SENTENCES", 32)
 
     def picked(lengths):
-        found = same_lengths(np.array(lengths), longest=100, generator=np.random.default_rng(0))
-        return [lengths[index] for index in found]
+        measured = same_lengths(np.array(lengths), longest=100, generator=np.random.default_rng(0))
+        return [lengths[index] for index in measured]
 
     assert picked([(5, 6)] * 9 + [(5, 7)] * 40 + [(5, 8)] * 20) == [(5, 7)] * 32
     assert picked([(5, 6)] * 9 + [(5, 7)] * 4) == [(5, 6)] * 9
@@ -38,6 +38,6 @@ def test_included_padding_changes_outputs_only_in_training(tmp_path):
 
 def test_shares_of_padding_stop_at_the_number_of_positions(tmp_path):
     rows = ("norm=bn_position", "norm.num_positions=40")
-    found = padding_shares.padding(untrained(tmp_path, *rows)).values
-    assert found["shares"][-1] < 0.8
-    assert max(found["lengths"]) / (1 - found["shares"][-1]) <= 40
+    measured = padding_shares.padding(untrained(tmp_path, *rows)).values
+    assert measured["shares"][-1] < 0.8
+    assert max(measured["lengths"]) / (1 - measured["shares"][-1]) <= 40

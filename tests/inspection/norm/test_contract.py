@@ -62,10 +62,10 @@ def places(count, dim):
     return torch.arange(1.0, count + 1).view([-1 if n == dim else 1 for n in range(3)])
 
 
-def wrong(map_=None, base=Right, **own):
+def wrong(map_=None, base=Right, **attributes):
     """Return a class of norms that differs from the correct one in these attributes."""
-    own["__module__"] = __name__
-    return type("Wrong", (base,), own if map_ is None else {**own, "map": map_})
+    attributes["__module__"] = __name__
+    return type("Wrong", (base,), attributes if map_ is None else {**attributes, "map": map_})
 
 
 def without_cast(self, x, tokens=REAL):
@@ -135,10 +135,10 @@ WRONG = {
 @pytest.mark.parametrize("option", [*option_names("norm"), Right])
 def test_every_norm_keeps_the_contract(option):
     build = partial(make_norm, option) if isinstance(option, str) else option
-    found = dict(examine(BareNorm(build)))
-    assert [*found] == [each.name for each in questions("norm")]
-    assert {name: v.answer for name, v in found.items() if v.verdict == "broken"} == {}
-    assert (found["running"].verdict == "fine") == isinstance(build(8), RunningNorm)
+    findings = dict(examine(BareNorm(build)))
+    assert [*findings] == [each.name for each in questions("norm")]
+    assert {name: v.answer for name, v in findings.items() if v.verdict == "broken"} == {}
+    assert (findings["running"].verdict == "fine") == isinstance(build(8), RunningNorm)
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -173,37 +173,37 @@ class IgnoresFormula(type(make_norm("bn", 8))):
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         (TrainsOnly, "different output in eval than in training"),
         (IgnoresFormula, "the output in training: use it"),
     ],
 )
-def test_a_formula_that_only_training_or_only_evaluation_uses_is_found(kind, told):
+def test_a_formula_that_only_training_or_only_evaluation_uses_is_found(kind, message):
     def build(dim):
         norm = make_norm("bn", dim)
         norm.__class__ = kind
         return norm
 
-    found = dict(examine(BareNorm(build)))
-    assert found["formula"].verdict == "broken" and told in found["formula"].answer
+    findings = dict(examine(BareNorm(build)))
+    assert findings["formula"].verdict == "broken" and message in findings["formula"].answer
 
 
 @pytest.mark.parametrize("option", ["pn", "mabn", "un", "brn", "prepbn"])
 def test_a_training_formula_that_contradicts_the_formula_is_found(option, monkeypatch):
     kind = type(make_norm(option, 8))
-    own = kind.training_formula
-    monkeypatch.setattr(kind, "training_formula", lambda self, *given: 2 * own(self, *given))
-    found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
-    assert found["formula"].verdict == "broken" and "contradict" in found["formula"].answer
+    formula = kind.training_formula
+    monkeypatch.setattr(kind, "training_formula", lambda self, *given: 2 * formula(self, *given))
+    findings = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
+    assert findings["formula"].verdict == "broken" and "contradict" in findings["formula"].answer
 
 
 @pytest.mark.parametrize(("option", "kind"), [("bn", BatchNorm), ("ln", LayerNorm)])
 def test_a_kernel_that_contradicts_the_formula_is_reported_and_not_used(option, kind, monkeypatch):
     formula = kind.formula
     monkeypatch.setattr(kind, "formula", lambda self, *given: 2 * formula(self, *given))
-    found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
+    findings = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
     assert (
-        found["formula"].verdict == "fine"
-        and "computes another one and is not used" in found["formula"].answer
+        findings["formula"].verdict == "fine"
+        and "computes another one and is not used" in findings["formula"].answer
     )

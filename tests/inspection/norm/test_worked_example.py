@@ -28,13 +28,13 @@ def worked(name):
 
 @pytest.mark.parametrize("name", ["ln", "bn", "bn_position", "bn_sample", "in", "seqn", "global"])
 def test_groups_have_the_mean_and_variance_over_the_axes_that_the_norm_pools(name):
-    norm, found = worked(name)
+    norm, groups = worked(name)
     over = [AXES.index(axis) for axis in norm.pools]
     mean = DOCUMENT.mean(over, keepdim=True)
     variances = ((DOCUMENT - mean) ** 2).mean(over).flatten().tolist()
-    assert [g.mean for g in found] == pytest.approx(mean.flatten().tolist())
-    assert [g.var for g in found] == pytest.approx(variances)
-    for group in found:
+    assert [g.mean for g in groups] == pytest.approx(mean.flatten().tolist())
+    assert [g.var for g in groups] == pytest.approx(variances)
+    for group in groups:
         assert group.line == pytest.approx((group.mean, math.sqrt(group.var + 1e-5)), abs=1e-6)
 
 
