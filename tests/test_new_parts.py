@@ -142,7 +142,7 @@ def trained(runs, *words):
 def test_a_new_norm_is_listed_built_and_checked(project, capsys):
     assert main(["list", "norm", "--json"]) == 0
     listed = {item["norm"]: item["what it is"] for item in json.loads(capsys.readouterr().out)}
-    assert listed["peak"] == "Each token over its largest magnitude."
+    assert listed["peak"] == "Divide each token by its largest magnitude."
     norm = normlab.make_norm("peak", 6, floor=0.5)
     x = torch.randn(2, 3, 6)
     y = norm(x, Tokens(torch.ones(2, 3, dtype=torch.bool)))

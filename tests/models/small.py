@@ -4,12 +4,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
-from normlab.config.folders import CONFIG_DIR
 from normlab.config.objects import instantiate
-from normlab.config.plain import to_dict
-from normlab.config.registry import option_names
+from normlab.config.registry import option_names, option_settings
 from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Seq2SeqArchitecture
@@ -67,8 +64,8 @@ def text_architecture(layers=2, **changes) -> Any:
 
 
 def node_of(group, option):
-    """Return the values in a file of `configs/`."""
-    return to_dict(OmegaConf.load(CONFIG_DIR / group / f"{option}.yaml"))
+    """Return the settings in a file of `configs/`."""
+    return dict(option_settings(group, option, group))
 
 
 def placement(option, *, dropout=0.0, **values):
