@@ -17,7 +17,7 @@ from normlab.cli import main
 from normlab.config.compose import compose
 from normlab.config.plain import from_dict, to_dict
 from normlab.data.cache import MAX_BYTES, members
-from normlab.data.corpus import FolderCorpus
+from normlab.data.folder_corpus import FolderCorpus
 from normlab.records.labels import batch_label, corpus_label, norm_label
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore

@@ -12,7 +12,7 @@ from normlab.cli import main as cli
 from normlab.config.compose import compose
 from normlab.config.plain import from_dict, to_dict
 from normlab.data.cache import cached_folder
-from normlab.data.corpus import FolderCorpus
+from normlab.data.folder_corpus import FolderCorpus
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
 from normlab.training.build import check_nodes

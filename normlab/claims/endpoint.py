@@ -30,7 +30,7 @@ from normlab.claims.side import Side, SideValue, names_of
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import Reason
 from normlab.config.conversion import Text
-from normlab.data.toy import is_earlier_version
+from normlab.data.toy import VERSION, version_of
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
@@ -335,8 +335,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))
-        labels = (str(record.data.get("label", "")) for record, _ in records.values())
-        again = any(map(is_earlier_version, labels))
+        versions = (version_of(record.data) for record, _ in records.values())
+        again = any(version is not None and version < VERSION for version in versions)
         if again:  # new runs would use different text than the published ones
             new = sorted({*known_seeds, *new})
         chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     add("--top-k", type=int, help="sample from the k most likely tokens")
     add("--seed", type=int, default=1, help="random seed; default: 1")
     arguments = parser.parse_intermixed_args(argv)
-    from normlab.data.corpus import decoded
+    from normlab.data.text_files import decoded
     from normlab.models.decoding import SamplingSettings
 
     settings = SamplingSettings(arguments.tokens, arguments.temperature, arguments.top_k)

@@ -7,8 +7,8 @@ from pathlib import Path
 from unicodedata import normalize
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import iterate_lines
 from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.text_files import iterate_lines
 from normlab.data.vocabulary import LINE_BREAK
 from normlab.errors import UserError
 

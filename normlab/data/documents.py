@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED, Source, iterate_lines, load_tables
+from normlab.data.corpus import REQUIRED, Source
+from normlab.data.hub import fingerprint_of, load_tables
 from normlab.data.languages import language_of
+from normlab.data.text_files import iterate_lines
 from normlab.errors import UserError
 
 _TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
@@ -195,8 +197,8 @@ def _stem(path: Path) -> str:
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
     """Yield each run of lines between blank lines, with each line stripped."""
-    runs = groupby(map(str.strip, lines), key="".__eq__)
-    return (list(run) for blank, run in runs if not blank)
+    groups = groupby(map(str.strip, lines), key="".__eq__)
+    return (list(group) for blank, group in groups if not blank)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -235,7 +237,7 @@ class HubDocuments(CutDocuments):
         return {str(path.relative_to(folder)): path for path in files}
 
     def key(self) -> str:
-        prints = {split: table._fingerprint for split, table in self._tables.items()}
+        prints = {split: fingerprint_of(table) for split, table in self._tables.items()}
         return f"{prints} {self.settings()}"
 
     def _texts(self, split: str) -> Iterator[str]:

@@ -85,7 +85,7 @@ class EncodedText:
         starts = self.offsets[indices]
         counts = self.offsets[indices + 1] - starts
         out = np.full((len(indices), width_of(counts + 1, padding)), pad_id, np.int64)
-        copy_runs(out, np.zeros_like(counts), self.ids, starts, counts)
+        copy_spans(out, np.zeros_like(counts), self.ids, starts, counts)
         out[np.arange(len(indices)), counts] = suffix
         return torch.from_numpy(out)
 
@@ -140,13 +140,13 @@ class EncodedDocuments:
         )
 
 
-def runs(
+def sentence_spans(
     documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, least: int
 ) -> tuple[np.ndarray, ...]:
-    """Cut documents into runs of sentences, and return each run's document, first sentence and end.
+    """Cut documents into spans of sentences; return each span's document, first sentence and end.
 
-    Run i fits into `rooms[i]` tokens unless it has only `least` sentences, the minimum. If a
-    document has fewer than `least` sentences left, the last run starts at an earlier sentence of
+    Span i fits into `rooms[i]` tokens unless it has only `least` sentences, the minimum. If a
+    document has fewer than `least` sentences left, the last span starts at an earlier sentence of
     the document.
     """
     places, limits = offsets.tolist(), rooms.tolist()
@@ -162,7 +162,7 @@ def runs(
     return tuple(np.array(cuts, np.int64).reshape(-1, 3).T)
 
 
-def copy_runs(
+def copy_spans(
     out: np.ndarray, at: np.ndarray, source: np.ndarray, starts: np.ndarray, counts: np.ndarray
 ) -> None:
     """Set `out[i, at[i]:at[i] + counts[i]]` to `source[starts[i]:starts[i] + counts[i]]`.

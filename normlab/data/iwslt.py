@@ -15,18 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from normlab.data.cache import download, members
-from normlab.data.corpus import (
-    REQUIRED,
-    Form,
-    GermanEnglish,
-    ParallelText,
-    decoded,
-    files_of,
-    find_text,
-    paired,
-    read_parallel,
-)
+from normlab.data.corpus import REQUIRED, Form, GermanEnglish, ParallelText
 from normlab.data.languages import language_of
+from normlab.data.text_files import decoded, files_of, find_text, paired, read_parallel
 from normlab.data.vocabulary import join_pieces, moses_tokens
 from normlab.errors import UserError
 

@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from normlab.data.corpus import (
-    GermanEnglish,
-    ParallelText,
-    files_of,
-    find_text,
-    load_tables,
-    read_parallel,
-)
+from normlab.data.corpus import GermanEnglish, ParallelText
+from normlab.data.hub import load_tables
+from normlab.data.text_files import files_of, find_text, read_parallel
 
 HUB = "bentrevett/multi30k"
 # SHA-256 of the checksums (see `ParallelText`) of train, valid and test, each as de, en.

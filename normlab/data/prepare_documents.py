@@ -13,7 +13,7 @@ from unicodedata import normalize
 import numpy as np
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED, iterate_lines
+from normlab.data.corpus import REQUIRED
 from normlab.data.documents import DocumentCorpus, blocks
 from normlab.data.encoded import EncodedDocuments, EncodedText, offsets_of
 from normlab.data.prepare import (
@@ -22,6 +22,7 @@ from normlab.data.prepare import (
     describe_corpus,
     length_statistics,
 )
+from normlab.data.text_files import iterate_lines
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.errors import UserError
 

@@ -1,16 +1,17 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
-- A document is cut into runs of consecutive sentences: as many as fit into one sequence, and with
-pairs at least two. A single leftover sentence forms a run with the sentence before it, which is
-then used twice. A share of the runs (BERT: a tenth) has a random, lower limit. No run spans two
-documents. - With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B.
-Half of the examples keep their B. The others get the B of an example from another document whose A
-has as many sentences and leaves about as much room, so that lengths do not give the label away.
-Several examples may get the same B. - A document of one sentence gets its B from another document
-in the same way. If most runs are such documents, each epoch leaves some out, so that both labels
-stay equally frequent. - Sentences are truncated only if a run of one or two is longer than its
-limit: A then keeps at least half of the room and B gets the rest. Such examples take their Bs from
-each other.
+- A document is cut into spans of consecutive sentences: as many as fit into one sequence, and with
+  pairs at least two. A single leftover sentence forms a span with the sentence before it, which is
+  then used twice. A share of the spans (BERT: a tenth) has a random, lower limit. No span crosses
+  the end of a document.
+- With pairs (`nsp`), a span is cut at a random sentence boundary into segments A and B. Half of the
+  examples keep their B. The others get the B of an example from another document whose A has as
+  many sentences and leaves about as much room, so that lengths do not give the label away. Several
+  examples may get the same B.
+- A document of one sentence gets its B from another document in the same way. If most spans are
+  such documents, each epoch leaves some out, so that both labels stay equally frequent.
+- Sentences are truncated only if a span of one or two is longer than its limit: A then keeps at
+  least half of the room and B gets the rest. Such examples take their Bs from each other.
 
 BERT itself fills a B from another document to the end and truncates segments in mid-sentence.
 """
@@ -20,7 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.encoded import EncodedDocuments, copy_runs, offsets_of, ranges, runs, width_of
+from normlab.data.encoded import (
+    EncodedDocuments,
+    copy_spans,
+    offsets_of,
+    ranges,
+    sentence_spans,
+    width_of,
+)
 from normlab.data.example_random import generator_of
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError
@@ -88,8 +96,8 @@ class Pairs:
         ids[:, :1] = DocumentTokenizer.cls_id
         for segment in self.segments:
             starts, counts = segment.start[indices], segment.tokens[indices]
-            copy_runs(ids, at, data.text.ids, starts, counts)
-            copy_runs(begins, at, data.begins, starts, counts)
+            copy_spans(ids, at, data.text.ids, starts, counts)
+            copy_spans(begins, at, data.begins, starts, counts)
             ids[rows, at + counts] = DocumentTokenizer.sep_id
             at = at + counts + 1
         columns, valid = np.arange(shape[1]), ids != DocumentTokenizer.pad_id
@@ -121,30 +129,28 @@ def segment_pairs(
         )
     rng = generator_of("pairs", seed=seed, epoch=epoch)
     offsets = offsets_of(lengths)
-    sentence_runs = _cut_runs(
-        documents, offsets, longest, short_share, least=2 if nsp else 1, rng=rng
-    )
+    spans = _cut_spans(documents, offsets, longest, short_share, least=2 if nsp else 1, rng=rng)
     if not nsp:
-        start, tokens = offsets[sentence_runs.first], sentence_runs.tokens(offsets)
-        a = Segment(start, np.minimum(tokens, sentence_runs.room))
+        start, tokens = offsets[spans.first], spans.tokens(offsets)
+        a = Segment(start, np.minimum(tokens, spans.room))
         return Pairs((a,), is_next=np.zeros(len(start), dtype=bool))
-    if len(documents) < 3 or sentence_runs.lone.all():
+    if len(documents) < 3 or spans.lone.all():
         raise UserError(
             f"segment pairs need two documents, one of them with two sentences; the split has "
             f"{len(documents) - 1} documents: separate them by blank lines, or set task.nsp=false"
         )
-    is_next, used = _choose_labels(~sentence_runs.lone, rng)
-    cut = _fit(sentence_runs.pick(used), offsets, rng)
+    is_next, used = _choose_labels(~spans.lone, rng)
+    cut = _fit(spans.pick(used), offsets, rng)
     b_first, b_end = _assign_foreign_b(cut, np.flatnonzero(~is_next[used]), documents, rng)
     b_tokens = np.minimum(offsets[b_end] - offsets[b_first], cut.b_room)
-    a, b = Segment(offsets[cut.runs.first], cut.a_tokens), Segment(offsets[b_first], b_tokens)
+    a, b = Segment(offsets[cut.spans.first], cut.a_tokens), Segment(offsets[b_first], b_tokens)
     return Pairs((a, b), is_next[used])
 
 
-class _Runs(NamedTuple):
-    """Runs of whole sentences, from `first` to `end` (exclusive) in a document, int64 [n].
+class _Spans(NamedTuple):
+    """Spans of whole sentences, from `first` to `end` (exclusive) in a document, int64 [n].
 
-    `room` is the number of tokens that a run may take.
+    `room` is the number of tokens that a span may take.
     """
 
     document: np.ndarray
@@ -154,26 +160,26 @@ class _Runs(NamedTuple):
 
     @property
     def lone(self) -> np.ndarray:
-        """Whether each run is a single sentence, which leaves none for B, as bool [n]."""
+        """Whether each span is a single sentence, which leaves none for B, as bool [n]."""
         return self.end - self.first == 1
 
     def tokens(self, offsets: np.ndarray) -> np.ndarray:
-        """Return the tokens of each run, int64 [n], given the offsets of all sentences."""
+        """Return the tokens of each span, int64 [n], given the offsets of all sentences."""
         return offsets[self.end] - offsets[self.first]
 
-    def pick(self, indices: np.ndarray) -> "_Runs":
-        """Return the runs at `indices`."""
-        return _Runs(*(values[indices] for values in self))
+    def pick(self, indices: np.ndarray) -> "_Spans":
+        """Return the spans at `indices`."""
+        return _Spans(*(values[indices] for values in self))
 
 
 class _Cut(NamedTuple):
-    """Runs cut into A and B, with their sizes in tokens, int64 [n].
+    """Spans cut into A and B, with their sizes in tokens, int64 [n].
 
-    `split` is the first sentence of B, or the run's end if there is no B. `b_wanted` is the size of
-    B before truncation. `truncated` (bool) marks runs that do not fit as a whole.
+    `split` is the first sentence of B, or the span's end if there is no B. `b_wanted` is the size
+    of B before truncation. `truncated` (bool) marks spans that do not fit as a whole.
     """
 
-    runs: _Runs
+    spans: _Spans
     split: np.ndarray
     a_tokens: np.ndarray
     b_wanted: np.ndarray
@@ -182,10 +188,10 @@ class _Cut(NamedTuple):
     @property
     def b_room(self) -> np.ndarray:
         """The number of tokens that A leaves for B, int64 [n]."""
-        return self.runs.room - self.a_tokens
+        return self.spans.room - self.a_tokens
 
 
-def _cut_runs(
+def _cut_spans(
     documents: np.ndarray,
     offsets: np.ndarray,
     longest: int,
@@ -193,47 +199,47 @@ def _cut_runs(
     *,
     least: int,
     rng: np.random.Generator,
-) -> _Runs:
-    """Cut documents into runs of at most `longest` tokens, a share of them with a lower limit.
+) -> _Spans:
+    """Cut documents into spans of at most `longest` tokens, a share of them with a lower limit.
 
-    A run has at least `least` sentences if its document has that many.
+    A span has at least `least` sentences if its document has that many.
     """
     sentences = len(offsets) - 1
     short = rng.random(sentences) < short_share
     rooms = np.where(short, rng.integers(LEAST, longest + 1, sentences), longest)
-    document, first, end = runs(documents, offsets, rooms, least=least)
-    return _Runs(document, first, end, rooms[: len(document)])
+    document, first, end = sentence_spans(documents, offsets, rooms, least=least)
+    return _Spans(document, first, end, rooms[: len(document)])
 
 
 def _choose_labels(
     can_follow: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the runs that keep their B (bool [runs]) and the runs to use (ascending indices)."""
+    """Draw the spans that keep their B (bool [spans]) and the spans to use (ascending indices)."""
     able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
     if len(lone) > len(able):
         lone = rng.permutation(lone)[: len(able)]
     used = np.sort(np.concatenate([able, lone]))
     is_next = np.zeros(len(can_follow), dtype=bool)
-    # If the number of runs is odd, a coin flip decides which label has one more.
+    # If the number of spans is odd, a coin flip decides which label has one more.
     half = (len(used) + int(rng.integers(0, 2))) // 2
     is_next[rng.permutation(able)[:half]] = True
     return is_next, used
 
 
-def _fit(sentence_runs: _Runs, offsets: np.ndarray, rng: np.random.Generator) -> _Cut:
-    """Cut each run at a random sentence boundary, and truncate an A that leaves too little room.
+def _fit(spans: _Spans, offsets: np.ndarray, rng: np.random.Generator) -> _Cut:
+    """Cut each span at a random sentence boundary, and truncate an A that leaves too little room.
 
     A lone sentence, which gets a B from another document, leaves room for a B of typical length.
     """
-    _, first, end, room = sentence_runs
-    lone = sentence_runs.lone
+    _, first, end, room = spans
+    lone = spans.lone
     split = first + 1 + rng.integers(0, np.maximum(end - first - 1, 1))
     b_wanted = offsets[end] - offsets[split]
     b_wanted[lone] = rng.choice(b_wanted[~lone], int(lone.sum()))
     # If A and B do not both fit, A keeps at least half of the room and B gets the rest.
     a_room = np.maximum(room - b_wanted, room - room // 2)
     a_tokens = np.minimum(offsets[split] - offsets[first], a_room)
-    return _Cut(sentence_runs, split, a_tokens, b_wanted, sentence_runs.tokens(offsets) > room)
+    return _Cut(spans, split, a_tokens, b_wanted, spans.tokens(offsets) > room)
 
 
 def _assign_foreign_b(
@@ -245,7 +251,7 @@ def _assign_foreign_b(
     that A leaves, so that neighbours can take each other's Bs. A taker that finds no B gets an
     arbitrary sentence of another document.
     """
-    document, first, end, _ = cut.runs
+    document, first, end, _ = cut.spans
     b_first, b_end = cut.split.copy(), end.copy()
     ties = rng.random(len(takers))
     keys = (ties, cut.b_room[takers], (cut.split - first)[takers], cut.truncated[takers])
@@ -269,9 +275,9 @@ def _givers(order: np.ndarray, cut: _Cut) -> np.ndarray:
     room after the taker's A; any B fits a taker that is truncated anyway. Lone sentences have no B
     to give.
     """
-    document, room = cut.runs.document, cut.b_room
+    document, room = cut.spans.document, cut.b_room
     needed = np.where(cut.truncated, 0, cut.b_wanted)
-    gives = ~cut.runs.lone[order]
+    gives = ~cut.spans.lone[order]
     givers = order[gives]
     giver = np.full(len(order), -1)
     givers_before = np.cumsum(gives) - gives  # the number of givers ahead of each position

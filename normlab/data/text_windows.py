@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.encoded import EncodedDocuments, copy_runs, offsets_of, runs, width_of
+from normlab.data.encoded import EncodedDocuments, copy_spans, offsets_of, sentence_spans, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 
@@ -56,7 +56,7 @@ class Windows:
         shape = (len(indices), width_of(lengths, padding) + 1)
         whole = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
         whole[:, 0] = DocumentTokenizer.bos_id
-        copy_runs(whole, np.ones_like(counts), data.text.ids, self.starts[indices], counts)
+        copy_spans(whole, np.ones_like(counts), data.text.ids, self.starts[indices], counts)
         ending = np.flatnonzero(self.ends[indices])
         whole[ending, lengths[ending]] = DocumentTokenizer.eos_id
         next_ids = whole[:, 1:]
@@ -74,7 +74,9 @@ def text_windows(data: EncodedDocuments, *, max_length: int) -> Windows:
     sizes[np.cumsum(pieces) - 1] = marked - (pieces - 1) * max_length
     places = offsets_of(sizes)
     rooms = np.full_like(sizes, max_length)
-    document, first, end = runs(offsets_of(pieces)[data.documents], places, rooms, least=1)
+    document, first, end = sentence_spans(
+        offsets_of(pieces)[data.documents], places, rooms, least=1
+    )
     last_of_document = np.diff(document, append=-1) != 0
     # Subtract one end mark per earlier document: positions in the text do not count end marks.
     starts, tokens = places[first] - document, places[end] - places[first] - last_of_document

@@ -73,7 +73,7 @@ def test_a_difference_that_is_the_same_in_every_seed_stays_undecided(tmp_path):
 
 
 def test_seeds_trained_on_an_earlier_toy_corpus_must_all_be_rerun(tmp_path):
-    earlier = {"label": "toy (generated German-English)"}
+    earlier = {"source": "toy", "label": "toy (generated German-English)"}
     records = [
         run(k, norm, 30.0 + k % 2, data=earlier) for k in range(1, 6) for norm in ("ln", "bn")
     ]

@@ -1,6 +1,5 @@
 """Errors that users can fix are one line. All others also show the line of code and a traceback."""
 
-import logging
 import os
 import sys
 
@@ -10,7 +9,6 @@ import normlab
 from normlab.cli import main
 from normlab.commands import list as list_command
 from normlab.config import folders
-from normlab.data.corpus import load_tables
 from normlab.errors import CRASHED, UserError
 from normlab.studies import hydra_sweep
 
@@ -101,19 +99,6 @@ def test_the_error_for_a_read_only_folder_suggests_runs_dir(tmp_path, monkeypatc
     assert main(["train", *TINY[:-1], f"runs_dir={tmp_path / 'runs'}"]) == 1
     said = f"normlab train: {tmp_path} cannot be written to: set runs_dir=FOLDER\n"
     assert capsys.readouterr().err == said and not list(tmp_path.iterdir())
-
-
-def test_a_failed_download_is_one_error_without_warnings(monkeypatch):
-    logger, warned = logging.getLogger("huggingface_hub.utils._http"), []
-
-    def load(*_):
-        warned.append(logger.isEnabledFor(logging.WARNING))
-        raise ConnectionError("no network")
-
-    monkeypatch.setattr("datasets.load_dataset", load)
-    with pytest.raises(UserError, match=r"ConnectionError: no network\); set data_dir=FOLDER"):
-        load_tables("some/text", files="train.de")
-    assert warned == [False] and logger.isEnabledFor(logging.WARNING)
 
 
 def test_an_invalid_value_is_a_user_error_in_python_too():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.data.corpus import FolderCorpus
+from normlab.data.folder_corpus import FolderCorpus
 from normlab.data.languages import Language, check_script, language_of
 from normlab.data.vocabulary import moses_text, moses_tokens
 from normlab.metrics.bleu import bleu_scores, scored_as

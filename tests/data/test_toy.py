@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from normlab.data.toy import ToyCorpus, lexicon
+from normlab.data.toy import VERSION, ToyCorpus, lexicon, version_of
 
 GENDER = {
     **dict.fromkeys(("Koch", "Bruder", "Hut", "Apfel", "Wolf"), "m"),
@@ -83,3 +83,16 @@ def test_the_verb_is_second_in_a_main_clause_and_last_in_a_subordinate_one(split
             else:
                 assert words[0].lower() in ENDINGS and words[place - 1][0].isupper(), line
     assert inverted > 300 and last > 300
+
+
+@pytest.mark.parametrize(
+    ("source", "label", "version"),
+    [
+        ("toy", ToyCorpus.label, VERSION),
+        ("toy", "toy (generated German-English)", 1),
+        ("toy", "toy", None),
+        ("translation", "toy (my own text)", None),
+    ],
+)
+def test_the_version_of_the_corpus_is_read_from_a_record(source, label, version):
+    assert version_of({"source": source, "label": label}) == version

@@ -10,7 +10,7 @@ import pytest
 
 from normlab.commands.list import main as ls
 from normlab.commands.report import main as report
-from normlab.data.corpus import read_lines
+from normlab.data.text_files import read_lines
 from normlab.records.files import read_file
 from normlab.records.record import RunRecord, read_number
 from normlab.records.store import RunStore, read_rows

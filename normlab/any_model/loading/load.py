@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from normlab.any_model.batches.example import first_line
 from normlab.any_model.batches.from_batch import KEPT
-from normlab.data.corpus import decoded
+from normlab.data.text_files import decoded
 from normlab.errors import UserError
 
 TEXT = (
