@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 
+from normlab.records.point import point_values
+
 NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
-_KEY = re.compile(r"(?:^| )([a-z][\w./]*)=")
 _SETTINGS = {
     "batch_size": "batch size",
     "max_tokens": "tokens per batch",
@@ -47,12 +48,11 @@ def point_name(point: str, names: Mapping[str, str] = {}) -> str:
 
     `names` are the user's names of keys.
     """
-    parts = _KEY.split(point)[1:]
     phrases = (
         f"{names[key]} {text}"
         if key in names
         else phrase(key, float(text) if NUMBER.fullmatch(text) else text)
-        for key, text in zip(parts[::2], parts[1::2], strict=True)
+        for key, text in point_values(point).items()
     )
     return ", ".join(phrases) or point
 

@@ -90,7 +90,8 @@ def cost_table(
     published = _published(job, results)
     lines: list[list[str]] = []
     costs: list[tuple[TimedRuns, int]] = []
-    for (row, point), runs in grouped((run.planned.place, run) for run in job.runs).items():
+    places = grouped((run.planned.place, run) for run in job.runs)
+    for (row, point), runs in sorted(places.items(), key=lambda of: size.rows.index(of[0][0])):
         ended = [record for run in runs if (record := run.record()) is not None and record.finished]
         device = settled_device(runs[0].config["device"])
         known = timed(device, ended, published.get((row, point), ()), minutes=size.minutes)
@@ -100,7 +101,6 @@ def cost_table(
         times = [_time(known.seconds / 60, 1), _time(known.seconds * to_go / 3600, 2)]
         marked = [f"{known.mark}{time}" for time in times]
         lines.append([str(size.rows.index(row) + 1), row, point, *counts, *marked])
-    lines.sort(key=lambda line: int(line[0]))
     pilot = ["a pilot: these runs never count as evidence"] if size.pilot else []
     return lines, [*pilot, *_time_notes(costs, at_a_time), f"data: {size.data}"]
 

@@ -20,9 +20,14 @@ from normlab.studies.process_pool import INTERRUPTED, LOG_FILE, RunsInOrder, Run
 from normlab.terminal import crash
 
 if TYPE_CHECKING:
+    from hydra.conf import HydraConf
     from omegaconf import DictConfig
 
     from normlab.records.record import RunRecord
+
+_GRID = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+_HERE = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
+"""Hydra's own sweeper and launcher, by the classes that `hydra/sweeper=basic` and the like name."""
 
 
 class SweepActions(NamedTuple):
@@ -127,20 +132,28 @@ class HydraRuns:
 
         from normlab.config.compose import from_hydra
 
-        runtime = HydraConfig.get()
-        overrides = tuple(runtime.overrides.task)
-        if runtime.mode != RunMode.MULTIRUN:
+        hydra = HydraConfig.get()
+        if hydra.mode != RunMode.MULTIRUN:
             self._status = self.actions.train_alone(from_hydra(config))
             return None
-        is_grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
-        direction = None if is_grid else runtime.sweeper.get("direction")
-        if not runtime.launcher["_target_"].endswith("BasicLauncher"):
-            note = self.folder / f"{runtime.job.num:06}" if is_grid else None
-            record = _train_elsewhere(config, overrides, note, self.actions.train)
-            return None if record is None else objective(record, config, direction)
-        run = self._noted(config, overrides)
-        if is_grid:
-            return None
+        is_grid = hydra.sweeper["_target_"] == _GRID
+        direction = None if is_grid else hydra.sweeper.get("direction")
+        if hydra.launcher["_target_"] != _HERE:
+            return self._execute_elsewhere(config, hydra, direction, is_grid=is_grid)
+        run = self._noted(config, tuple(hydra.overrides.task))
+        return None if is_grid else self._execute_trial(run, config, direction)
+
+    def _execute_elsewhere(
+        self, config: "DictConfig", hydra: "HydraConf", direction: object, *, is_grid: bool
+    ) -> float | None:
+        """Train a run in this process, which another launcher has started."""
+        note = self.folder / f"{hydra.job.num:06}" if is_grid else None
+        overrides = tuple(hydra.overrides.task)
+        record = _train_elsewhere(config, overrides, note, self.actions.train)
+        return None if record is None else objective(record, config, direction)
+
+    def _execute_trial(self, run: RunToStart, config: "DictConfig", direction: object) -> float:
+        """Train a run of a search in a process of its own, and return its objective."""
         (done,) = run_all(RunsInOrder([run]), 1)
         if done.status:
             raise UserError(f"{done.run.name}: {done.last_line} ({run.folder / LOG_FILE})")

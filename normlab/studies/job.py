@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 
 from normlab.formats import counted
+from normlab.records.point import place_text
 from normlab.studies.load import load_study, unchosen
-from normlab.studies.study import SMOKE, Study, rate_name
+from normlab.studies.study import SMOKE, Study
 from normlab.studies.study_part import StudyPart, words_by_study
 from normlab.studies.study_runs import StudyRun, runs_of
 
@@ -43,7 +44,7 @@ class Job:
     @property
     def settings(self) -> set[str]:
         """Return the rows with their points, as keys of the study's `rates`."""
-        return {rate_name(run.planned.row, run.planned.point) for run in self.runs}
+        return {place_text(run.planned.row, run.planned.point) for run in self.runs}
 
     @property
     def complete_seeds(self) -> list[int]:

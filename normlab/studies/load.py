@@ -14,16 +14,15 @@ from normlab.config.registry import options
 from normlab.config.suggestions import choice_of, did_you_mean
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
+from normlab.records.point import place_text, point_text, point_values, split_place
 from normlab.studies.study import (
     ANALYSES,
     SMOKE,
-    STABILITY,
+    STATEMENT,
     Scale,
     Study,
     Tuning,
-    place_of,
     points_of,
-    rate_name,
 )
 
 _LEAST = "list at least three (two at scale=smoke and with `pilot: true`)"
@@ -54,7 +53,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
     study = convert(content, Study, path, strict=False)
     _among(path, "article_values", study.article_values, study.rows)
     for row, hint in study.article_values.items():
-        _among(path, f"article_values.{row}", hint, (*study.columns, STABILITY))
+        _among(path, f"article_values.{row}", hint, (*study.columns, STATEMENT))
     for name in study.at:
         _check_place(path, f"at.{name}", name, study.rows, study.grid)
     for each in study.literature:
@@ -115,9 +114,10 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
 
 def _check_place(path: Path, key: str, name: str, rows: Collection[str], grid: Any) -> None:
     """Raise UserError if "row @ axis=value ..." names a row or a point that does not exist."""
-    row, at = place_of(name)
+    row, point = split_place(name)
     _among(path, key, [row], rows)
-    _among(path, key, sorted(at), [f"{axis}={value}" for axis in grid for value in grid[axis]])
+    at = [point_text({axis: value}) for axis, value in point_values(point).items()]
+    _among(path, key, at, [point_text({axis: value}) for axis in grid for value in grid[axis]])
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
@@ -150,7 +150,7 @@ def unchosen(study: Study, scale: str) -> tuple[str, ...]:
         return ()
     key = tuning_of(study, scale).key
     return tuple(
-        rate_name(row, point)
+        place_text(row, point)
         for point, row in product(points_of(size.grid), size.rows)
         if key not in {each.partition("=")[0] for each in size.chosen(row, point)}
     )

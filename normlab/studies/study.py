@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
+from operator import itemgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
@@ -11,8 +12,9 @@ from normlab.config.conversion import Text
 from normlab.errors import UserError
 from normlab.formats import counted
 from normlab.records.packed import Key
+from normlab.records.point import point_text, point_values, split_place
 
-STABILITY = "stability"
+STATEMENT = "stability"
 """The key of `article_values` for an article's statement on training stability."""
 SMOKE = "smoke"
 """The smallest scale and the default of commands, which shows that a study works but decides
@@ -22,7 +24,6 @@ TUNING = "tuning"
 """The study name in the config of tuning trials, so that no trial counts as evidence."""
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
-_AT = " @ "
 
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
@@ -279,13 +280,12 @@ class Study:
 
 def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
     """Return the points of a grid and their overrides. A grid without axes has one point, ""."""
+    points = (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
     return {
-        " ".join(f"{axis}={value}" for axis, value in zip(grid, values, strict=True)): tuple(
-            override
-            for axis, value in zip(grid, values, strict=True)
-            for override in grid[axis][value]
+        point_text(point): tuple(
+            override for axis, value in point.items() for override in grid[axis][value]
         )
-        for values in product(*grid.values())
+        for point in points
     }
 
 
@@ -294,20 +294,13 @@ def _entries(table: Mapping[str, Overrides], row: str, point: str) -> tuple[str,
 
     If two entries set the same key, the entry with more axes wins.
     """
-    overrides: dict[str, str] = {}
-    for name in sorted(table, key=lambda name: len(place_of(name)[1])):
-        of, at = place_of(name)
-        if of == row and at <= set(point.split()):
-            overrides |= {override.partition("=")[0]: override for override in table[name]}
+    here, overrides = point_values(point).items(), dict[str, str]()
+    matching: list[tuple[int, Overrides]] = []
+    for place, of_place in table.items():
+        of, at = split_place(place)
+        values = point_values(at).items()
+        if of == row and values <= here:
+            matching.append((len(values), of_place))
+    for _, of_place in sorted(matching, key=itemgetter(0)):
+        overrides |= {override.partition("=")[0]: override for override in of_place}
     return tuple(overrides.values())
-
-
-def place_of(name: str) -> tuple[str, set[str]]:
-    """Split a key of `rates`, "row @ axis=value axis=value", into its row and its axes."""
-    row, _, point = name.partition(_AT)
-    return row, set(point.split())
-
-
-def rate_name(row: str, point: str) -> str:
-    """Return the key in `rates` for a row at a point."""
-    return f"{row}{_AT}{point}" if point else row

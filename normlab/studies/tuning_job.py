@@ -10,11 +10,12 @@ from msgspec import structs
 from normlab.config.registry import paths
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
+from normlab.records.point import place_text
 from normlab.studies import published_trials
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.process_pool import RunToStart
 from normlab.studies.rates_file import with_rates
-from normlab.studies.study import Study, Tuning, points_of, rate_name
+from normlab.studies.study import Study, Tuning, points_of
 from normlab.studies.study_part import StudyPart, words_by_study
 from normlab.studies.study_runs import StudyRun, runs_of
 from normlab.studies.trials import ValueTrials, sign_of
@@ -83,7 +84,7 @@ class TuningJob:
             page = published_trials.publish(self.folder, name, trials)
             with atomic_write(file) as opened:
                 opened.write(text)
-        untrainable = [rate_name(*place) for place, chosen in choices.items() if chosen is None]
+        untrainable = [place_text(*place) for place, chosen in choices.items() if chosen is None]
         return page, [each for each in untrainable if each in self.study.scale(self.scale).rates]
 
     def _with_published(self, results: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class TuningJob:
     def _study_text(self, choices: Mapping[tuple[str, str], str | None]) -> str:
         """Return the text of the study's file with these choices."""
         rates = {
-            rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
+            place_text(*place): [f"{self.tuning.key}={value}"] if value else None
             for place, value in choices.items()
         }
         file = study_file(self.study.name)

@@ -16,6 +16,7 @@ from normlab.config.registry import norm_name
 from normlab.errors import UserError
 from normlab.records.grouping import grouped
 from normlab.records.packed import Key
+from normlab.records.point import point_text
 from normlab.records.record import MAIN_SCORES, fingerprint
 from normlab.reports.runs import Config, Run
 from normlab.reports.tables.differing_settings import differing_settings
@@ -148,7 +149,7 @@ def _at_place(grid_row: GridRow) -> list[Run]:
     values = {
         axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in grid_row.at.items()
     }
-    point = " ".join(f"{axis}={value}" for axis, value in values.items())
+    point = point_text(values)
     by_seed = sorted(grid_row.runs, key=lambda run: run.key.seed)
     return [replace(run, key=Key(grid_row.row.text, point, run.key.seed)) for run in by_seed]
 

@@ -1,9 +1,9 @@
 """The axes of a table: the settings that a sweep varies, and where a row lies on them."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from normlab.records.point import point_values
 from normlab.reports.setting_names import NUMBER, setting
 from normlab.reports.tables.table import ScoreTable
 
@@ -29,10 +29,7 @@ class Axis(NamedTuple):
 
 def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
     """Return the value of each axis at a point such as `batch_size=8 placement=pre`."""
-    if not keys or not point:
-        return {}
-    parts = re.split(rf"(?:^| )({'|'.join(map(re.escape, keys))})=", point)[1:]
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    return {key: value for key, value in point_values(point).items() if key in keys}
 
 
 def table_axes(table: ScoreTable) -> list[Axis]:

@@ -26,7 +26,7 @@ from normlab.reports.tables.comparison import Comparison, best, count_diverged
 from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
 from normlab.reports.tables.table_notes import notes_on
 from normlab.reports.tables.table_runs import TableRuns
-from normlab.studies.study import STABILITY
+from normlab.studies.study import STATEMENT
 
 
 def score_table(of: TableRuns, names: Mapping[str, str] = {}) -> ScoreTable:
@@ -84,7 +84,7 @@ def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreR
     article = of.article_values.get(name, {})
     entries = {column: Entry(column, article_value=article.get(column)) for column in of.columns}
     row = ScoreRow(
-        name, point, entries, article_stability=article.get(STABILITY), at=point_name(point, names)
+        name, point, entries, article_stability=article.get(STATEMENT), at=point_name(point, names)
     )
     records = [run.record for run in runs if run.record is not None]
     if not records:
