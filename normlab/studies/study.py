@@ -294,13 +294,14 @@ def _entries(table: Mapping[str, Overrides], row: str, point: str) -> tuple[str,
 
     If two entries set the same key, the entry with more axes wins.
     """
-    here, overrides = point_values(point).items(), dict[str, str]()
+    axes = point_values(point).items()
     matching: list[tuple[int, Overrides]] = []
     for place, of_place in table.items():
         of, at = split_place(place)
         values = point_values(at).items()
-        if of == row and values <= here:
+        if of == row and values <= axes:
             matching.append((len(values), of_place))
+    overrides: dict[str, str] = {}
     for _, of_place in sorted(matching, key=itemgetter(0)):
         overrides |= {override.partition("=")[0]: override for override in of_place}
     return tuple(overrides.values())
