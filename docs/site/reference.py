@@ -77,6 +77,8 @@ def _options() -> str:
         for option in registry.options(group):
             text = option.path.read_text("utf-8")
             parts += [f"### {group}={option.name}", _escaped(option.details)]
+            if option.pools_over:
+                parts.append(f"Pools over {option.pools_over}.")
             if commands := re.findall(r"^# (normlab .*)$", text, re.MULTILINE):
                 parts.append(_code("\n".join(commands), "bash"))
             if group in _EXPLAINED and (doc := _opening(text)):
