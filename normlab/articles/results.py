@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
 
-from normlab.claims.evidence import CheckFinding, read_computed
+from normlab.claims.evidence import COMPUTED, CheckFinding, read_computed
 from normlab.claims.ledger_file import LEDGER, SavedClaim, SavedPart, read_ledger
 from normlab.errors import UserError
 from normlab.records.packed import RECORDS, pack
@@ -30,7 +30,7 @@ class Results:
 
     @cached_property
     def checks(self) -> Mapping[str, list[CheckFinding]]:
-        return read_computed(self.folder / "computed.json")
+        return read_computed(self.folder / COMPUTED)
 
     def part(self, name: str) -> SavedPart:
         """Return a part of the ledger by claim and name, such as `2.worse`."""
@@ -61,7 +61,7 @@ class Results:
         findings = self.checks.get(check, [])
         if not number.isdecimal() or not 1 <= int(number) <= len(findings):
             choices = f"; {check} has {len(findings)}" if findings else f"; {_INSTALLED}"
-            raise UserError(f"no finding {name} in {self.folder / 'computed.json'}{choices}")
+            raise UserError(f"no finding {name} in {self.folder / COMPUTED}{choices}")
         return findings[int(number) - 1]
 
     def _experiment(self, of: str, row: str, at: str) -> Experiment:

@@ -14,6 +14,27 @@ I95 and I90 are t intervals of `d`, named after their confidence for an error of
 analysis that spends the share `a` of the error, their confidence is 1 - a and 1 - 2a. Each line is
 a test whose p value is below `a` if and only if the line holds: two one-sided tests, then two-sided
 t tests against m and 0 (or -m).
+
+A part is undecided, though measured, for one of these reasons (their texts are in
+`templates/reasons.yaml`). They are checked in this order, and the first that applies counts:
+
+    not_all_train    a seed diverged, and its kind of endpoint does not count trained seeds
+    baseline...      a side, or the reference of `trains`, does not clearly beat the untrained
+                     baseline on average
+    not_finite       a value is not a finite number
+    not_all_train    a seed of a side does not train, though the side does on average
+    reference_fails  no seed of the reference of `trains` trains
+    counts_open      numbers of trained seeds decide, and are inconclusive
+    constant         the first line of the table above
+    direction_shown  the line "wholly above 0" of the table, if it survives the correction below
+    power...         the last line of the table, or a direction that does not survive
+    runs_seen        the runs were seen before the endpoint was written; replaces the reasons above,
+                     and verdicts, except those where more seeds cannot help
+    not_survived     decided, but not after the correction for other endpoints (`ledger`)
+
+More seeds cannot help in the first five lines (`stuck`). An interval that contains an article's
+value is undecided without a reason before the last analysis. Too few seeds, runs that do not count
+and pilots are not here: they leave a part not measured (`endpoint`, `sample`).
 """
 
 import math
@@ -39,6 +60,9 @@ SHOWN = Reason("direction_shown")
 CONSTANT = Reason("constant")
 OPEN = Reason("counts_open")
 SEEN = Reason("runs_seen")
+NOT_ALL_TRAIN = Reason("not_all_train")
+REFERENCE_FAILS = Reason("reference_fails")
+NOT_SURVIVED = Reason("not_survived")
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 
 

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field, structs
 from normlab.claims.decision import (
     FEWEST,
     LOOKS,
+    NOT_ALL_TRAIN,
     Analysis,
     Decision,
     corrected_for_look,
@@ -24,11 +25,11 @@ from normlab.claims.decision import (
     undecided_by_seen,
     with_counts,
 )
-from normlab.claims.evidence import EvidenceStore, Place, PlannedRuns, Where
+from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
 from normlab.claims.side import Side, SideValue, names_of
 from normlab.claims.source import EvidenceSource, Unit
-from normlab.claims.verdict import Reason
+from normlab.claims.verdict import DECIDED, Reason, Verdict
 from normlab.config.conversion import Text
 from normlab.data.toy import VERSION, version_of
 from normlab.errors import UserError
@@ -36,12 +37,13 @@ from normlab.records.record import RunRecord
 from normlab.records.store import lookup
 
 Chosen = dict[str, str | int | float | bool | None]
-NOT_ALL = Reason("not_all_train")
+Family = tuple[str, str]
+"""The study and scale of endpoints corrected together, or `BENCH` and a report of timings."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The setting of a decision: the data or machine, and the smallest and the largest model.
+class Scope:
+    """What a decision holds for: the data or machine, and the smallest and the largest model.
 
     A size is a number of layers, such as `2+2`. If all models have the same size, there is only
     one.
@@ -51,7 +53,7 @@ class Setting:
     layers: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Return the setting in words, such as `Multi30k de-en, 2+2 layers`."""
+        """Return the scope in words, such as `Multi30k de-en, 2+2 layers`."""
         sizes = " to ".join(self.layers)
         return f"{self.data}, {sizes} layers" if sizes else self.data
 
@@ -60,7 +62,7 @@ class Setting:
 class Basis:
     """The evidence of a decision: `n` seeds or rounds, and the files or addresses of its `records`.
 
-    `grade` is the strength of the evidence, and `setting` describes its data and models. If no
+    `grade` is the strength of the evidence, and `scope` describes its data and models. If no
     interval was judged, `trained` has the number of seeds of each side that train, and the number
     of seeds. `excluded` has the reasons why runs do not count.
     """
@@ -68,7 +70,7 @@ class Basis:
     n: int = 0
     repeats: str = "seed"
     grade: str | None = None
-    setting: Setting = Setting()
+    scope: Scope = Scope()
     trained: tuple[tuple[str, int, int], ...] = ()
     excluded: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
@@ -95,13 +97,15 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Base class of primary endpoints, which decide their part, and of secondary endpoints.
 
     `assertions` lists the values of a part's `says` that this kind can decide; it is empty for all.
+    `corrected_verdicts` lists the verdicts that must survive the correction for other endpoints.
     """
 
     assertions: ClassVar[tuple[str, ...]] = ()
+    corrected_verdicts: ClassVar[tuple[Verdict, ...]] = DECIDED
 
     @property
-    def family(self) -> Place | None:
-        """Return the study and scale, or the timings, whose p values are corrected together."""
+    def family(self) -> Family | None:
+        """Return the family whose p values are corrected together, or None without correction."""
         return None
 
     @property
@@ -128,7 +132,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         """Describe the measurement in a line, given the part's `says` as `assertion`."""
         raise NotImplementedError
 
-    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
+    def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         """Judge the available evidence before any correction, given the part's `says`."""
         raise NotImplementedError
 
@@ -159,7 +163,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     seen_seeds: Annotated[int, Meta(ge=0)] = 0
 
     @property
-    def family(self) -> Place | None:
+    def family(self) -> Family | None:
         return self.study, self.scale
 
     @property
@@ -234,7 +238,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def named_values(self, values: Mapping[str, str]) -> tuple[SideValue, ...]:
         """Return values with the names of their sides, given values by label."""
         sides = [side for side in self.named_sides if side.label in values]
-        return tuple(SideValue(each.name, values[each.label], place=each.place) for each in sides)
+        return tuple(
+            SideValue(each.name, values[each.label], condition=each.condition) for each in sides
+        )
 
     def trained(self, sample: Sample, seeds: Sequence[int]) -> tuple[SideValue, ...]:
         """Return how many seeds of each side train and, if all do, a lower bound on the share."""
@@ -254,7 +260,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if not all(run.finished for run in sample.runs(seeds)):
             decision = self.decide_counts(counts, look, assertion)
             if decision is None:
-                return stuck(NOT_ALL, trained)
+                return stuck(NOT_ALL_TRAIN, trained)
             return corrected_for_look(with_counts(decision, trained), look)
         values = self.values(sample, seeds)
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
@@ -262,29 +268,29 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if floors or odd:
             return stuck(floors[0] if floors else Reason("not_finite", {"seeds": ", ".join(odd)}))
         if any(train < n for train, n in counts):
-            return stuck(NOT_ALL, trained)
+            return stuck(NOT_ALL_TRAIN, trained)
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
         return replace(decision, sides=self.named_values(self.behind(sample, seeds)))
 
-    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
-        plan = runs.plan(self.study, self.scale)
+    def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
+        plan = evidence.plan(self.study, self.scale)
         self._check_sides(plan)
-        sample = sample_of(runs, self.selection)
+        sample = sample_of(evidence, self.selection)
         unseen = self.unseen(sample)
         only_seen = bool(sample.seeds) and len(unseen) < FEWEST and self.seen_seeds > 0
         seeds = sample.seeds if only_seen else unseen
         decision, judged = self._decide(replace(sample, seeds=seeds), plan, assertion)
-        records_at = runs.records.get((self.study, self.scale), {})
+        records_at = evidence.records.get((self.study, self.scale), {})
         counts = sample.train_counts(judged) if judged and decision.estimate is None else {}
         basis = Basis(
             n=len(judged),
             grade=plan.scale.grade,
-            setting=self._setting(plan, sample.all_runs),
+            scope=self._scope(plan, sample.all_runs),
             trained=tuple((side, *count) for side, count in counts.items()),
             excluded=sample.excluded,
             records=tuple(records_at[run.run_id].folder for run in sample.runs(judged)),
         )
-        more = None if decision.stuck or sample.problem else self._next(plan, len(unseen), runs)
+        more = None if decision.stuck or sample.problem else self._next(plan, len(unseen), evidence)
         if only_seen and decision.verdict != "not measured":
             decision = undecided_by_seen(decision)
         return Judgement(decision, basis, more)
@@ -316,13 +322,13 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         )
         return decision, sample.seeds[: look.seeds]
 
-    def _setting(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Setting:
+    def _scope(self, plan: PlannedRuns, runs: Sequence[RunRecord]) -> Scope:
         """Return the data, and the sizes of the smallest and the largest model."""
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
         data = plan.scale.data_name_of({str(lookup(run, "task")) for run in runs})
-        return Setting(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
+        return Scope(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
-    def _next(self, plan: PlannedRuns, have: int, runs: EvidenceStore) -> Measurement | None:
+    def _next(self, plan: PlannedRuns, have: int, evidence: EvidenceStore) -> Measurement | None:
         """Return the command for the seeds of the next analysis, or None after the last one."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
@@ -331,7 +337,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds, because completing a partly run seed could pair runs from two machines.
-        records = runs.records.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
+        known = have or self.seen_seeds
+        records = evidence.records.get((self.study, self.scale), {}) if known else {}
         known_seeds = {record.seed for record, _ in records.values()}
         after = count(self.seen_seeds + 1)
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))

@@ -26,8 +26,10 @@ BENCH = "bench"
 Where = Mapping[str, object]
 """A selection of runs: config groups with their options, and dotted config keys with their values.
 """
-Place = tuple[str, str]
-"""A study and a scale, or `BENCH` and a report of timings."""
+StudyScale = tuple[str, str]
+"""A study and one of its scales."""
+COMPUTED = "computed.json"
+"""The file with the findings of checks, in the folder of published runs."""
 _FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # smaller float64 values are rounding errors, which differ between machines
 _NOT_COMPARED = ("seed", "observe", "probe")
@@ -163,11 +165,11 @@ class EvidenceStore:
     """
 
     configs: Path
-    records: dict[Place, dict[str, RecordAt]] = field(default_factory=dict)
+    records: dict[StudyScale, dict[str, RecordAt]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     timings: dict[str, Timings] = field(default_factory=dict)
     computed: Mapping[str, Sequence[CheckFinding]] = field(default_factory=dict)
-    _plans: dict[Place, PlannedRuns] = field(default_factory=dict)
+    _plans: dict[StudyScale, PlannedRuns] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -178,20 +180,22 @@ class EvidenceStore:
     ) -> "EvidenceStore":
         """Read the packed runs and the timings in `results`, by paths relative to the checkout."""
         store, root = RunStore(results), configs.parent
-        runs = cls(configs, computed=computed or {})
+        evidence = cls(configs, computed=computed or {})
         for path in sorted((results / BENCH).glob("norms*.json")):
             report = _read(path, Timings, f"python scripts/bench norms --json {path}")
-            runs.timings[path.stem] = msgspec.structs.replace(report, path=_relative(path, root))
+            evidence.timings[path.stem] = msgspec.structs.replace(
+                report, path=_relative(path, root)
+            )
         for folder, record in store.entries():
             if (address := address_of(folder)) is not None:
-                place = address.folder.parent.name, address.folder.name
-                runs.add(place, RecordAt(record, _relative(folder, root)))
-        runs.damaged += [message for _, message in store.damaged]
-        return runs
+                study_scale = address.folder.parent.name, address.folder.name
+                evidence.add(study_scale, RecordAt(record, _relative(folder, root)))
+        evidence.damaged += [message for _, message in store.damaged]
+        return evidence
 
-    def add(self, place: Place, record_at: RecordAt) -> None:
+    def add(self, study_scale: StudyScale, record_at: RecordAt) -> None:
         """Add a run to a study and scale, unless it has already been added."""
-        self.records.setdefault(place, {}).setdefault(record_at.record.run_id, record_at)
+        self.records.setdefault(study_scale, {}).setdefault(record_at.record.run_id, record_at)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
         """Return a study's plan at a scale; raise `UserError` for an unknown study or scale."""
@@ -200,6 +204,6 @@ class EvidenceStore:
         return self._plans[study, scale]
 
 
-def _relative(place: Path, root: Path) -> str:
-    resolved, top = place.resolve(), root.resolve()
-    return (resolved.relative_to(top) if resolved.is_relative_to(top) else place).as_posix()
+def _relative(path: Path, root: Path) -> str:
+    resolved, top = path.resolve(), root.resolve()
+    return (resolved.relative_to(top) if resolved.is_relative_to(top) else path).as_posix()

@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.decision import ERROR, Decision
-from normlab.claims.endpoint import Basis, Endpoint, Judgement
-from normlab.claims.evidence import EvidenceStore, Place
-from normlab.claims.study_endpoints import Gap, Reported
+from normlab.claims.decision import ERROR, NOT_SURVIVED, Decision
+from normlab.claims.endpoint import Basis, Endpoint, Family, Judgement
+from normlab.claims.evidence import EvidenceStore
 from normlab.claims.verdict import DECIDED, PARTS, Reason, Verdict, combined_verdict
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
 
-NOT_SURVIVED = Reason("not_survived")
 VERDICTS = {
     "supported": "every part that is decided is supported",
     "contradicted": "every part that is decided is contradicted, or shows no difference",
@@ -64,16 +62,16 @@ class JudgedPart:
 
     @property
     def grade(self) -> str:
-        """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`, or ""."""
+        """Return the grade with its scope, such as `C: Multi30k, 2+2 layers`, or ""."""
         basis = self.basis
         if basis.grade is None or self.verdict == "not measured":
             return ""
-        return ": ".join(filter(None, (basis.grade, basis.setting.text())))
+        return ": ".join(filter(None, (basis.grade, basis.scope.text())))
 
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim with a primary outcome for each part, and all secondary outcomes."""
+    """A claim with its parts judged by their primary endpoints, and by all secondary endpoints."""
 
     claim: Claim
     primary: tuple[JudgedPart, ...]
@@ -81,18 +79,18 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> str:
-        return combined_verdict([each.verdict for each in self.primary])
+        return combined_verdict([part.verdict for part in self.primary])
 
     @property
     def grades(self) -> str:
-        """Return the grades of the decided parts, with their settings."""
-        grades = {each.grade for each in self.primary if each.verdict in DECIDED}
+        """Return the grades of the decided parts, with their scopes."""
+        grades = {part.grade for part in self.primary if part.verdict in DECIDED}
         return "; ".join(sorted(grades - {""}))
 
     @property
     def counts(self) -> str:
         """The number of parts not in the verdict, such as `1 part open, 2 not measured`."""
-        numbers = Counter(each.verdict for each in self.primary)
+        numbers = Counter(part.verdict for part in self.primary)
         texts: list[str] = []
         for name in PARTS:
             in_verdict = name in DECIDED and self.verdict != "mixed"
@@ -102,42 +100,41 @@ class JudgedClaim:
         return ", ".join(texts)
 
 
-def ledger(claims: Sequence[Claim], runs: EvidenceStore) -> list[JudgedClaim]:
+def ledger(claims: Sequence[Claim], evidence: EvidenceStore) -> list[JudgedClaim]:
     """Judge claims. Pass all claims, because the parts decided by one study are corrected together.
 
     Raises `UserError` with the claim and the part, for example if a run is on both sides.
     """
     primary = [
-        [_judged(claim, n, part.endpoint, runs) for n, part in enumerate(claim.parts, 1)]
+        [_judged(claim, n, part.endpoint, evidence) for n, part in enumerate(claim.parts, 1)]
         for claim in claims
     ]
-    families: defaultdict[Place | None, list[float]] = defaultdict(list)
-    for each in chain.from_iterable(primary):
-        decision = each.decision
-        if each.endpoint.family is not None and not decision.by_seen_runs:
-            families[each.endpoint.family].append(_p(decision))
+    families: defaultdict[Family | None, list[JudgedPart]] = defaultdict(list)
+    for judged_part in chain.from_iterable(primary):
+        family = judged_part.endpoint.family
+        if family is not None and not judged_part.decision.by_seen_runs:
+            families[family].append(judged_part)
     return [
         JudgedClaim(
             claim,
-            tuple(_corrected(each, families[each.endpoint.family]) for each in outcomes),
             tuple(
-                _corrected(_judged(claim, number, each, runs))
+                _corrected(judged_part, families[judged_part.endpoint.family])
+                for judged_part in judged_parts
+            ),
+            tuple(
+                _corrected(_judged(claim, number, endpoint, evidence), family=())
                 for number, part in enumerate(claim.parts, 1)
-                for each in part.secondary
+                for endpoint in part.secondary
             ),
         )
-        for claim, outcomes in zip(claims, primary, strict=True)
+        for claim, judged_parts in zip(claims, primary, strict=True)
     ]
 
 
-def _p(decision: Decision) -> float:
-    return 1.0 if decision.p is None else decision.p.at_look
-
-
-def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: EvidenceStore) -> JudgedPart:
+def _judged(claim: Claim, number: int, endpoint: Endpoint, evidence: EvidenceStore) -> JudgedPart:
     part = claim.parts[number - 1]
     try:
-        judgement = endpoint.judge(runs, part.assertion)
+        judgement = endpoint.judge(evidence, part.assertion)
     except UserError as error:
         raise UserError(f"{claim.path}: part {part.name}: {error}") from None
     decision = judgement.decision
@@ -146,21 +143,27 @@ def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: EvidenceStore) 
     )
 
 
-def _corrected(outcome: JudgedPart, family: Sequence[float] = ()) -> JudgedPart:
-    """Correct an outcome for the `family` of p values that contains its own, if there is one."""
-    decision, p_holm = outcome.decision, None
+def _p_at_look(judged_part: JudgedPart) -> float:
+    p = judged_part.decision.p
+    return 1.0 if p is None else p.at_look
+
+
+def _corrected(judged_part: JudgedPart, family: Sequence[JudgedPart]) -> JudgedPart:
+    """Correct a judged part for the primary endpoints of its `family`, which is empty without one.
+
+    A decided part that does not survive becomes undecided.
+    """
+    decision, p_holm = judged_part.decision, None
+    others = [_p_at_look(other) for other in family if other is not judged_part]
     if family and (p := decision.p) is not None:
-        p_holm = holm(family)[family.index(p.at_look)]
-        if p.direction is not None:
-            rest = list(family)
-            rest.remove(p.at_look)
-            if holm([p.direction, *rest])[0] >= ERROR:
-                decision = replace(decision, reason=decision.unshown)
-    holds = isinstance(outcome.endpoint, Gap | Reported) and decision.verdict == "supported"
+        p_holm = holm([p.at_look, *others])[0]
+        if p.direction is not None and holm([p.direction, *others])[0] >= ERROR:
+            decision = replace(decision, reason=decision.unshown)
     verdict, reason = decision.verdict, decision.reason
-    if verdict in DECIDED and p_holm is not None and p_holm >= ERROR and not holds:
+    corrected = verdict in judged_part.endpoint.corrected_verdicts
+    if corrected and p_holm is not None and p_holm >= ERROR:
         verdict, reason = "undecided", NOT_SURVIVED
-    judgement = replace(outcome.judgement, decision=decision)
+    judgement = replace(judged_part.judgement, decision=decision)
     if verdict in DECIDED:  # there is nothing more to measure
         judgement = replace(judgement, to_measure=None)
-    return replace(outcome, p_holm=p_holm, judgement=judgement, verdict=verdict, reason=reason)
+    return replace(judged_part, p_holm=p_holm, judgement=judgement, verdict=verdict, reason=reason)

@@ -17,11 +17,12 @@ from normlab.claims.decision import (
 from normlab.claims.endpoint import (
     Basis,
     Endpoint,
+    Family,
     Judgement,
     Measurement,
-    Setting,
+    Scope,
 )
-from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore, Place
+from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore
 from normlab.claims.side import SideValue, names_of
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import Reason
@@ -49,7 +50,7 @@ class Published(Endpoint, frozen=True):
         known = self.standing != "missing"
         return "published code and papers" if known else "nothing measures it yet"
 
-    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
+    def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         if self.standing == "missing":
             return Judgement(Decision("not measured", reason=self.reason))
         verdict = "supported" if self.standing == "supports" else "contradicted"
@@ -76,8 +77,8 @@ class Computed(Endpoint, frozen=True):
         """Return whether a finding of the check decides the part."""
         return not self.only or finding.name in self.only
 
-    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
-        findings = runs.computed.get(self.check, ())
+    def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
+        findings = evidence.computed.get(self.check, ())
         chosen = [each for each in findings if self.chooses(each)]
         if not chosen or not {each.name for each in chosen} >= set(self.only):
             known = "; ".join(each.name for each in findings)
@@ -126,7 +127,7 @@ class Timing(Endpoint, frozen=True):
     seen_before: bool = field(name="seen", default=False)
 
     @property
-    def family(self) -> Place | None:
+    def family(self) -> Family | None:
         return BENCH, self.report
 
     @property
@@ -145,8 +146,8 @@ class Timing(Endpoint, frozen=True):
         by = f"by more than {self.margin:.0%}"
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
 
-    def judge(self, runs: EvidenceStore, assertion: str) -> Judgement:
-        timings = runs.timings.get(self.report)
+    def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
+        timings = evidence.timings.get(self.report)
         group = timings.groups.get(self.group, ()) if timings else ()
         times = {each.name: each for each in group}
         command = f"python scripts/bench norms {self.measured}".strip()
@@ -165,7 +166,7 @@ class Timing(Endpoint, frozen=True):
             n=len(saved),
             repeats="round",
             grade="D" if self.alone else "C",
-            setting=Setting(f"{machine['device']} {machine['precision']}"),
+            scope=Scope(f"{machine['device']} {machine['precision']}"),
             records=(timings.path,),
         )
         names = names_of([{"norm": self.faster}, {"norm": self.slower}])

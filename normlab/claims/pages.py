@@ -15,8 +15,8 @@ from normlab.claims.ledger import VERDICTS, JudgedClaim, JudgedPart
 from normlab.claims.texts import (
     grade_in_chinese,
     observed_p,
-    outcome_text,
     part_text,
+    part_verdict_text,
     seeds_text,
     value_text,
     verdict_text,
@@ -29,16 +29,16 @@ from normlab.templates import environment
 _HOME = "results"
 
 
-def markdown(entries: Sequence[JudgedClaim]) -> str:
+def markdown(judged_claims: Sequence[JudgedClaim]) -> str:
     """Return the Markdown of the page `results/claims.md`."""
-    counts = Counter(entry.verdict for entry in entries)
+    counts = Counter(judged_claim.verdict for judged_claim in judged_claims)
     tally = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-    return _filled("ledger.md", {"claims": entries, "counts": tally, "meanings": VERDICTS})
+    return _filled("ledger.md", {"claims": judged_claims, "counts": tally, "meanings": VERDICTS})
 
 
-def summary(entries: Sequence[JudgedClaim]) -> str:
+def summary(judged_claims: Sequence[JudgedClaim]) -> str:
     """Return the Markdown of `results/summary.md`, which has a line per claim and part."""
-    return _filled("summary.md", {"claims": list(map(_summarized, entries))})
+    return _filled("summary.md", {"claims": list(map(_summarized, judged_claims))})
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:
@@ -46,7 +46,7 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
         "bold": _bold,
         "cells": lambda row: " | ".join(map(in_markdown, row)),
         "folded": lambda text: fill(text, 100),
-        "notes": lambda outcome: list(_notes(outcome)),
+        "notes": lambda judged_part: list(_notes(judged_part)),
         "part_text": part_text,
         "relative": lambda path: posixpath.relpath(path, _HOME),
         "row": _row,
@@ -57,30 +57,30 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
     return jinja.get_template(template).render(values)
 
 
-def _summarized(entry: JudgedClaim) -> dict[str, Any]:
+def _summarized(judged_claim: JudgedClaim) -> dict[str, Any]:
     """Return a claim's entry in the summary: its parts by verdict, its texts by language."""
-    claim = entry.claim
+    claim = judged_claim.claim
     order = {verdict: place for place, verdict in enumerate(PARTS)}
     return {
         "id": claim.id,
-        "verdict": entry.verdict,
+        "verdict": judged_claim.verdict,
         "statement": _by_language(claim.statement, claim.chinese or claim.statement),
         "answer": _by_language(claim.answer, claim.chinese_answer),
         "parts": [
-            _summarized_part(outcome)
-            for outcome in sorted(entry.primary, key=lambda each: order[each.verdict])
+            _summarized_part(judged_part)
+            for judged_part in sorted(judged_claim.primary, key=lambda each: order[each.verdict])
         ],
     }
 
 
-def _summarized_part(outcome: JudgedPart) -> dict[str, Any]:
+def _summarized_part(judged_part: JudgedPart) -> dict[str, Any]:
     """Return a part's entry in the summary. Only a decided part has a grade."""
-    part, graded = outcome.part, outcome.verdict in DECIDED and outcome.grade
+    part, graded = judged_part.part, judged_part.verdict in DECIDED and judged_part.grade
     statements = _by_language(part.statement, part.chinese or part.statement)
     return {
-        "verdict": outcome.verdict,
+        "verdict": judged_part.verdict,
         "statement": {code: text.rstrip(".。") for code, text in statements.items()},
-        "grade": {"en": outcome.grade, "zh": grade_in_chinese(outcome)} if graded else {},
+        "grade": {"en": judged_part.grade, "zh": grade_in_chinese(judged_part)} if graded else {},
     }
 
 
@@ -88,31 +88,31 @@ def _by_language(english: str, chinese: str) -> dict[str, str]:
     return {"en": in_markdown(english), "zh": in_markdown(chinese)}
 
 
-def _notes(outcome: JudgedPart) -> Iterator[str]:
+def _notes(judged_part: JudgedPart) -> Iterator[str]:
     """Yield lines with the command that measures a part, and with its runs that do not count."""
-    part = f"- Part {outcome.number}"
-    if measure := outcome.judgement.to_measure:
+    part = f"- Part {judged_part.number}"
+    if measure := judged_part.judgement.to_measure:
         yield f"{part}, to measure: `{measure.command}` ({measure.cost})"
-    if excluded := outcome.basis.excluded:
+    if excluded := judged_part.basis.excluded:
         yield f"{part}, runs that do not count: {'; '.join(excluded)}"
 
 
-def _row(outcome: JudgedPart) -> list[str]:
+def _row(judged_part: JudgedPart) -> list[str]:
     return [
-        str(outcome.number),
-        outcome.question,
-        " ".join(filter(None, (value_text(outcome), _links(outcome)))) or "-",
-        seeds_text(outcome) or "-",
-        p_text(observed_p(outcome)),
-        p_text(outcome.p_holm),
-        _bold(outcome_text(outcome), outcome.verdict),
+        str(judged_part.number),
+        judged_part.question,
+        " ".join(filter(None, (value_text(judged_part), _links(judged_part)))) or "-",
+        seeds_text(judged_part) or "-",
+        p_text(observed_p(judged_part)),
+        p_text(judged_part.p_holm),
+        _bold(part_verdict_text(judged_part), judged_part.verdict),
     ]
 
 
-def _links(outcome: JudgedPart) -> str:
-    """Return a link to each file that an outcome is based on, with the rows of its records."""
+def _links(judged_part: JudgedPart) -> str:
+    """Return a link to each file behind a part's verdict, with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
-    for path in outcome.basis.records:
+    for path in judged_part.basis.records:
         packed = address_of(path, packed=False)
         file = path if packed is None else f"{packed.folder}/{RECORDS}"
         rows = files.setdefault(posixpath.relpath(file, _HOME), {})

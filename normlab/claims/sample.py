@@ -24,7 +24,14 @@ from normlab.metrics.baseline import (
     nats_needed,
 )
 from normlab.metrics.glossary import is_accuracy, is_loss
-from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
+from normlab.records.pairs import (
+    Pairing,
+    PairRules,
+    spelled,
+    varying,
+    why_not_one_experiment,
+    why_not_one_score,
+)
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import fits, lookup, written
 
@@ -158,9 +165,9 @@ def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
     return "tested weights chosen by a score" if chosen else None
 
 
-def sample_of(runs: EvidenceStore, selection: Selection) -> Sample:
+def sample_of(evidence: EvidenceStore, selection: Selection) -> Sample:
     """Sample the runs of a study, or raise `UserError` if a run is on both sides."""
-    records_at = runs.records.get((selection.study, selection.scale), {})
+    records_at = evidence.records.get((selection.study, selection.scale), {})
     records = [record for record, _ in records_at.values()]
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, Point], RunRecord]] = {}
@@ -177,7 +184,7 @@ def sample_of(runs: EvidenceStore, selection: Selection) -> Sample:
             if (problem := _apart(label, members)) is not None:
                 return _sample(selection, {}, (), reasons, problem)
         sides[label] = {(run.seed, _point(run, selection)): run for run in eligible}
-    plan = runs.plan(selection.study, selection.scale)
+    plan = evidence.plan(selection.study, selection.scale)
     cells = _cells(sides, selection.over, plan)
     unpaired = _unpaired(cells, selection, plan)
     seeds = sorted(set.intersection(*map(set, cells.values())) - unpaired.keys())
@@ -265,10 +272,7 @@ def _not_one_experiment(cells: Cells, seeds: Sequence[int], scores: Sequence[str
     """Return why a side's seeds are not one experiment scored in one way, or None if they are."""
     for cell in cells.values():
         for runs in zip(*(cell[seed] for seed in seeds), strict=True):
-            try:
-                experiment = Experiment.of(runs)
-                for score in scores:
-                    experiment.scores(score)
-            except UserError as error:
-                return str(error)
+            reasons = (why_not_one_score(runs, score) for score in scores)
+            if reason := why_not_one_experiment(runs) or next(filter(None, reasons), None):
+                return reason
     return None

@@ -13,8 +13,8 @@ from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.texts import (
     grade_in_chinese,
     observed_p,
-    outcome_text,
     part_text,
+    part_verdict_text,
     seeds_text,
     value_text,
     verdict_text,
@@ -27,13 +27,13 @@ def ledger_json(claims: Sequence[SavedClaim]) -> str:
     return json.dumps(msgspec.to_builtins(claims), ensure_ascii=False, indent=1) + "\n"
 
 
-def saved_claim(entry: JudgedClaim) -> SavedClaim:
+def saved_claim(judged_claim: JudgedClaim) -> SavedClaim:
     """Return the ledger's entry for a claim with its parts."""
-    claim = entry.claim
+    claim = judged_claim.claim
     return SavedClaim(
         id=claim.id,
-        verdict=entry.verdict,
-        verdict_text=verdict_text(entry),
+        verdict=judged_claim.verdict,
+        verdict_text=verdict_text(judged_claim),
         statement=claim.statement,
         chinese=claim.chinese,
         answer=claim.answer,
@@ -42,29 +42,29 @@ def saved_claim(entry: JudgedClaim) -> SavedClaim:
         articles=claim.articles,
         see=claim.see,
         literature=claim.literature.strip(),
-        parts=tuple(map(saved_part, entry.primary)),
-        secondary=tuple(map(saved_part, entry.secondary)),
+        parts=tuple(map(saved_part, judged_claim.primary)),
+        secondary=tuple(map(saved_part, judged_claim.secondary)),
     )
 
 
-def saved_part(outcome: JudgedPart) -> SavedPart:
+def saved_part(judged_part: JudgedPart) -> SavedPart:
     """Return the ledger's entry for a part or a secondary endpoint, with rounded numbers."""
-    decision, basis, endpoint = outcome.decision, outcome.basis, outcome.endpoint
-    estimate, p, more = decision.estimate, observed_p(outcome), outcome.judgement.to_measure
+    decision, basis, endpoint = judged_part.decision, judged_part.basis, judged_part.endpoint
+    estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.judgement.to_measure
     measured = bool(endpoint.scored or endpoint.limits)
-    corrected = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
-    reason = outcome.reason if isinstance(outcome.reason, Reason) else None
+    corrected = "" if judged_part.p_holm is None else f" (corrected {p_text(judged_part.p_holm)})"
+    reason = judged_part.reason if isinstance(judged_part.reason, Reason) else None
     return SavedPart(
-        part=outcome.number,
-        name=outcome.part.name,
-        statement=part_text(outcome.part),
-        chinese=outcome.part.chinese,
-        question=outcome.question,
+        part=judged_part.number,
+        name=judged_part.part.name,
+        statement=part_text(judged_part.part),
+        chinese=judged_part.part.chinese,
+        question=judged_part.question,
         source=endpoint.source,
-        verdict=outcome.verdict,
-        verdict_text=outcome_text(outcome),
-        grades=(grade_in_chinese(outcome), outcome.grade) if outcome.grade else (),
-        finding=value_text(outcome),
+        verdict=judged_part.verdict,
+        verdict_text=part_verdict_text(judged_part),
+        grades=(grade_in_chinese(judged_part), judged_part.grade) if judged_part.grade else (),
+        finding=value_text(judged_part),
         unit=endpoint.unit,
         scores=endpoint.scored,
         number=decision.number if measured else (),
@@ -72,14 +72,14 @@ def saved_part(outcome: JudgedPart) -> SavedPart:
         counted=decision.counted and measured,
         reason=reason if measured else None,
         limits=tuple(float(f"{limit:.3g}") for limit in endpoint.limits or ()),
-        test="" if p is None else f"p {p_text(p)}{corrected}, {seeds_text(outcome)}",
+        test="" if p is None else f"p {p_text(p)}{corrected}, {seeds_text(judged_part)}",
         trained=basis.trained,
         excluded="; ".join(basis.excluded),
         to_measure=more.command if more else "",
         cost=more.cost if more else "",
         n=basis.n,
         p=_rounded(p),
-        p_corrected=_rounded(outcome.p_holm),
+        p_corrected=_rounded(judged_part.p_holm),
         confidence=_rounded(estimate and estimate.confidence),
         value=_rounded(estimate and estimate.mean),
         low=_rounded(estimate and estimate.low),

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import yaml
-from msgspec import Struct
+from msgspec import Struct, field
 
 Name = tuple[str, str]
 """A name in Chinese and in English."""
@@ -21,13 +21,13 @@ _NOT_SET = object()
 class Side:
     """One of the settings that an endpoint compares: its `label`, and its name for readers.
 
-    The sides of an interaction also have a `place`, which is the name of the setting in which two
-    of them are compared.
+    The sides of an interaction also have a `condition`, which is the name of the setting in which
+    two of them are compared.
     """
 
     label: str
     name: Name
-    place: Name | None = None
+    condition: Name | None = None
 
 
 class SideValue(Struct, frozen=True, omit_defaults=True):
@@ -36,7 +36,7 @@ class SideValue(Struct, frozen=True, omit_defaults=True):
     name: Name
     value: str
     least: int | None = None
-    place: Name | None = None
+    condition: Name | None = field(default=None, name="place")
 
     def text(self, *, chinese: bool) -> str:
         """Return the value with its side, such as `34.8 with layer norm`, or `层归一化 34.8`."""
@@ -51,9 +51,9 @@ def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:
     """Return the values with their sides in one line, in the order of the statement."""
     comma, colon, semicolon = ("，", "：", "；") if chinese else (", ", ": ", "; ")
     groups: list[str] = []
-    for place, members in groupby(sides, lambda side: side.place):
+    for condition, members in groupby(sides, lambda side: side.condition):
         values = comma.join(side.text(chinese=chinese) for side in members)
-        groups.append(f"{place[not chinese]}{colon}{values}" if place else values)
+        groups.append(f"{condition[not chinese]}{colon}{values}" if condition else values)
     return semicolon.join(groups)
 
 

@@ -14,6 +14,7 @@ from msgspec import Meta, field
 
 from normlab.claims import decision
 from normlab.claims.decision import (
+    REFERENCE_FAILS,
     Analysis,
     Decision,
     corrected_for_look,
@@ -26,13 +27,15 @@ from normlab.claims.evidence import Where
 from normlab.claims.sample import Count, Sample, keys
 from normlab.claims.side import Side, name_of, names_of
 from normlab.claims.source import Unit
-from normlab.claims.verdict import Reason
+from normlab.claims.verdict import Verdict
 from normlab.config.conversion import WrongField
 from normlab.formats import aligned
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
 Setting = Annotated[Chosen, Meta(min_length=1)]
+CORRECTED_FOR_FIGURES: tuple[Verdict, ...] = ("contradicted",)
+"""An interval that contains an article's value supports the part without a correction."""
 
 
 class Difference(StudyEndpoint, frozen=True, kw_only=True):
@@ -67,8 +70,10 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     @property
     def sides(self) -> list[Where]:
         """Return the two sides; for an interaction, the four sides, starting with the `in` pair."""
-        places = (self.inside, self.outside) if self.inside else ({},)
-        return [{**side, **place} for place in places for side in (self.better, self.worse)]
+        conditions = (self.inside, self.outside) if self.inside else ({},)
+        return [
+            {**side, **condition} for condition in conditions for side in (self.better, self.worse)
+        ]
 
     @property
     def named_sides(self) -> list[Side]:
@@ -79,8 +84,8 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         if not self.inside:
             return [Side(keys(side), name) for side, name in with_names]
         return [
-            Side(keys({**side, **place}), name, name_of(place))
-            for place in (self.inside, self.outside)
+            Side(keys({**side, **condition}), name, name_of(condition))
+            for condition in (self.inside, self.outside)
             for side, name in with_names
         ]
 
@@ -168,6 +173,7 @@ class Gap(Difference, frozen=True, kw_only=True):
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("figure",)
+    corrected_verdicts: ClassVar[tuple[Verdict, ...]] = CORRECTED_FOR_FIGURES
 
     value: float
 
@@ -303,6 +309,7 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
     """
 
     assertions: ClassVar[tuple[str, ...]] = ("figure",)
+    corrected_verdicts: ClassVar[tuple[Verdict, ...]] = CORRECTED_FOR_FIGURES
 
     of: Setting
     value: float
@@ -364,6 +371,6 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
             floor = sample.floor(keys(self.reference), seeds)
-            return stuck(floor or Reason("reference_fails"), trained)
+            return stuck(floor or REFERENCE_FAILS, trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
         return corrected_for_look(with_counts(decided, trained), look)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from normlab.claims.ledger import JudgedClaim, JudgedPart
 
 
-def verdict_text(entry: "JudgedClaim") -> str:
+def verdict_text(judged_claim: "JudgedClaim") -> str:
     """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
-    details = "; ".join(filter(None, (entry.counts, entry.grades)))
-    return f"{entry.verdict} ({details})" if details else entry.verdict
+    details = "; ".join(filter(None, (judged_claim.counts, judged_claim.grades)))
+    return f"{judged_claim.verdict} ({details})" if details else judged_claim.verdict
 
 
 def part_text(part: "Part") -> str:
@@ -28,31 +28,33 @@ def part_text(part: "Part") -> str:
     return f"{part.statement} ({part.note})" if part.note else part.statement
 
 
-def outcome_text(outcome: "JudgedPart") -> str:
-    """Return the verdict of an endpoint with its grade."""
-    return f"{outcome.verdict} ({outcome.grade})" if outcome.grade else outcome.verdict
+def part_verdict_text(judged_part: "JudgedPart") -> str:
+    """Return the verdict on a part with its grade."""
+    return (
+        f"{judged_part.verdict} ({judged_part.grade})" if judged_part.grade else judged_part.verdict
+    )
 
 
-def value_text(outcome: "JudgedPart") -> str:
+def value_text(judged_part: "JudgedPart") -> str:
     """Return the value with its interval, the values behind it and, if it is open, the reason."""
-    decision = outcome.decision
+    decision = judged_part.decision
     value, sides = decision.value, "" if decision.counted else sides_text(decision.sides)
     text = f"{value} ({sides})" if value and sides else value or sides
-    return "; ".join(filter(None, (text, str(outcome.reason))))
+    return "; ".join(filter(None, (text, str(judged_part.reason))))
 
 
-def seeds_text(outcome: "JudgedPart") -> str:
+def seeds_text(judged_part: "JudgedPart") -> str:
     """Return the number of seeds or rounds, and the confidence of the interval."""
-    basis, estimate = outcome.basis, outcome.decision.estimate
+    basis, estimate = judged_part.basis, judged_part.decision.estimate
     if not basis.n:
         return ""
     text = f"{basis.n} {basis.repeats}{'s' if basis.n != 1 else ''}"
     return text if estimate is None else f"{text}, {100 * estimate.confidence:g} %"
 
 
-def observed_p(outcome: "JudgedPart") -> float | None:
+def observed_p(judged_part: "JudgedPart") -> float | None:
     """Return the p value before correction, or None without a test."""
-    p = outcome.decision.p
+    p = judged_part.decision.p
     return None if p is None else p.observed
 
 
@@ -67,11 +69,11 @@ def data_in_chinese(name: str) -> str:
     return _names().get(name, name)
 
 
-def grade_in_chinese(outcome: "JudgedPart") -> str:
-    """Return the grade with its setting in Chinese, such as `C：Multi30k 德译英，2+2 层`."""
-    if not outcome.grade:
+def grade_in_chinese(judged_part: "JudgedPart") -> str:
+    """Return the grade with its scope in Chinese, such as `C：Multi30k 德译英，2+2 层`."""
+    if not judged_part.grade:
         return ""
-    letter, setting = outcome.basis.grade, outcome.basis.setting
-    data = data_in_chinese(setting.data)
-    where = f"{data}，{' 到 '.join(setting.layers)} 层" if setting.layers else data
+    letter, scope = judged_part.basis.grade, judged_part.basis.scope
+    data = data_in_chinese(scope.data)
+    where = f"{data}，{' 到 '.join(scope.layers)} 层" if scope.layers else data
     return f"{letter}：{where}" if where else f"{letter}"

@@ -43,7 +43,7 @@ class Key(NamedTuple):
     seed: int
 
     @property
-    def place(self) -> tuple[str, str]:
+    def row_and_point(self) -> tuple[str, str]:
         """The row and the point, which are the same for all seeds of an experiment."""
         return self.row, self.point
 

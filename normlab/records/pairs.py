@@ -224,20 +224,8 @@ class Experiment:
     def of(cls, records: Iterable[RunRecord]) -> "Experiment":
         """Join the seeds of one experiment, or raise UserError with the reason if they differ."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
-        for before, after in pairwise(ordered):
-            if before.seed == after.seed:
-                raise UserError(
-                    f"{before.run_id}: seed {after.seed} occurs twice; pass each run only once"
-                )
-            if before.fingerprint != after.fingerprint:
-                keys = ", ".join(settings(before.parts, after.parts, ()))
-                raise UserError(f"{before.run_id} and {after.run_id} differ in {keys}")
-            for key, value in _shared(before).items():
-                if value != (other := _shared(after)[key]):
-                    raise UserError(
-                        f"{before.run_id} and {after.run_id} are not comparable: {key} is "
-                        f"{value!r} and {other!r}; compare them separately"
-                    )
+        if (reason := why_not_one_experiment(ordered)) is not None:
+            raise UserError(reason)
         return cls(ordered)
 
     @property
@@ -253,16 +241,9 @@ class Experiment:
 
     def scores(self, name: str) -> dict[int, Score]:
         """Return a score for each seed; raise UserError if seeds were scored in different ways."""
-        every = {record.seed: record.metric(name) for record in self.records if record.finished}
-        measured = {seed: score for seed, score in every.items() if score is not None}
-        ways = {(score.signature, score.higher_is_better) for score in measured.values()}
-        if len(ways) > 1:
-            raise UserError(
-                f"{self.records[0].run_id}: {name} was computed in several ways "
-                f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
-                "re-score the runs with `normlab eval`"
-            )
-        return measured
+        if (reason := why_not_one_score(self.records, name)) is not None:
+            raise UserError(reason)
+        return _measured(self.records, name)
 
     def values(self, name: str) -> dict[int, float]:
         return {seed: score.value for seed, score in self.scores(name).items()}
@@ -270,6 +251,44 @@ class Experiment:
     def signature(self, name: str) -> str | None:
         """Return the signature that says how a score was computed, or None if there is none."""
         return next((score.signature for score in self.scores(name).values()), None)
+
+
+def why_not_one_experiment(records: Sequence[RunRecord]) -> str | None:
+    """Return why runs are not the seeds of one experiment, or None if they are.
+
+    `records` must be sorted by seed.
+    """
+    for before, after in pairwise(records):
+        if before.seed == after.seed:
+            return f"{before.run_id}: seed {after.seed} occurs twice; pass each run only once"
+        if before.fingerprint != after.fingerprint:
+            keys = ", ".join(settings(before.parts, after.parts, ()))
+            return f"{before.run_id} and {after.run_id} differ in {keys}"
+        for key, value in _shared(before).items():
+            if value != (other := _shared(after)[key]):
+                return (
+                    f"{before.run_id} and {after.run_id} are not comparable: {key} is "
+                    f"{value!r} and {other!r}; compare them separately"
+                )
+    return None
+
+
+def why_not_one_score(records: Sequence[RunRecord], name: str) -> str | None:
+    """Return why a score of finished runs was computed in several ways, or None if in one."""
+    scores = _measured(records, name).values()
+    ways = {(score.signature, score.higher_is_better) for score in scores}
+    if len(ways) < 2:
+        return None
+    return (
+        f"{records[0].run_id}: {name} was computed in several ways "
+        f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
+        "re-score the runs with `normlab eval`"
+    )
+
+
+def _measured(records: Sequence[RunRecord], name: str) -> dict[int, Score]:
+    every = {record.seed: record.metric(name) for record in records if record.finished}
+    return {seed: score for seed, score in every.items() if score is not None}
 
 
 def _shared(record: RunRecord) -> dict[str, object]:

@@ -68,7 +68,7 @@ def unplaced_run(folder: Path | None, record: RunRecord, curve: Sequence[Row] = 
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
     """Group runs by row and point, in their given order."""
-    return grouped((run.key.place, run) for run in runs)
+    return grouped((run.key.row_and_point, run) for run in runs)
 
 
 def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:

@@ -90,8 +90,10 @@ def cost_table(
     published = _published(job, results)
     lines: list[list[str]] = []
     costs: list[tuple[TimedRuns, int]] = []
-    places = grouped((run.planned.place, run) for run in job.runs)
-    for (row, point), runs in sorted(places.items(), key=lambda of: size.rows.index(of[0][0])):
+    by_row_and_point = grouped((run.planned.row_and_point, run) for run in job.runs)
+    for (row, point), runs in sorted(
+        by_row_and_point.items(), key=lambda of: size.rows.index(of[0][0])
+    ):
         ended = [record for run in runs if (record := run.record()) is not None and record.finished]
         device = settled_device(runs[0].config["device"])
         known = timed(device, ended, published.get((row, point), ()), minutes=size.minutes)
@@ -108,7 +110,9 @@ def cost_table(
 def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunRecord]]:
     """Return the finished published runs of a job's study and scale, by row and point."""
     records = pack(results / job.study.name / job.scale).records.items()
-    return grouped((key.place, record) for key, record in records if record and record.finished)
+    return grouped(
+        (key.row_and_point, record) for key, record in records if record and record.finished
+    )
 
 
 def _time(value: float, decimals: int) -> str:

@@ -129,8 +129,8 @@ class Planned(NamedTuple):
         return {key: value for key, _, value in pairs}
 
     @property
-    def place(self) -> tuple[str, str]:
-        return self.key.place
+    def row_and_point(self) -> tuple[str, str]:
+        return self.key.row_and_point
 
     @property
     def name(self) -> str:

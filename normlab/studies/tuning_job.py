@@ -130,7 +130,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
         sign_of(tuning.score)  # raises UserError if the score has no direction
         runs: dict[tuple[str, str], dict[str, list[StudyRun]]] = {}
         for run in runs_of(study.trials(scale, tuning, extra, rows=rows)):
-            by_value = runs.setdefault(run.planned.place, {})
+            by_value = runs.setdefault(run.planned.row_and_point, {})
             by_value.setdefault(run.planned.tuned, []).append(run)
         by_place = {place: ValueTrials(tuning, by_value) for place, by_value in runs.items()}
         jobs.append(TuningJob(study, scale, tuning, by_place, folder))

@@ -5,7 +5,7 @@ from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import Decision, Estimate, PValues
-from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Setting
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Scope
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.other_endpoints import Computed, Published
@@ -28,7 +28,7 @@ COMPARED = {
     "estimate": Estimate(-2.27, -3.45, -1.09, 0.99),
     "n": 5,
     "grade": "C",
-    "setting": Setting("Multi30k", ("2+2",)),
+    "scope": Scope("Multi30k", ("2+2",)),
     "records": tuple(f"results/norms/cpu:{norm}@seed1" for norm in ("ln", "bn")),
 }
 OPEN = {"reason": "no runs", "to_measure": Measurement(COMMAND, "30 runs, about 2.0 h")}

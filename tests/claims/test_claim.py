@@ -188,7 +188,7 @@ def test_every_side_that_a_part_compares_has_a_name_in_both_languages():
         for each in claim.parts
         if isinstance(each.endpoint, StudyEndpoint) and len(each.endpoint.sides) > 1
         for side in each.endpoint.named_sides
-        for name in filter(None, (side.name, side.place))
+        for name in filter(None, (side.name, side.condition))
     ]
     assert len(sides) > 150
     assert [(path, name) for path, name in sides if "=" in "".join(name)] == []

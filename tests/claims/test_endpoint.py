@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from normlab.claims.decision import NOT_SURVIVED
 from normlab.claims.evidence import PlannedRuns, TimedCandidate, Timings
-from normlab.claims.ledger import NOT_SURVIVED
 from normlab.claims.side import sides_text
 from normlab.metrics.baseline import NOT_CLEAR
 from normlab.records.record import Score

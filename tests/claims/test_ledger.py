@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from normlab.claims.decision import NOT_SURVIVED
 from normlab.claims.evidence import CheckFinding, read_computed, to_json
-from normlab.claims.ledger import NOT_SURVIVED, ledger
+from normlab.claims.ledger import ledger
 from normlab.claims.verdict import combined_verdict
 from normlab.commands import claims as command
 from normlab.config.folders import CONFIG_DIR

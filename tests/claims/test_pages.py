@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from normlab.claims.endpoint import Measurement, Setting
+from normlab.claims.endpoint import Measurement, Scope
 from normlab.claims.pages import markdown, summary
 from normlab.claims.side import SideValue
 from normlab.claims.texts import data_in_chinese, verdict_text
@@ -71,9 +71,7 @@ def test_unmeasured_parts_have_a_reason_and_a_command_to_measure_them():
 
 def test_markup_in_texts_is_escaped_in_table_rows():
     odd = "<b>a|b</b>"
-    shown = compared(
-        "supported", value=odd, sides=(SideValue((odd, odd), odd),), setting=Setting(odd)
-    )
+    shown = compared("supported", value=odd, sides=(SideValue((odd, odd), odd),), scope=Scope(odd))
     missing = open_outcome(reason=odd, to_measure=Measurement(odd, odd))
     parts = decided("a", shown, statement=odd), decided("b", missing)
     text = markdown([entry(5, *parts, statement=odd, figure=odd)])

@@ -60,6 +60,6 @@ def test_run_plans_all_studies_before_it_runs_any(monkeypatch):
     (planned, jobs), (started, same) = calls
     assert (planned, started) == ("print_plan", "run_studies") and jobs == same
     assert [job.study.name for job in jobs] == ["translation_norms", "batching"]
-    places = [{run.planned.place for run in job.runs} for job in jobs]
+    places = [{run.planned.row_and_point for run in job.runs} for job in jobs]
     assert places[0] == {(row, "placement=pre") for row in ("ln", "bn", "none")}
     assert {row for row, _ in places[1]} == {"ln", "bn"}

@@ -80,7 +80,7 @@ def _says_score(of: TableRuns) -> bool:
 
 def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
     """Return a setting's row, without differences; if it has no scores, `problem` says why."""
-    name, point = runs[0].key.place
+    name, point = runs[0].key.row_and_point
     article = of.article_values.get(name, {})
     entries = {column: Entry(column, article_value=article.get(column)) for column in of.columns}
     row = ScoreRow(

@@ -77,13 +77,13 @@ class TableRuns:
 
 def _trained_as_planned(study: Study, scale: str, runs: Sequence[Run]) -> bool:
     """Return whether runs have the task and corpus that their study's plan chooses."""
-    plan = {planned.place: planned.settings for planned in study.planned(scale, seeds=[0])}
+    plan = {planned.row_and_point: planned.settings for planned in study.planned(scale, seeds=[0])}
     return all(
         run.record.choice(group) == chosen
         for run in runs
         if run.record is not None
         for group in _DATA_OPTIONS
-        if (chosen := plan.get(run.key.place, {}).get(group)) is not None
+        if (chosen := plan.get(run.key.row_and_point, {}).get(group)) is not None
     )
 
 
