@@ -16,10 +16,11 @@ from normlab.records.files import atomic_write
 from normlab.records.labels import norm_label
 from normlab.records.packed import pack
 
-Figures = Mapping[str, Any]
+Values = Mapping[str, Any]
+"""The values of each finding in a sheet, by question."""
 _PADDING = {"exclude": "", "include": ", padding included", "fill": ", padding filled"}
 
-COLUMNS: dict[str, Callable[[Figures], str]] = {
+COLUMNS: dict[str, Callable[[Values], str]] = {
     "in eval": lambda f: _number(_loss(f, "running", "eval")),
     "own batch": lambda f: _number(_loss(f, "batch", "training")),
     "mixed lengths": lambda f: _number(f["statistics"].get("loss_of_mixed_lengths")),
@@ -59,13 +60,13 @@ def health_table(folder: Path) -> str:
         sheet = json.loads(path.read_text("utf-8"))
         config, scores = sheet["subject"]["config"], records[sheet["subject"]["run"]].scores
         padding = _PADDING.get(config["norm"].get("padding", ""), "")
-        figures = {key: each["figures"] for key, each in sheet["examinations"].items()}
+        values = {key: each["values"] for key, each in sheet["examinations"].items()}
         cells = [
             f"`{norm_label(config['choices'])}`{padding}",
             str(config["choices"]["placement"]),
             _number(scores["valid/loss"].value),
             f"{scores['test/bleu'].value:.1f}",
-            *(column(figures) for column in COLUMNS.values()),
+            *(column(values) for column in COLUMNS.values()),
         ]
         rows.append(cells)
     rows.sort(key=lambda cells: (cells[1], cells[0]))
@@ -73,12 +74,12 @@ def health_table(folder: Path) -> str:
     return "\n".join([*pipes(head, rows, words=2, notes=NOTES), ""])
 
 
-def _leak(figures: Figures, mode: str, of: str) -> float:
-    return figures["leak"][mode]["decoder"][of]
+def _leak(values: Values, mode: str, of: str) -> float:
+    return values["leak"][mode]["decoder"][of]
 
 
-def _loss(figures: Figures, *names: str) -> float:
-    losses = figures["statistics"]["loss"]
+def _loss(values: Values, *names: str) -> float:
+    losses = values["statistics"]["loss"]
     return next(losses[name] for name in names if name in losses)
 
 

@@ -81,7 +81,7 @@ def inspect_any_model(parser: Parser, arguments: Namespace) -> int:
 
 def _check(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
     """Exit with an error for arguments that contradict each other."""
-    if arguments.subject or arguments.where or arguments.data or arguments.out:
+    if arguments.words or arguments.where or arguments.data or arguments.out:
         parser.error("--hf and --module exclude RUN, key=value, --where, --data and --out")
     one = bool(arguments.hf) != bool(arguments.module)
     if not one or bool(arguments.module) != bool(arguments.inputs):

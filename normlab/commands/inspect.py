@@ -68,14 +68,14 @@ def main(argv: list[str]) -> int:
     if arguments.data:
         if arguments.where:
             parser.error("--where selects runs, which --data does not accept")
-        return _describe_data(arguments.subject, as_json=arguments.json)
+        return _describe_data(arguments.words, as_json=arguments.json)
     return _inspect_models(arguments)
 
 
 def _parser() -> Parser:
     parser = command_parser("inspect", _EXAMPLES)
     add = parser.add_argument
-    add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
+    add("words", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
     add_where(parser, "only runs with this value; may be repeated")
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add("--details", action="store_true", help="print each answer's table below the summary")
@@ -97,16 +97,16 @@ def _inspect_models(arguments: Namespace) -> int:
         from normlab.inspection.questions import questions
 
         chosen = questions("model", names=arguments.only)
-        runs, changes = _runs(arguments.subject, arguments.where)
+        runs, changes = _runs(arguments.words, arguments.where)
         # If settings differ from the run's own, the sheet is not written to the run's folder.
         folder = Path() if changes or len(runs) != 1 else next(iter(runs))
     if len(runs) > 1:
         content = _several(runs, changes, chosen, arguments)
     else:
         with at_work("preparing"):
-            subjects = [model_from_run(run, changes) for run in runs]
-            (subject,) = subjects or [model_from_overrides(changes)]
-        content = _one(subject, chosen, arguments)
+            models = [model_from_run(run, changes) for run in runs]
+            (built,) = models or [model_from_overrides(changes)]
+        content = _one(built, chosen, arguments)
     text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
@@ -144,9 +144,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     return runs, [word for word in words if word not in places]
 
 
-def _one(
-    subject: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace
-) -> dict[str, Any]:
+def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
     """Ask the questions about one model, print the answers (not as JSON); return the sheet."""
     from normlab.inspection.model.findings import answer
     from normlab.inspection.model.inspect_json import sheet
@@ -154,26 +152,26 @@ def _one(
     findings: dict[str, Finding] = {}
     for number, each in enumerate(chosen):
         with at_work(f"{each.name}, {number + 1} of {len(chosen)}"):
-            findings[each.name] = answer(each, subject, by_name=bool(arguments.only))
+            findings[each.name] = answer(each, built, by_name=bool(arguments.only))
     if not arguments.json:
-        _print_summary(subject, findings)
+        _print_summary(built, findings)
         for each in chosen if arguments.only or arguments.details else ():
             finding = findings[each.name]
             if not finding.why_not:
                 print_section(f"{each.name}: {each.text}", finding.answer, *finding.table)
         if not arguments.only and not arguments.details:
             print_prose("tables: --details, or --only and the names of questions")
-    return sheet(subject, findings)
+    return sheet(built, findings)
 
 
-def _print_summary(subject: "BuiltModel", findings: "Mapping[str, Finding]") -> None:
+def _print_summary(built: "BuiltModel", findings: "Mapping[str, Finding]") -> None:
     """Print what was examined, the conclusion, and the verdict on each question."""
     from normlab.findings.summary import conclusion, summary
 
-    choices = subject.config["choices"]
+    choices = built.config["choices"]
     choices_text = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
-    run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
-    print_prose(f"{choices_text} seed={subject.seed}: {run or 'at initialization'}")
+    run = built.run_id and f"run {built.run_id}, step {built.step}"
+    print_prose(f"{choices_text} seed={built.seed}: {run or 'at initialization'}")
     print_prose(conclusion(findings))
     width = shutil.get_terminal_size().columns
     print("\n".join(summary(findings, width=width, in_colour=in_colour())))

@@ -98,10 +98,10 @@ def check(argv: list[str]) -> int:
 
     violated = False
     for name in names:
-        subject = BareNorm(partial(make_norm, name))
-        kind = type(subject.new())
+        norm = BareNorm(partial(make_norm, name))
+        kind = type(norm.new())
         print(f"norm {name}: {kind.__module__}.{kind.__name__}")
-        for question, finding in examine(subject):
+        for question, finding in examine(norm):
             violated = violated or finding.verdict == "broken"
             status = f"{_STATUS[finding.verdict]:<16}"
             print_prose(f"  {question:<13}{status}{finding.why_not or finding.answer}", hang=29)
@@ -119,24 +119,26 @@ def card(argv: list[str]) -> int:
 
     chosen = questions("card", "model", names=arguments.only)
     overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]
-    subject, results = examined_norm(overrides, arguments.folder), arguments.publish
+    examined, results = examined_norm(overrides, arguments.folder), arguments.publish
     former = None
     if results is not None:
-        if subject.scale != "small" or arguments.only:
+        if examined.scale != "small" or arguments.only:
             raise UserError("--publish needs a complete card at scale=small; omit --only")
-        former = published_card(subject, results)
+        former = published_card(examined, results)
     if former is not None and not arguments.replace:
         raise UserError(f"{former}: a published card never changes; add --replace to replace it")
-    subject.check()
-    print_prose(f"card of {subject.name}, scale={subject.scale}: {len(chosen)} questions")
+    examined.check()
+    print_prose(f"card of {examined.name}, scale={examined.scale}: {len(chosen)} questions")
     by_question: dict[str, Any] = {}
-    for name, finding in answers(subject, chosen):
+    for name, finding in answers(examined, chosen):
         print_prose(f"{name}: {finding['answer']}")
         by_question[name] = finding
-    complete = card_of(subject, by_question)
-    print(f"written to {write_card(subject, complete, results or folders.PUBLISH_TO)}")
+    complete = card_of(examined, by_question)
+    print(f"written to {write_card(examined, complete, results or folders.PUBLISH_TO)}")
     if results is not None:
-        print(f"published in {publish(subject, complete, results)}; the board is {results / BOARD}")
+        print(
+            f"published in {publish(examined, complete, results)}; the board is {results / BOARD}"
+        )
         if former is not None:
             print(f"replaced: {former}")
     return 0

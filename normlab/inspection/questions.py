@@ -31,10 +31,10 @@ def entry(question: Question, finding: Finding) -> dict[str, Any]:
     return {
         "question": question.text,
         "answer": finding.answer,
-        "figures": finding.values,
+        "values": finding.values,
         "columns": finding.table.columns,
         "rows": finding.table.rows,
         "why_not": finding.why_not or None,
         "applies": not finding.why_not,
-        "cells": finding.board,
+        "board": finding.board,
     }

@@ -33,7 +33,7 @@ def test_inspect_examines_a_config_at_initialization(config, tmp_path, capsys):
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (None, 0)
     assert sheet["data"]["checksums"]
     answer = sheet["examinations"]["gradients"]
-    assert answer["applies"] and answer["figures"]["layers"]["encoder.0"] > 0
+    assert answer["applies"] and answer["values"]["layers"]["encoder.0"] > 0
     assert all(answer[part] in shown for part in ("question", "answer"))
 
 
@@ -191,11 +191,11 @@ def test_several_runs_share_one_sheet_that_covers_them_all(several, side_by_side
 def test_a_row_shows_mean_standard_deviation_and_number_of_its_runs(side_by_side):
     shown, sheet = side_by_side
     runs, rows = answers(sheet), sheet["rows"]
-    gaps = [runs["bn", seed]["statistics"]["figures"]["gap"] for seed in (1, 2)]
+    gaps = [runs["bn", seed]["statistics"]["values"]["gap"] for seed in (1, 2)]
     gap = rows["bn"]["train-eval gap"]
     assert gap == {"mean": fmean(gaps), "sd": stdev(gaps), "n": 2}
     assert f"{gap['mean']:.3g} +- {gap['sd']:.2g}" in shown
-    rise = runs["dyt", 1]["int8"]["figures"]["rise"]["W8A8"]
+    rise = runs["dyt", 1]["int8"]["values"]["rise"]["W8A8"]
     assert rows["dyt"]["W8A8"] == {"mean": rise, "sd": None, "n": 1}
 
 

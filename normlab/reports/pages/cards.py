@@ -68,11 +68,11 @@ class Card:
     def entries(self) -> dict[str, Any]:
         """The entries for the board, by column title."""
         examinations = self.content["examinations"].values()
-        return {title: value for each in examinations for title, value in each["cells"].items()}
+        return {title: value for each in examinations for title, value in each["board"].items()}
 
     def short_runs(self, task: str) -> Mapping[str, Any]:
         """Return what an examination reports about its short runs; empty if there were none."""
-        values = self.content["examinations"].get(task, {}).get("figures", {})
+        values = self.content["examinations"].get(task, {}).get("values", {})
         return values if "scores" in values else {}
 
     def records_of(self, task: str) -> list[RunRecord]:

@@ -43,26 +43,26 @@ def examinations(folder):
 
 def test_a_card_has_the_scores_and_baselines_of_its_short_runs(examinations):
     pictures = examinations["pictures"]
-    assert pictures["cells"].keys() == {"digits loss", "digits acc"}
-    assert pictures["figures"]["scores"]["test/accuracy"].keys() == {"1"}
-    assert pictures["figures"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
+    assert pictures["board"].keys() == {"digits loss", "digits acc"}
+    assert pictures["values"]["scores"]["test/accuracy"].keys() == {"1"}
+    assert pictures["values"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
 
 
 def test_a_card_says_what_the_norm_pools_over_and_how_deep_models_change(examinations):
-    assert examinations["pools"]["cells"] == {"pools": "feature"}
-    assert len(examinations["depth"]["figures"]["moved"]) == 2
+    assert examinations["pools"]["board"] == {"pools": "feature"}
+    assert len(examinations["depth"]["values"]["moved"]) == 2
 
 
 def test_a_short_run_reports_its_scores_and_the_untrained_baseline(examinations):
     translation = examinations["translation"]
-    assert translation["cells"].keys() == {"toy nll", "toy BLEU"}
+    assert translation["board"].keys() == {"toy nll", "toy BLEU"}
     assert "(untrained baseline " in translation["answer"]
     assert translation["answer"].endswith("after 6 updates; seeds: 1")
 
 
 def test_a_model_question_is_asked_of_the_translation_model(examinations):
     padding = examinations["padding"]
-    assert padding["applies"] and padding["figures"]["moved"]["eval"].keys() == {
+    assert padding["applies"] and padding["values"]["moved"]["eval"].keys() == {
         "encoder",
         "decoder",
     }
@@ -79,4 +79,4 @@ def test_a_question_about_a_diverged_run_does_not_apply(tmp_path, monkeypatch):
     asked = questions("model", names=["leak"])
     ((_, entry),) = answers(examined_norm(["norm=bn"], tmp_path), asked)
     assert entry["answer"].startswith("does not apply: the translation run diverged")
-    assert entry["cells"] == {}
+    assert entry["board"] == {}

@@ -14,16 +14,16 @@ def picture(**found):
     return card_of("x", [0.1, 0.2])["examinations"]["translation"] | found
 
 
-def card_of(name, losses, **cells):
+def card_of(name, losses, **board):
     by_seed = {str(seed): loss for seed, loss in enumerate(losses, 1)}
     worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, where higher is better
     scores = {"test/bleu": worse, "test/nll": by_seed}
-    figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
-    figures["higher_is_better"] = {"test/nll": False, "test/bleu": True}
-    figures["diverged"] = {} if losses else {"1": 4}
-    figures["runs"] = {seed: run.run_id for seed, run in runs_by_seed(name, losses).items()}
-    found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
-    found |= {"cells": cells, "applies": True}
+    values = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
+    values["higher_is_better"] = {"test/nll": False, "test/bleu": True}
+    values["diverged"] = {} if losses else {"1": 4}
+    values["runs"] = {seed: run.run_id for seed, run in runs_by_seed(name, losses).items()}
+    found = {"question": "?", "answer": "so", "values": values, "columns": [], "rows": []}
+    found |= {"board": board, "applies": True}
     return {
         "format": "normlab.card/1",
         "name": name,
