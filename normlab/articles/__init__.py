@@ -1,5 +1,6 @@
-"""The five articles, sentence by sentence, with what was found: `normlab documents`.
+"""The five articles, sentence by sentence, with what was found.
 
+`normlab documents` shows them: the command's documents are articles, and not those of a corpus.
 An article is a file of `configs/article`. A sentence of it, or a cell of its tables, refers to its
 evidence: a part of a claim, a finding of a check, a row of a study.
 

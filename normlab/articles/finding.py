@@ -12,6 +12,7 @@ from msgspec import structs
 from normlab.articles.language import Locale, ScoreName
 from normlab.claims.ledger_file import SavedPart
 from normlab.claims.side import sides_text
+from normlab.formats import MOST_DECIMALS
 from normlab.templates import environment
 
 
@@ -24,7 +25,7 @@ def finding_text(part: SavedPart, language: Locale) -> str:
     values = {
         "score": language.score_name(part.scores[0]) if part.scores else ScoreName(""),
         "unit": part.unit,
-        "number": [language.signed(text) for text in _without_minus_zero(part.number)],
+        "number": [language.signed(text) for text in _number(part)],
         "sides": sides_text(
             [structs.replace(side, value=language.signed(side.value)) for side in part.sides],
             chinese=language.code == "zh",
@@ -49,10 +50,11 @@ def _template(language: Locale) -> str:
     return f"finding.{language.code}.txt"
 
 
-def _without_minus_zero(number: Sequence[str]) -> Sequence[str]:
-    """Return a number and the ends of its interval as plain zeros if they are rounded to zero."""
-    zero = all(float(each.rstrip("%")) == 0 for each in number)
-    return ["0"] * len(number) if zero else number
+def _number(part: SavedPart) -> Sequence[str]:
+    """Return a number and the ends of its interval: plain zeros if all of them round to zero."""
+    found = [each for each in (part.value, part.low, part.high) if isinstance(each, float)]
+    is_zero = found and all(round(each, MOST_DECIMALS) == 0 for each in found)
+    return ["0"] * len(part.number) if is_zero else part.number
 
 
 def _limits(part: SavedPart) -> str:

@@ -55,14 +55,18 @@ class Results:
         claims = self.claims.values()
         return next((c.id for c in claims for p in c.parts if p.source.check == check), None)
 
-    def check(self, name: str) -> CheckFinding:
-        """Return a finding by its check and number, such as `modes.mismatch 1`."""
-        check, _, number = name.partition(" ")
-        findings = self.checks.get(check, [])
-        if not number.isdecimal() or not 1 <= int(number) <= len(findings):
-            choices = f"; {check} has {len(findings)}" if findings else f"; {_INSTALLED}"
-            raise UserError(f"no finding {name} in {self.folder / COMPUTED}{choices}")
-        return findings[int(number) - 1]
+    def finding(self, check: str, name: str) -> CheckFinding:
+        """Return a finding by its check and its name; UserError naming all of the check."""
+        by_name = {each.name: each for each in self.checks.get(check, ())}
+        if name not in by_name:
+            choices = f"choose from {', '.join(by_name)}" if by_name else _INSTALLED
+            at = f"{self.folder / COMPUTED}: no finding {name!r} of {check}"
+            raise UserError(f"{at}; {choices}")
+        return by_name[name]
+
+    def place_of_finding(self, check: str, name: str) -> str:
+        """Return a check and the number of a finding of it, such as `modes.mismatch 1`."""
+        return f"{check} {self.checks[check].index(self.finding(check, name)) + 1}"
 
     def _experiment(self, of: str, row: str, at: str) -> Experiment:
         """Return the seeds of a row of a published study; UserError if there are none."""

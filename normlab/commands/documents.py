@@ -1,4 +1,7 @@
-"""`normlab documents`: the articles' tables, each cell above our findings on it."""
+"""`normlab documents`: the articles' tables, each cell above our findings on it.
+
+The documents are the articles of `normlab/articles`, not those of a corpus (`normlab/data`).
+"""
 
 import argparse
 import shlex

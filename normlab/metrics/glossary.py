@@ -118,8 +118,8 @@ SCORES = {
     ),
     "steps_to": _count("updates to get there", "updates", _REACHED, decimals=0),
     "tokens_to": _count("tokens to get there", "tokens", _REACHED, decimals=0),
-    "steps_to_converge": _count("updates to converge", "updates", _CONVERGED),
-    "tokens_to_converge": _count("tokens to converge", "tokens", _CONVERGED),
+    "steps_to_converge": _count("updates to converge", "updates", _CONVERGED, decimals=0),
+    "tokens_to_converge": _count("tokens to converge", "tokens", _CONVERGED, decimals=0),
 }
 """The scores of a trained model, by the last part of their paths, such as `test/bleu`."""
 

@@ -62,7 +62,10 @@ def test_a_part_has_its_number_in_the_ledger_and_its_verdict(results):
     [
         ("[{part: 2.wrse}]", "no part 2.wrse in .*; parts of claim 2: worse, "),
         ("[{part: 99.worse}]", "no part 99.worse in "),
-        ("[{check: modes.mismatch 9, zh: 文}]", "no finding modes.mismatch 9 in .* has 2"),
+        (
+            "[{check: modes.mismatch, finding: xn, zh: 文}]",
+            "no finding 'xn' of .*; choose from bn, ln",
+        ),
         (
             "[{score: test/bleu, of: translation_norms/small, row: xn}]",
             "no run of 'xn'; choose from ",
@@ -95,11 +98,11 @@ def test_a_chinese_finding_must_quote_existing_numbers_or_state_its_standing(
         ("{supports: 输出不同}", "输出不同。"),
     ):
         zh = good if good.startswith("{supports") else f"'{good}'"
-        made = article(tmp_path, f"[{{check: modes.mismatch 1, zh: {zh}}}]")
+        made = article(tmp_path, f"[{{check: modes.mismatch, finding: bn, zh: {zh}}}]")
         assert re.fullmatch(
             rf"\[modes\.mismatch 1\] 成立。{note}", shown(made, "one", results, CHINESE).notes[0]
         )
     zh = text if text.startswith("{contradicts") else f"'{text}'"
-    made = article(tmp_path, f"[{{check: modes.mismatch 1, zh: {zh}}}]")
+    made = article(tmp_path, f"[{{check: modes.mismatch, finding: bn, zh: {zh}}}]")
     with pytest.raises(UserError, match=message):
         shown(made, "one", results, CHINESE)

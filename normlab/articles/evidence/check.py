@@ -1,20 +1,25 @@
-"""A finding of a computed check: `{check: modes.mismatch 1, zh: {supports: 输出不同}}`."""
+"""A finding of a computed check: `{check: modes.mismatch, finding: bn, zh: {supports: 输出不同}}`.
 
-from msgspec import Struct
+Readers see its number, `[modes.mismatch 1]`, which keeps cells short.
+"""
+
+from msgspec import Struct, field
 
 from normlab.articles.checks_in_chinese import Translation, translated
 from normlab.articles.evidence.base import Evidence, register
 from normlab.articles.explanation import Explanation, FromCheck, both_of
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
+from normlab.claims.evidence import CheckFinding
 from normlab.claims.verdict import Verdict
 
 
 @register("check")
 class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A finding of a computed check, by check and number; `zh` states it in Chinese."""
+    """A finding of a computed check, by check and name; `zh` states it in Chinese."""
 
     check: str
+    name: str = field(name="finding")
     zh: Translation
     about: Words | None = None
 
@@ -22,32 +27,37 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
         return language.verdicts[self.verdict(results)]
 
     def place(self, results: Results) -> str:
-        return self.check
+        return results.place_of_finding(self.check, self.name)
 
     def explanation(self, results: Results) -> Explanation:
-        finding, check = results.check(self.check), self.check.partition(" ")[0]
+        finding = self.finding(results)
         return FromCheck(
             verdict=self.verdict(results),
             statement=("", finding.question),
-            claim=results.claim_of_check(check),
-            check=check,
+            claim=results.claim_of_check(self.check),
+            check=self.check,
             findings=(both_of(self.in_chinese(results), finding.finding),),
         )
 
     def note(self, results: Results, language: Locale) -> str:
-        finding = results.check(self.check)
+        finding = self.finding(results)
         verdict = language.verdicts[self.verdict(results)]
         if language.code == "zh":  # what was found; the verdict is on the cell's words
             text = f"{verdict}{language.stop}{self.in_chinese(results)}{language.stop}"
         else:
             question = language.about.format(verdict, finding.question) + language.stop
             text = question + language.measurement.format(finding.finding)
-        return f"[{self.check}] {text}"
+        return f"[{self.place(results)}] {text}"
 
     def verdict(self, results: Results) -> Verdict:
-        supports = results.check(self.check).standing == "supports"
+        supports = self.finding(results).standing == "supports"
         return "supported" if supports else "contradicted"
 
     def in_chinese(self, results: Results) -> str:
         """Return the finding in Chinese; UserError if `zh` does not say what was found."""
-        return translated(self.zh, results.check(self.check), f"check {self.check}: zh")
+        place = f"check {self.check}, finding {self.name}: zh"
+        return translated(self.zh, self.finding(results), place)
+
+    def finding(self, results: Results) -> CheckFinding:
+        """Return the finding; UserError if the check has none of this name."""
+        return results.finding(self.check, self.name)

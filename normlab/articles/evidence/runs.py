@@ -102,8 +102,6 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         return f"{mean}{deviation}{' %' if self.percent else ''}"
 
     def _digits(self, value: float) -> str:
-        if "steps_to" in self.score:
-            return f"{value:,.0f}"
         return f"{value:.1f}" if self.percent else score_text(value, self.score)
 
 
