@@ -1,4 +1,4 @@
-"""Shared by all tests: run-time shape checks, real data, one thread, a browser, no deadlines."""
+"""Shared by all tests: shape checks, real data, a corpus, one thread, a browser, no deadlines."""
 
 import os
 import re
@@ -41,6 +41,14 @@ def normlab_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("NORMLAB_DATA does not name the folder of real data")
     return Path(folder).resolve()
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of parallel text."""
+    from tests.tiny_runs import write_corpus
+
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ import pytest
 from normlab.articles.article import load, load_all
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
-from tests.articles.made import article
+from tests.articles.one_cell import article
 
 ARTICLE = """\
 id: 9

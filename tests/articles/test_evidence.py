@@ -12,7 +12,7 @@ from normlab.articles.results import Results
 from normlab.articles.table import shown
 from normlab.config.folders import RESULTS
 from normlab.errors import UserError
-from tests.articles.made import article
+from tests.articles.one_cell import article
 
 BATCH_NORM = {"of": "translation_norms/small", "row": "bn", "at": "placement=pre"}
 

@@ -18,11 +18,6 @@ FINISHED = ("norm=bn", "norm.momentum=0.01", "task.test_search.length_offset=50"
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
-
-
-@pytest.fixture(scope="session")
 def finished(corpus, tmp_path_factory):
     """Return the folder of a batch-norm run whose running statistics are far from a batch's."""
     runs = tmp_path_factory.mktemp("finished")

@@ -1,16 +1,10 @@
-"""Fixtures for the training tests: a corpus, and a run that was never interrupted."""
+"""Fixtures for the training tests: a run that was never interrupted."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.tiny_runs import RESUMED, run, tiny, write_corpus
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of parallel text."""
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
+from tests.tiny_runs import RESUMED, run, tiny
 
 
 @pytest.fixture(scope="session")

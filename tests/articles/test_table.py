@@ -12,7 +12,7 @@ from normlab.articles.results import Results
 from normlab.articles.table import html, latex, markdown, shown
 from normlab.articles.table_text import text
 from normlab.config.folders import CONFIG_DIR, RESULTS
-from tests.articles.made import article
+from tests.articles.one_cell import article
 
 ARTICLES = load_all(CONFIG_DIR / "article")
 TABLES = [(each, name) for each in ARTICLES.values() for name in each.tables]
