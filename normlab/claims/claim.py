@@ -23,10 +23,9 @@ Errors contain the file, the key and the fix.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from normlab.claims.endpoint import Endpoint
 from normlab.claims.other_endpoints import Computed, Published, Timing
@@ -42,23 +41,34 @@ KINDS: dict[str, type[Endpoint]] = {
 _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$")]
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a claim, judged by one primary endpoint. All other endpoints are secondary."""
-
+class _PartTexts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
     assertion: Literal["difference", "equality", "trains", "fails", "figure", "definition"] = field(
         name="says"
     )
-    endpoint: Any
-    secondary: tuple[Any, ...] = ()
     chinese: str = ""
     note: str = ""
 
 
-class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim of the articles, with its parts, the value that they report, and the literature."""
+class _PartInFile(_PartTexts, frozen=True, kw_only=True):
+    endpoint: object
+    secondary: tuple[object, ...] = ()
 
+
+class Part(_PartTexts, frozen=True, kw_only=True):
+    """A part of a claim, judged by one primary endpoint. All other endpoints are secondary."""
+
+    endpoint: Endpoint
+    secondary: tuple[Endpoint, ...] = ()
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return all endpoints, beginning with the primary one."""
+        return self.endpoint, *self.secondary
+
+
+class _ClaimTexts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     id: int
     articles: Annotated[tuple[_Article, ...], Meta(min_length=1)]
     statement: Text
@@ -66,9 +76,18 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     chinese_answer: Text
     figure: str | None
     literature: Text
-    parts: Annotated[tuple[Any, ...], Meta(min_length=1)]
     see: tuple[Text, ...] = ()
     chinese: str = ""
+
+
+class _ClaimInFile(_ClaimTexts, frozen=True, kw_only=True):
+    parts: Annotated[tuple[object, ...], Meta(min_length=1)]
+
+
+class Claim(_ClaimTexts, frozen=True, kw_only=True):
+    """A claim of the articles, with its parts, the value that they report, and the literature."""
+
+    parts: tuple[Part, ...]
     path: str = ""
 
 
@@ -79,15 +98,15 @@ def load_all(folder: Path) -> list[Claim]:
 
 def load(path: Path) -> Claim:
     """Read a claim, or raise a `UserError` with the file, the key and the expected value."""
-    claim = convert(read_yaml(path), Claim, path)
+    claim = convert(read_yaml(path), _ClaimInFile, path)
     if not path.stem.startswith(name := f"{claim.id:02}_"):
         raise UserError(f"{path}: id: {claim.id} is not in the file name; rename it to {name}*")
     parts = tuple(_part(each, path, f"parts[{number}]") for number, each in enumerate(claim.parts))
-    return msgspec.structs.replace(claim, path=str(path), parts=parts)
+    return Claim(**{**structs.asdict(claim), "parts": parts, "path": str(path)})
 
 
 def _part(content: object, path: Path, key: str) -> Part:
-    part = convert(content, Part, path, key)
+    part = convert(content, _PartInFile, path, key)
     endpoint = _endpoint(part.endpoint, path, f"{key}.endpoint")
     if endpoint.assertions and part.assertion not in endpoint.assertions:
         kind = type(endpoint).__name__.lower()
@@ -96,10 +115,10 @@ def _part(content: object, path: Path, key: str) -> Part:
             f"expected says: {' or '.join(endpoint.assertions)}"
         )
     secondary = tuple(_endpoint(each, path, f"{key}.secondary") for each in part.secondary)
-    return msgspec.structs.replace(part, endpoint=endpoint, secondary=secondary)
+    return Part(**{**structs.asdict(part), "endpoint": endpoint, "secondary": secondary})
 
 
-def _endpoint(node: Any, path: Path, key: str) -> Endpoint:
+def _endpoint(node: object, path: Path, key: str) -> Endpoint:
     if not isinstance(node, dict) or len(node) != 1 or not node.keys() <= KINDS.keys():
         raise UserError(f"{path}: {key}: needs exactly one of {', '.join(KINDS)}; found {node!r}")
     ((kind, content),) = node.items()

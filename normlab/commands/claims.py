@@ -5,13 +5,17 @@ import shutil
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from normlab.claims.ledger_file import LEDGER, SavedClaim, read_ledger
+from normlab.claims.ledger_file import SavedClaim, read_ledger
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from normlab.config.suggestions import did_you_mean
 from normlab.errors import UserError
 from normlab.terminal import at_work, print_error
+
+if TYPE_CHECKING:
+    from normlab.claims.judged_results import JudgedResults
 
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
@@ -27,7 +31,6 @@ Without --compute, verdicts are read from results/claims.json, as the last
 --write saved them. --compute also recomputes the checks of the norms, in a few
 seconds; --verify uses their saved values (results/computed.json).
 """
-_COMPUTED = "computed.json"
 
 
 def main(argv: list[str]) -> int:
@@ -41,10 +44,11 @@ def main(argv: list[str]) -> int:
     if not results.is_dir():
         raise UserError(f"{results}: no such folder")
     again = "normlab claims --write" + ("" if results == RESULTS else f" --results {results}")
-    damaged: list[str] = []
+    damaged: Sequence[str] = ()
     if arguments.compute or arguments.verify or arguments.write:
         with at_work("judging the records of all claims"):
-            claims, pages, damaged = _judged(results, compute=not arguments.verify)
+            judged = _judged(results, compute=not arguments.verify)
+        claims, pages, damaged = judged.claims, judged.pages, judged.damaged
         if arguments.verify:
             return _verify(pages, damaged, results, again)
         if arguments.write:
@@ -111,35 +115,21 @@ def _no_claim(
     return f"no claim mentions {words!r:.60}.{near} `normlab claims` lists all"
 
 
-def _judged(results: Path, *, compute: bool) -> tuple[list[SavedClaim], dict[Path, str], list[str]]:
-    """Judge all claims; return them, the text of each page, and a message per damaged record."""
-    from normlab.claims.claim import load_all
-    from normlab.claims.evidence import EvidenceStore, read_computed, to_json
-    from normlab.claims.ledger import ledger
-    from normlab.claims.pages import markdown, summary
-    from normlab.claims.saved import ledger_json, saved_claim
+def _judged(results: Path, *, compute: bool) -> "JudgedResults":
+    from normlab.claims.judged_results import judge_results
 
-    claims = load_all(CONFIG_DIR / "claim")
-    computed = read_computed(results / _COMPUTED)
-    if compute:
-        from normlab.inspection.claim_checks import compute as computed_now
+    if not compute:
+        return judge_results(results, CONFIG_DIR)
+    from normlab.inspection.claim_checks import compute as run_check
 
-        parts = [part for claim in claims for part in claim.parts]
-        endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]
-        checks = sorted({each.source.check for each in endpoints} - {""})
-        computed = {name: computed_now(name) for name in checks}
-    runs = EvidenceStore.read(results, CONFIG_DIR, computed)
-    entries = ledger(claims, runs)
-    pages = {results / "claims.md": markdown(entries), results / "summary.md": summary(entries)}
-    claims_saved = list(map(saved_claim, entries))
-    pages |= {results / LEDGER: ledger_json(claims_saved), results / _COMPUTED: to_json(computed)}
-    return claims_saved, pages, runs.damaged
+    return judge_results(results, CONFIG_DIR, run_check)
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
     """Write the pages, then the articles' pages; none if published evidence was altered."""
     from normlab.articles.pages import PLAY
     from normlab.articles.pages import pages as pages_of_articles
+    from normlab.claims.evidence import COMPUTED
     from normlab.records import manifest
 
     published = (results / manifest.MANIFEST).is_file()
@@ -154,7 +144,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
         pages = {**pages, **others}
     print("\n".join(f"wrote {path}" for path in pages))
     if published:
-        manifest.accept(results, [results / _COMPUTED])
+        manifest.accept(results, [results / COMPUTED])
 
 
 def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, again: str) -> int:

@@ -39,7 +39,7 @@ def outcome(
 ) -> JudgedPart:
     basis = Basis(**{name: facts.pop(name) for name in [*facts] if name in Basis.__annotations__})
     judgement = Judgement(made := Decision(verdict, **facts), basis, to_measure)
-    part = Part("a", "b", "difference", asked)
+    part = Part(name="a", statement="b", assertion="difference", endpoint=asked)
     p_holm = 0.012 if made.p else None
     return JudgedPart(0, 1, part, asked, judgement, verdict, made.reason, p_holm)
 
@@ -56,7 +56,7 @@ def open_outcome(**changes: Any) -> JudgedPart:
 def decided(name: str, *outcomes: JudgedPart, statement: str = "") -> list[JudgedPart]:
     """Return the outcomes of one part, the primary one first. `entry` numbers them."""
     said = statement or f"It is so ({name})."
-    part = Part(name, said, "difference", outcomes[0].endpoint)
+    part = Part(name=name, statement=said, assertion="difference", endpoint=outcomes[0].endpoint)
     return [replace(each, part=part) for each in outcomes]
 
 

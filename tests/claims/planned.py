@@ -16,7 +16,7 @@ from tests.records.examples import changed
 
 def endpoints(claim: Claim) -> list[Any]:
     """Return the endpoints of a claim, primary and secondary."""
-    return [each for part in claim.parts for each in (part.endpoint, *part.secondary)]
+    return [each for part in claim.parts for each in part.endpoints]
 
 
 @cache

@@ -10,7 +10,7 @@ import yaml
 
 from normlab.claims.claim import Claim, Part, load, load_all
 from normlab.claims.endpoint import StudyEndpoint
-from normlab.claims.evidence import PlannedRuns, read_computed
+from normlab.claims.evidence import COMPUTED, PlannedRuns, read_computed
 from normlab.claims.other_endpoints import Computed, Timing
 from normlab.claims.study_endpoints import Contrast, Level
 from normlab.config.compose import compose
@@ -26,7 +26,7 @@ from tests.claims.planned import endpoints
 CLAIMS = load_all(CONFIG_DIR / "claim")
 EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
-FOUND = read_computed(CONFIG_DIR.parent / "results" / "computed.json")
+FOUND = read_computed(CONFIG_DIR.parent / "results" / COMPUTED)
 SAVED = json.loads((CONFIG_DIR.parent / "results" / "claims.json").read_text("utf-8"))
 VERDICTS = {claim["id"]: claim["verdict"] for claim in SAVED}
 ANSWERS = {
@@ -134,9 +134,8 @@ def test_the_pages_and_checks_that_a_claim_refers_to_exist(claim: Claim):
 
 
 def test_every_check_is_used_by_an_endpoint():
-    parts = [part for claim in CLAIMS for part in claim.parts]
-    endpoints = [each for part in parts for each in (part.endpoint, *part.secondary)]
-    checks = {each.check for each in endpoints if isinstance(each, Computed)}
+    every = [each for claim in CLAIMS for each in endpoints(claim)]
+    checks = {each.check for each in every if isinstance(each, Computed)}
     assert checks == {each.name for each in questions("claim")}
 
 
