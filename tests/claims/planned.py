@@ -10,7 +10,7 @@ from normlab.claims.claim import Claim, load_all
 from normlab.config.folders import CONFIG_DIR
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import run_id
-from tests.claims.made import run, runs_of
+from tests.claims.handmade_study import run, runs_of
 from tests.records.examples import changed
 
 

@@ -20,7 +20,7 @@ from normlab.config.registry import option_names, options
 from normlab.config.yaml_files import read_yaml
 from normlab.inspection.questions import questions
 from normlab.studies.load import load_study
-from tests.claims.made import configs, contrast, part
+from tests.claims.handmade_study import configs, contrast, part
 from tests.claims.planned import endpoints
 
 CLAIMS = load_all(CONFIG_DIR / "claim")

@@ -1,0 +1,59 @@
+"""Endpoints decided by timings and by computed checks."""
+
+from normlab.claims.evidence import CheckFinding, TimedCandidate, Timings
+from normlab.claims.side import sides_text
+from tests.claims.handmade_study import decided, part, primary
+
+
+def test_one_contradicting_finding_decides_a_check_unless_only_leaves_it_out(tmp_path):
+    found = {
+        "a.b": [
+            CheckFinding("bn: it moves", "it moves", "supports", name="moving"),
+            CheckFinding("ln: it moves", "it does not", "contradicts", name="still"),
+        ]
+    }
+    every, some, none = (
+        part({"computed": {"check": "a.b", "only": only}}, "definition")
+        for only in ([], ["moving"], ["bn"])
+    )
+    entry = decided(tmp_path, [], every, some, none, computed=found)
+    verdicts = [each.verdict for each in entry.primary]
+    assert verdicts == ["contradicted", "supported", "not measured"]
+    assert "moving; still" in entry.primary[2].reason
+    assert entry.verdict == "mixed" and entry.grades == "D"
+    assert decided(tmp_path, [], some).primary[0].reason == "not computed"
+
+
+def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
+    ratios = (0.89, 0.9, 0.91, 0.88, 0.92, 0.9)
+    timed = (
+        TimedCandidate("ln", {"median": 2.0}, (1.0,) * 6),
+        TimedCandidate("bn", {"median": 1.8}, ratios),
+    )
+    report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
+    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m", "alone": True}})
+    found = primary(tmp_path, [], each, timings={"norms": report})
+    assert (found.verdict, found.basis.n, found.grade) == ("supported", 6, "D: CPU fp32")
+    assert found.decision.value.startswith("10.0% [")
+    assert sides_text(found.decision.sides) == "1.80 ms with batch norm, 2.00 ms with layer norm"
+    reversed_ = {"faster": "bn", "than": "ln", "first": "than", "group": "m"}
+    named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
+    assert named.decision.sides == found.decision.sides[::-1]
+    none = primary(tmp_path, [], each)
+    assert none.judgement.to_measure.command.startswith(
+        "python scripts/bench norms --json results/bench/no"
+    )
+
+
+def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
+    timed = tuple(
+        TimedCandidate(name, {"median": ms}, tuple(ms + 0.001 * k for k in range(9)))
+        for name, ms in (("bn", 1.0), ("ln", 2.0))
+    )
+    report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
+    asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
+    found = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
+    assert found.verdict == "undecided" and found.decision.by_seen_runs
+    assert found.judgement.to_measure is not None
+    assert found.judgement.to_measure.cost.endswith("then remove seen: true from the endpoint")
+    assert "of the time saved" in found.decision.value
