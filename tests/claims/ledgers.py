@@ -34,65 +34,71 @@ COMPARED = {
 OPEN = {"reason": "no runs", "to_measure": Measurement(COMMAND, "30 runs, about 2.0 h")}
 
 
-def outcome(
-    verdict: Any, asked: Endpoint = ENDPOINT, *, to_measure: Measurement | None = None, **facts: Any
+def judged_part(
+    verdict: Any,
+    endpoint: Endpoint = ENDPOINT,
+    *,
+    to_measure: Measurement | None = None,
+    **facts: Any,
 ) -> JudgedPart:
     basis = Basis(**{name: facts.pop(name) for name in [*facts] if name in Basis.__annotations__})
-    judgement = Judgement(made := Decision(verdict, **facts), basis, to_measure)
-    part = Part(name="a", statement="b", assertion="difference", endpoint=asked)
-    p_holm = 0.012 if made.p else None
-    return JudgedPart(0, 1, part, asked, judgement, verdict, made.reason, p_holm)
+    judgement = Judgement(decision := Decision(verdict, **facts), basis, to_measure)
+    part = Part(name="a", statement="b", assertion="difference", endpoint=endpoint)
+    p_holm = 0.012 if decision.p else None
+    return JudgedPart(0, 1, part, endpoint, judgement, verdict, decision.reason, p_holm)
 
 
 def compared(verdict: Any, **changes: Any) -> JudgedPart:
     """Return a contrast with its values and the addresses of its records."""
-    return outcome(verdict, **{**COMPARED, **changes})
+    return judged_part(verdict, **{**COMPARED, **changes})
 
 
-def open_outcome(**changes: Any) -> JudgedPart:
-    return outcome("not measured", **{**OPEN, **changes})
+def open_part(**changes: Any) -> JudgedPart:
+    return judged_part("not measured", **{**OPEN, **changes})
 
 
-def decided(name: str, *outcomes: JudgedPart, statement: str = "") -> list[JudgedPart]:
-    """Return the outcomes of one part, the primary one first. `entry` numbers them."""
-    said = statement or f"It is so ({name})."
-    part = Part(name=name, statement=said, assertion="difference", endpoint=outcomes[0].endpoint)
-    return [replace(each, part=part) for each in outcomes]
+def decided(name: str, *judged_parts: JudgedPart, statement: str = "") -> list[JudgedPart]:
+    """Return the judged endpoints of one part, the primary one first. `judged_claim` numbers them."""
+    text = statement or f"It is so ({name})."
+    part = Part(
+        name=name, statement=text, assertion="difference", endpoint=judged_parts[0].endpoint
+    )
+    return [replace(each, part=part) for each in judged_parts]
 
 
-def entry(number: int, *parts: list[JudgedPart], **changes: Any) -> JudgedClaim:
+def judged_claim(number: int, *parts: list[JudgedPart], **changes: Any) -> JudgedClaim:
     values = {"articles": ("article 1",), "statement": f"Statement {number}.", "figure": None}
     values |= {"answer": f"Answer {number}.", "chinese_answer": f"回答 {number}。"} | changes
-    parts = tuple([replace(o, number=n) for o in part] for n, part in enumerate(parts, 1))
-    made = tuple(each[0].part for each in parts)
-    claim = Claim(id=number, parts=made, literature="Nothing is known.", **values)
+    parts = tuple([replace(each, number=n) for each in part] for n, part in enumerate(parts, 1))
+    claim_parts = tuple(each[0].part for each in parts)
+    claim = Claim(id=number, parts=claim_parts, literature="Nothing is known.", **values)
     secondary = tuple(each for part in parts for each in part[1:])
     return JudgedClaim(claim, tuple(part[0] for part in parts), secondary)
 
 
-def entries() -> list[JudgedClaim]:
+def judged_claims() -> list[JudgedClaim]:
     """Return one claim for each verdict."""
-    defined = outcome("supported", Computed("a.b"), value="bn: it moves by 21 %", grade="D")
+    defined = judged_part("supported", Computed("a.b"), value="bn: it moves by 21 %", grade="D")
     missing = "There is no task of pictures."
-    awaited = outcome("not measured", Published("missing", missing), reason=missing)
+    awaited = judged_part("not measured", Published("missing", missing), reason=missing)
     second = compared("undecided", value="1 [0, 2]")
     size = decided("size", compared("undecided", reason="its size is open"))
-    excluded = open_outcome(excluded=("tested weights chosen by loss: 3",))
+    excluded = open_part(excluded=("tested weights chosen by loss: 3",))
     return [
-        entry(
+        judged_claim(
             1, decided("defined", defined), figure="35.2 BLEU", articles=("article 1", "article 2")
         ),
-        entry(
+        judged_claim(
             2,
             decided("worse", compared("contradicted"), second),
             decided("by_much", compared("no difference")),
             see=("results/LOG.md",),
         ),
-        entry(
+        judged_claim(
             3, decided("worse", compared("supported")), decided("same", compared("contradicted"))
         ),
-        entry(4, size),
-        entry(12, decided("pictures", awaited), decided("words", excluded)),
+        judged_claim(4, size),
+        judged_claim(12, decided("pictures", awaited), decided("words", excluded)),
     ]
 
 

@@ -179,20 +179,6 @@ def leaves(node, prefix=""):
             yield from leaves(value, f"{prefix}{key}.")
 
 
-def test_every_side_that_a_part_compares_has_a_name_in_both_languages():
-    """A missing name would be shown as typed, `norm=bn`, in the middle of a sentence."""
-    sides = [
-        (claim.path, name)
-        for claim in CLAIMS
-        for each in claim.parts
-        if isinstance(each.endpoint, StudyEndpoint) and len(each.endpoint.sides) > 1
-        for side in each.endpoint.named_sides
-        for name in filter(None, (side.name, side.condition))
-    ]
-    assert len(sides) > 150
-    assert [(path, name) for path, name in sides if "=" in "".join(name)] == []
-
-
 def test_every_key_that_a_claim_selects_runs_by_exists_in_a_config():
     """A misspelled key would match no run, so the claim would appear as not measured."""
     config = to_dict(compose([]))

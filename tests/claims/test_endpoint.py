@@ -14,15 +14,15 @@ def test_a_side_without_a_planned_run_is_refused(tmp_path):
 
 
 def test_a_contrast_with_fewer_than_five_seeds_is_not_measured(tmp_path):
-    found = primary(tmp_path, side("ln", 30.0, 3) + side("bn", 20.0, 4), contrast())
-    assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
+    judged_part = primary(tmp_path, side("ln", 30.0, 3) + side("bn", 20.0, 4), contrast())
+    assert judged_part.verdict == "not measured" and judged_part.reason == "too few seeds (3 of 5)"
     assert (
-        found.basis.n,
-        len(found.basis.records),
-        found.decision.p,
+        judged_part.basis.n,
+        len(judged_part.basis.records),
+        judged_part.decision.p,
     ) == (3, 6, None)
     # Seed 4 has only some of its runs, so new seeds are proposed.
-    more = found.judgement.to_measure
+    more = judged_part.judgement.to_measure
     assert more.command == "normlab study run made scale=small seeds=5,6"
     assert more.cost.startswith("6 runs, about 36 min")
 
@@ -51,12 +51,16 @@ def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
 def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     seen = {"seen_seeds": 5}
     records = side("ln", 30.0) + side("bn", 28.0)
-    found = primary(tmp_path, records, contrast(margin=0.5, **seen))
-    assert found.verdict == "undecided" and "seeds after 5" in found.question
-    assert found.decision.value.startswith("2.00 [") and found.decision.p is None
-    assert "seeds=6,7,8,9,10" in found.judgement.to_measure.command
+    judged_part = primary(tmp_path, records, contrast(margin=0.5, **seen))
+    assert judged_part.verdict == "undecided" and "seeds after 5" in judged_part.question
+    assert judged_part.decision.value.startswith("2.00 [") and judged_part.decision.p is None
+    assert "seeds=6,7,8,9,10" in judged_part.judgement.to_measure.command
     twelve = [*side("ln", 30.0, 12), *side("bn", 28.0, 12)]
     later = [each for each in twelve if each.seed > 5]
-    found = primary(tmp_path, [*side("ln", 30.0), *side("bn", 32.0), *later], contrast(**seen))
-    assert found.verdict == "supported"
-    assert found.basis.n == 5 and found.decision.estimate.mean == pytest.approx(2.0, abs=0.15)
+    judged_part = primary(
+        tmp_path, [*side("ln", 30.0), *side("bn", 32.0), *later], contrast(**seen)
+    )
+    assert judged_part.verdict == "supported"
+    assert judged_part.basis.n == 5 and judged_part.decision.estimate.mean == pytest.approx(
+        2.0, abs=0.15
+    )

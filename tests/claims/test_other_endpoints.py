@@ -6,7 +6,7 @@ from tests.claims.handmade_study import decided, part, primary
 
 
 def test_one_contradicting_finding_decides_a_check_unless_only_leaves_it_out(tmp_path):
-    found = {
+    findings = {
         "a.b": [
             CheckFinding("bn: it moves", "it moves", "supports", name="moving"),
             CheckFinding("ln: it moves", "it does not", "contradicts", name="still"),
@@ -16,7 +16,7 @@ def test_one_contradicting_finding_decides_a_check_unless_only_leaves_it_out(tmp
         part({"computed": {"check": "a.b", "only": only}}, "definition")
         for only in ([], ["moving"], ["bn"])
     )
-    entry = decided(tmp_path, [], every, some, none, computed=found)
+    entry = decided(tmp_path, [], every, some, none, computed=findings)
     verdicts = [each.verdict for each in entry.primary]
     assert verdicts == ["contradicted", "supported", "not measured"]
     assert "moving; still" in entry.primary[2].reason
@@ -32,13 +32,19 @@ def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m", "alone": True}})
-    found = primary(tmp_path, [], each, timings={"norms": report})
-    assert (found.verdict, found.basis.n, found.grade) == ("supported", 6, "D: CPU fp32")
-    assert found.decision.value.startswith("10.0% [")
-    assert sides_text(found.decision.sides) == "1.80 ms with batch norm, 2.00 ms with layer norm"
+    judged_part = primary(tmp_path, [], each, timings={"norms": report})
+    assert (judged_part.verdict, judged_part.basis.n, judged_part.grade) == (
+        "supported",
+        6,
+        "D: CPU fp32",
+    )
+    assert judged_part.decision.value.startswith("10.0% [")
+    assert (
+        sides_text(judged_part.decision.sides) == "1.80 ms with batch norm, 2.00 ms with layer norm"
+    )
     reversed_ = {"faster": "bn", "than": "ln", "first": "than", "group": "m"}
     named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
-    assert named.decision.sides == found.decision.sides[::-1]
+    assert named.decision.sides == judged_part.decision.sides[::-1]
     none = primary(tmp_path, [], each)
     assert none.judgement.to_measure.command.startswith(
         "python scripts/bench norms --json results/bench/no"
@@ -52,8 +58,10 @@ def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
     )
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
-    found = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
-    assert found.verdict == "undecided" and found.decision.by_seen_runs
-    assert found.judgement.to_measure is not None
-    assert found.judgement.to_measure.cost.endswith("then remove seen: true from the endpoint")
-    assert "of the time saved" in found.decision.value
+    judged_part = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
+    assert judged_part.verdict == "undecided" and judged_part.decision.by_seen_runs
+    assert judged_part.judgement.to_measure is not None
+    assert judged_part.judgement.to_measure.cost.endswith(
+        "then remove seen: true from the endpoint"
+    )
+    assert "of the time saved" in judged_part.decision.value

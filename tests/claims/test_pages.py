@@ -9,13 +9,8 @@ from msgspec import structs
 from normlab.claims.endpoint import Measurement, Scope
 from normlab.claims.pages import markdown, summary
 from normlab.claims.side import SideValue
-from normlab.claims.texts import data_in_chinese, verdict_text
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.registry import options
-from normlab.studies.load import load_study
-from tests.claims.ledgers import COMMAND, compared, decided, entries, entry, open_outcome
-
-NAMED = {"yes": "supported", "no": "contradicted", "two": "no difference"}
+from tests.claims.ledgers import COMMAND, compared, decided, judged_claim, judged_claims, open_part
 
 
 def section(text, number):
@@ -24,10 +19,10 @@ def section(text, number):
 
 
 def test_the_page_shows_verdicts_answers_values_and_links_to_the_records():
-    text = markdown(entries())
+    text = markdown(judged_claims())
     counts = "1 supported, 1 contradicted, 1 mixed, 1 undecided, 1 not measured"
     assert f"5 claims: {counts}." in text
-    for each in entries():
+    for each in judged_claims():
         assert each.claim.statement in text and each.grades in text
         assert f"- Answer: {each.claim.answer}\n" in section(text, each.claim.id)
     for said in (
@@ -42,28 +37,14 @@ def test_the_page_shows_verdicts_answers_values_and_links_to_the_records():
     assert "1 [0, 2]" in folded and "1 [0, 2]" not in shown
 
 
-def test_the_text_of_a_verdict_counts_open_and_unmeasured_parts():
-    yes, no, two = (decided(name, compared(verdict)) for name, verdict in NAMED.items())
-    size, awaited = decided("size", compared("undecided")), decided("more", open_outcome())
-    said = {
-        "supported (1 part open, 2 not measured; ": (yes, size, awaited, awaited),
-        "contradicted (2 parts not measured; ": (no, two, awaited, awaited),
-        "mixed (1 part supported, 1 contradicted, 1 no difference, 1 open; ": (yes, no, two, size),
-        "undecided (1 part not measured)": (size, awaited),
-        "not measured": (awaited,),
-    }
-    for text, parts in said.items():
-        assert verdict_text(entry(1, *parts)).startswith(text)
-
-
 def test_the_page_numbers_the_parts_of_claims():
-    page = markdown(entries())
+    page = markdown(judged_claims())
     rows = re.findall(r"^\| ([^\[|]+) \|", page, re.MULTILINE)
     assert set(rows) == {"#", "---", "part", "1", "2"}
 
 
 def test_unmeasured_parts_have_a_reason_and_a_command_to_measure_them():
-    said = section(markdown(entries()), 12)
+    said = section(markdown(judged_claims()), 12)
     assert "There is no task of pictures." in said
     assert f"- Part 2, to measure: `{COMMAND}` (30 runs, about 2.0 h)" in said
     assert "- Part 2, runs that do not count: tested weights chosen by loss: 3" in said
@@ -72,9 +53,9 @@ def test_unmeasured_parts_have_a_reason_and_a_command_to_measure_them():
 def test_markup_in_texts_is_escaped_in_table_rows():
     odd = "<b>a|b</b>"
     shown = compared("supported", value=odd, sides=(SideValue((odd, odd), odd),), scope=Scope(odd))
-    missing = open_outcome(reason=odd, to_measure=Measurement(odd, odd))
+    missing = open_part(reason=odd, to_measure=Measurement(odd, odd))
     parts = decided("a", shown, statement=odd), decided("b", missing)
-    text = markdown([entry(5, *parts, statement=odd, figure=odd)])
+    text = markdown([judged_claim(5, *parts, statement=odd, figure=odd)])
     assert all(odd not in line for line in text.splitlines() if line.startswith("| "))
 
 
@@ -93,7 +74,7 @@ def test_the_links_of_the_committed_page_lead_to_existing_files():
     ],
 )
 def test_the_summary_lists_each_claim_once_per_language_below_its_verdict(chinese, headings):
-    first, *rest = entries()
+    first, *rest = judged_claims()
     named = replace(first, claim=structs.replace(first.claim, chinese="层归一化最好。"))
     half = summary([named, *rest]).split("## 中文")[chinese]
     assert ("层归一化最好。" in half, first.claim.statement in half) == (chinese, not chinese)
@@ -107,7 +88,7 @@ def test_the_summary_lists_each_claim_once_per_language_below_its_verdict(chines
 
 def test_the_summary_shows_each_part_with_its_verdict_and_decided_parts_first():
     size = decided("size", compared("undecided", reason="its size is open"))
-    some = entry(3, decided("worse", compared("supported")), size)
+    some = judged_claim(3, decided("worse", compared("supported")), size)
     one, two = (each.part.statement.removesuffix(".") for each in some.primary)
     english, chinese = summary([some]).split("## 中文")
     assert f"\n  - *true*: {one} (C: Multi30k, 2+2 layers)\n  - *open*: {two}\n" in english
@@ -118,17 +99,6 @@ def test_the_summary_shows_each_part_with_its_verdict_and_decided_parts_first():
     english, chinese = summary([replace(some, primary=(same,))]).split("## 中文")
     assert f"  - *not true (the difference is too small)*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese
-
-
-def test_the_data_of_every_study_has_a_chinese_name():
-    names = set()
-    for option in options("study"):
-        for scale in load_study(option.name).scales.values():
-            names |= {scale.data_name, *scale.data_of_tasks.values()}
-    assert "Multi30k de-en" in names
-    words = {word for name in names for word in re.findall(r"[A-Za-z]{2,}", data_in_chinese(name))}
-    proper = "Multi Brown CIFAR Python AMD EPYC bf IWSLT mini TED Tatoeba WikiText UCI"
-    assert words <= set(proper.split())
 
 
 def test_grades_in_the_chinese_summary_are_in_chinese():

@@ -21,9 +21,9 @@ from tests.claims.handmade_study import NOISE, contrast, primary, run, side
 )
 def test_a_run_that_does_not_count_leaves_too_few_seeds_and_is_reported(tmp_path, change, why):
     records = side("ln", 30.0) + side("bn", 20.0, 4) + [run(5, "bn", 20.0, **change)]
-    found = primary(tmp_path, records, contrast())
-    assert (found.verdict, found.reason) == ("not measured", "too few seeds (4 of 5)")
-    assert any(said.startswith(why) for said in found.basis.excluded)
+    judged_part = primary(tmp_path, records, contrast())
+    assert (judged_part.verdict, judged_part.reason) == ("not measured", "too few seeds (4 of 5)")
+    assert any(said.startswith(why) for said in judged_part.basis.excluded)
 
 
 def test_settings_in_over_are_averaged_within_a_seed_and_all_are_required(tmp_path):
@@ -34,9 +34,9 @@ def test_settings_in_over_are_averaged_within_a_seed_and_all_are_required(tmp_pa
         for norm, mean in (("ln", 30.0 + extra), ("bn", 30.0))
         for record in side(norm, mean, 6, placement=place, choices={"placement": place})
     ]
-    found = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
-    assert found.decision.estimate.mean == pytest.approx(2.0) and found.basis.n == 5
-    assert len(found.basis.records) == 20
+    judged_part = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
+    assert judged_part.decision.estimate.mean == pytest.approx(2.0) and judged_part.basis.n == 5
+    assert len(judged_part.basis.records) == 20
     pre = [r for r in records if r.choice("placement") == "pre"]
     none = primary(tmp_path, pre, contrast(over=["placement"]), grid=grid)
     assert none.verdict == "not measured", "the planned runs with placement=post are missing"
@@ -50,8 +50,10 @@ def test_settings_that_are_neither_fixed_nor_averaged_leave_a_contrast_unmeasure
         for norm in ("ln", "bn")
         for record in side(norm, 30.0, placement=place, choices={"placement": place})
     ]
-    found = primary(tmp_path, records, contrast(), grid=grid)
-    assert found.verdict == "not measured" and "differ in placement" in str(found.reason)
+    judged_part = primary(tmp_path, records, contrast(), grid=grid)
+    assert judged_part.verdict == "not measured" and "differ in placement" in str(
+        judged_part.reason
+    )
     named = primary(tmp_path, records, contrast(where={"placement": "pre"}), grid=grid)
     assert named.verdict == "no difference" and named.basis.n == 5
 
@@ -66,9 +68,9 @@ def test_seeds_trained_at_different_learning_rates_are_not_pooled(tmp_path):
         for seed in seeds
         for norm, mean in (("ln", 30.0), ("bn", 28.0))
     ]
-    found = primary(tmp_path, records, contrast())
-    assert found.verdict == "not measured" and found.decision.p is None
-    assert found.reason == (
+    judged_part = primary(tmp_path, records, contrast())
+    assert judged_part.verdict == "not measured" and judged_part.decision.p is None
+    assert judged_part.reason == (
         "norm=ln matches runs that differ in optim.lr; the claim must say which it means"
     )
     alike = [each for each in records if each.seed not in RATES[0][1]]
@@ -82,14 +84,14 @@ def test_seeds_with_different_data_or_score_signatures_are_not_pooled(tmp_path):
         ({"signature": "other"}, "test/bleu was computed in several ways"),
     ):
         others = [run(6, norm, 30.0, **change) for norm in ("ln", "bn")]
-        found = primary(tmp_path, records + others, contrast())
-        assert found.verdict == "not measured" and why in str(found.reason)
+        judged_part = primary(tmp_path, records + others, contrast())
+        assert judged_part.verdict == "not measured" and why in str(judged_part.reason)
 
 
 def test_a_contrast_stays_undecided_if_a_side_does_not_beat_its_baseline(tmp_path):
-    found = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
-    assert found.verdict == "undecided" and found.decision.p is None
-    assert f"norm=bn: test/bleu 3 is {NOT_CLEAR} (3)" in str(found.reason)
+    judged_part = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
+    assert judged_part.verdict == "undecided" and judged_part.decision.p is None
+    assert f"norm=bn: test/bleu 3 is {NOT_CLEAR} (3)" in str(judged_part.reason)
 
 
 @pytest.fixture
@@ -118,5 +120,5 @@ def test_a_score_without_a_baseline_is_judged_by_the_loss_of_the_same_runs(
     for made in near_the_floor:
         made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
-    found = primary(tmp_path, near_the_floor, contrast(score=score, margin=0.05))
-    assert "norm=bn: test/loss" in str(found.reason)
+    judged_part = primary(tmp_path, near_the_floor, contrast(score=score, margin=0.05))
+    assert "norm=bn: test/loss" in str(judged_part.reason)

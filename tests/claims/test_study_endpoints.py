@@ -36,14 +36,14 @@ def test_a_contrast_is_decided_by_the_difference_over_five_seeds(
     tmp_path, bn, says, verdict, confidence
 ):
     records = side("ln", 30.0) + side("bn", bn)
-    found = primary(tmp_path, records, contrast(margin=0.5, says=says))
-    assert found.verdict == verdict
-    assert (found.basis.n, found.decision.estimate.confidence) == (
+    judged_part = primary(tmp_path, records, contrast(margin=0.5, says=says))
+    assert judged_part.verdict == verdict
+    assert (judged_part.basis.n, judged_part.decision.estimate.confidence) == (
         5,
         confidence,
     )
-    assert len(found.basis.records) == 10
-    assert found.decision.estimate.mean == pytest.approx(30.0 - bn)
+    assert len(judged_part.basis.records) == 10
+    assert judged_part.decision.estimate.mean == pytest.approx(30.0 - bn)
 
 
 def test_a_difference_that_is_the_same_in_every_seed_stays_undecided(tmp_path):
@@ -53,14 +53,20 @@ def test_a_difference_that_is_the_same_in_every_seed_stays_undecided(tmp_path):
         for norm in ("ln", "bn")
     ]
     each = contrast(margin=0.5, score="stability/spikes/count")
-    found = primary(tmp_path, records, each)
-    assert (found.verdict, found.p_holm, found.decision.p) == ("undecided", None, None)
-    assert str(found.reason).startswith("the difference is the same in every seed")
-    assert (
-        sides_text(found.decision.sides) == "0.200 with layer norm, 0.200 with batch norm"
-        and not found.decision.value
+    judged_part = primary(tmp_path, records, each)
+    assert (judged_part.verdict, judged_part.p_holm, judged_part.decision.p) == (
+        "undecided",
+        None,
+        None,
     )
-    assert found.judgement.to_measure.command == "normlab study run made scale=small seeds=6,7,8"
+    assert str(judged_part.reason).startswith("the difference is the same in every seed")
+    assert (
+        sides_text(judged_part.decision.sides) == "0.200 with layer norm, 0.200 with batch norm"
+        and not judged_part.decision.value
+    )
+    assert (
+        judged_part.judgement.to_measure.command == "normlab study run made scale=small seeds=6,7,8"
+    )
 
 
 def test_a_contrast_with_ratio_reports_a_factor_and_the_smallest_detectable_one(tmp_path):
@@ -70,8 +76,10 @@ def test_a_contrast_with_ratio_reports_a_factor_and_the_smallest_detectable_one(
         for norm, value in (("ln", 1.0), ("bn", 2.0 + 0.0001 * NOISE[k - 1]))
     ]
     each = contrast(margin=1.25, score="stability/var", ratio=True)
-    found = primary(tmp_path, records, each)
-    assert found.verdict == "supported" and found.decision.value.startswith("factor 2.00 [2.00")
+    judged_part = primary(tmp_path, records, each)
+    assert judged_part.verdict == "supported" and judged_part.decision.value.startswith(
+        "factor 2.00 [2.00"
+    )
     for k, record in enumerate(records):
         record.stability["stability/var"] = 2.0 ** (k % 3)
     open_ = primary(tmp_path, records, each)
@@ -83,9 +91,14 @@ def test_a_contrast_with_ratio_reports_a_factor_and_the_smallest_detectable_one(
 
 def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
     failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
-    found = primary(tmp_path, side("ln", 30.0) + failed, contrast())
-    assert found.verdict == "supported" and found.decision.p.observed == pytest.approx(2 / 252)
-    assert found.decision.value == "train: 5/5 with layer norm (at least 47 %), 0/5 with batch norm"
+    judged_part = primary(tmp_path, side("ln", 30.0) + failed, contrast())
+    assert judged_part.verdict == "supported" and judged_part.decision.p.observed == pytest.approx(
+        2 / 252
+    )
+    assert (
+        judged_part.decision.value
+        == "train: 5/5 with layer norm (at least 47 %), 0/5 with batch norm"
+    )
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
     assert one.verdict == "undecided" and "4/5 with batch norm" in one.decision.value
     better = [run(k, "ln", None, status="diverged") for k in range(1, 6)]
@@ -105,10 +118,15 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
         for record in side(norm, mean, batching=batching, noise=1.0 if batching == "like" else 0.5)
     ]
     places = {"in": {"batching": "like"}, "than_in": {"batching": "mixed"}}
-    found = primary(tmp_path, records, contrast(margin=1.0, first="worse", **places), grid=grid)
-    assert found.verdict == "supported" and found.decision.estimate.mean == pytest.approx(3.0)
-    assert len(found.basis.records) == 20
-    assert sides_text(found.decision.sides, chinese=True) == (
+    judged_part = primary(
+        tmp_path, records, contrast(margin=1.0, first="worse", **places), grid=grid
+    )
+    assert (
+        judged_part.verdict == "supported"
+        and judged_part.decision.estimate.mean == pytest.approx(3.0)
+    )
+    assert len(judged_part.basis.records) == 20
+    assert sides_text(judged_part.decision.sides, chinese=True) == (
         "batching=like：批归一化 26.0，层归一化 30.0；batching=mixed：批归一化 29.0，层归一化 30.0"
     )
     turned = {"in": places["than_in"], "than_in": places["in"]}
@@ -125,9 +143,9 @@ def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
 ):
     records = side("ln", 30.0, seeds) + side("bn", 28.0, seeds)
     asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
-    found = primary(tmp_path, records, asked)
-    assert found.verdict == verdict and f"contains {value:g}" in found.question
-    assert sides_text(found.decision.sides) == "30.0 with layer norm, 28.0 with batch norm"
+    judged_part = primary(tmp_path, records, asked)
+    assert judged_part.verdict == verdict and f"contains {value:g}" in judged_part.question
+    assert sides_text(judged_part.decision.sides) == "30.0 with layer norm, 28.0 with batch norm"
 
 
 @pytest.mark.parametrize(
@@ -150,16 +168,18 @@ def test_a_spread_is_decided_by_the_jackknifed_ratio_of_standard_deviations(
         for seed, value in enumerate(values, 1)
     ]
     endpoint = {**PLACE, "wider": WORSE, "narrower": BETTER, "margin": 1.5}
-    found = primary(tmp_path, records, part({"spread": endpoint}, says))
-    assert found.verdict == verdict
-    n = found.basis.n  # the deciding analysis uses only the first n seeds
+    judged_part = primary(tmp_path, records, part({"spread": endpoint}, says))
+    assert judged_part.verdict == verdict
+    n = judged_part.basis.n  # the deciding analysis uses only the first n seeds
     ratio = wide[:n].std(ddof=1) / narrow[:n].std(ddof=1)
     others = [
         np.delete(wide[:n], k).std(ddof=1) / np.delete(narrow[:n], k).std(ddof=1) for k in range(n)
     ]
     bias = (n - 1) * (np.mean(np.log(others)) - np.log(ratio))
-    assert found.decision.estimate.mean == pytest.approx(ratio * np.exp(-bias))
-    assert found.endpoint.unit == "spread" and [x.name[1] for x in found.decision.sides] == [
+    assert judged_part.decision.estimate.mean == pytest.approx(ratio * np.exp(-bias))
+    assert judged_part.endpoint.unit == "spread" and [
+        x.name[1] for x in judged_part.decision.sides
+    ] == [
         "batch norm",
         "layer norm",
     ]
@@ -175,8 +195,8 @@ def test_a_level_is_compared_with_a_bound(tmp_path):
     assert primary(tmp_path, records, level(above=35)).verdict == "contradicted"
     assert primary(tmp_path, records, level(above=25, margin=6)).verdict == "no difference"
     assert primary(tmp_path, records, level("equality", above=25, margin=6)).verdict == "supported"
-    found = primary(tmp_path, records, level("equality", above=25, margin=1))
-    assert found.verdict == "contradicted"
+    judged_part = primary(tmp_path, records, level("equality", above=25, margin=1))
+    assert judged_part.verdict == "contradicted"
 
 
 def test_a_level_of_equal_values_has_no_interval_and_is_undecided(tmp_path):
@@ -186,8 +206,8 @@ def test_a_level_of_equal_values_has_no_interval_and_is_undecided(tmp_path):
 
 
 def test_a_level_has_an_interval_and_needs_all_runs_to_finish(tmp_path):
-    found = primary(tmp_path, side("bn", 30.0), level(above=25))
-    estimate = found.decision.estimate
+    judged_part = primary(tmp_path, side("bn", 30.0), level(above=25))
+    estimate = judged_part.decision.estimate
     assert estimate.mean == pytest.approx(30.0) and estimate.low < 30 < estimate.high
     failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]
     assert primary(tmp_path, failed, level(above=25)).decision.stuck

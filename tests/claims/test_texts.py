@@ -1,0 +1,35 @@
+"""The text of verdicts, and the Chinese names of data."""
+
+import re
+
+from normlab.claims.texts import data_in_chinese, verdict_text
+from normlab.config.registry import options
+from normlab.studies.load import load_study
+from tests.claims.ledgers import compared, decided, judged_claim, open_part
+
+NAMED = {"yes": "supported", "no": "contradicted", "two": "no difference"}
+
+
+def test_the_text_of_a_verdict_counts_open_and_unmeasured_parts():
+    yes, no, two = (decided(name, compared(verdict)) for name, verdict in NAMED.items())
+    size, awaited = decided("size", compared("undecided")), decided("more", open_part())
+    said = {
+        "supported (1 part open, 2 not measured; ": (yes, size, awaited, awaited),
+        "contradicted (2 parts not measured; ": (no, two, awaited, awaited),
+        "mixed (1 part supported, 1 contradicted, 1 no difference, 1 open; ": (yes, no, two, size),
+        "undecided (1 part not measured)": (size, awaited),
+        "not measured": (awaited,),
+    }
+    for text, parts in said.items():
+        assert verdict_text(judged_claim(1, *parts)).startswith(text)
+
+
+def test_the_data_of_every_study_has_a_chinese_name():
+    names = set()
+    for option in options("study"):
+        for scale in load_study(option.name).scales.values():
+            names |= {scale.data_name, *scale.data_of_tasks.values()}
+    assert "Multi30k de-en" in names
+    words = {word for name in names for word in re.findall(r"[A-Za-z]{2,}", data_in_chinese(name))}
+    proper = "Multi Brown CIFAR Python AMD EPYC bf IWSLT mini TED Tatoeba WikiText UCI"
+    assert words <= set(proper.split())
