@@ -56,10 +56,10 @@ from normlab.metrics.significance import (
 )
 from normlab.studies.study import ANALYSES
 
-SHOWN = Reason("direction_shown")
+DIRECTION_SHOWN = Reason("direction_shown")
 CONSTANT = Reason("constant")
-OPEN = Reason("counts_open")
-SEEN = Reason("runs_seen")
+COUNTS_OPEN = Reason("counts_open")
+RUNS_SEEN = Reason("runs_seen")
 NOT_ALL_TRAIN = Reason("not_all_train")
 REFERENCE_FAILS = Reason("reference_fails")
 NOT_SURVIVED = Reason("not_survived")
@@ -160,7 +160,7 @@ def undecided_by_seen(decision: Decision) -> Decision:
     if decision.stuck:
         return decision
     estimate = decision.estimate and replace(decision.estimate, smallest=None)
-    untested = replace(decision, verdict="undecided", reason=SEEN, by_seen_runs=True)
+    untested = replace(decision, verdict="undecided", reason=RUNS_SEEN, by_seen_runs=True)
     return replace(untested, p=None, estimate=estimate)
 
 
@@ -194,7 +194,7 @@ def decide(
     if wide.low <= 0 <= wide.high:
         return Decision("undecided", p=PValues(p, p), estimate=estimate)
     direction = PValues(p, p, p_value(wide, against=0.0))
-    return Decision("undecided", reason=SHOWN, p=direction, estimate=estimate)
+    return Decision("undecided", reason=DIRECTION_SHOWN, p=direction, estimate=estimate)
 
 
 def constant(values: Sequence[float]) -> bool:
@@ -219,7 +219,7 @@ def less_often(side: Count, reference: Count, *, error: float) -> Decision:
     """Judge whether a side trains less often than a reference, by Fisher's exact test."""
     p = fisher(side, reference)
     if p >= error:
-        return Decision("undecided", p=PValues(p, p), reason=OPEN)
+        return Decision("undecided", p=PValues(p, p), reason=COUNTS_OPEN)
     less = side[0] * reference[1] < reference[0] * side[1]
     return Decision("supported" if less else "contradicted", p=PValues(p, p))
 
@@ -243,7 +243,7 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
         return Decision("supported", p=PValues(p, p))
     if p < error and as_said < side[1] / 2:
         return Decision("contradicted", p=PValues(p, p))
-    return Decision("undecided", p=PValues(p, p), reason=OPEN)
+    return Decision("undecided", p=PValues(p, p), reason=COUNTS_OPEN)
 
 
 def sequential(

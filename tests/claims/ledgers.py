@@ -58,7 +58,7 @@ def open_part(**changes: Any) -> JudgedPart:
 
 
 def decided(name: str, *judged_parts: JudgedPart, statement: str = "") -> list[JudgedPart]:
-    """Return the judged endpoints of one part, the primary one first. `judged_claim` numbers them."""
+    """Return the judged endpoints of a part, the primary one first. `judged_claim` numbers them."""
     text = statement or f"It is so ({name})."
     part = Part(
         name=name, statement=text, assertion="difference", endpoint=judged_parts[0].endpoint

@@ -1,9 +1,12 @@
 """The decision table, line by line, and the interim analyses that spend its error rate."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 
+from normlab.claims import decision
 from normlab.claims.decision import (
     CONSTANT,
     ERROR,
@@ -15,6 +18,7 @@ from normlab.claims.decision import (
     interval_text,
     sequential,
 )
+from normlab.config.yaml_files import read_yaml
 from normlab.formats import aligned
 from normlab.metrics.significance import t_interval
 
@@ -82,6 +86,15 @@ def test_the_p_value_is_below_the_error_exactly_when_the_part_is_decided():
 def test_the_shares_of_the_looks_sum_to_the_error():
     assert sum(look.share for look in LOOKS) == pytest.approx(ERROR)
     assert [look.corrected(0.01) for look in LOOKS] == pytest.approx([0.05, 0.1 / 3, 0.02])
+
+
+def test_the_docstring_lists_every_reason_to_stay_undecided():
+    table = decision.__doc__.partition("A part is undecided")[2]
+    names = re.findall(r"(?m)^    (\w+(?:\.\.\.)?) ", table)
+    texts = read_yaml(Path(decision.__file__).parent / "templates" / "reasons.yaml").keys()
+    families = [name.removesuffix("...") for name in names if name.endswith("...")]
+    others = {key for key in texts if not key.startswith(tuple(families))}
+    assert set(names) - {f"{name}..." for name in families} == others - {"final"}
 
 
 def looks_taken(values):
