@@ -24,7 +24,8 @@ from normlab.config.compose import compose
 from normlab.config.plain import to_dict
 from normlab.norms.tokens import Tokens
 from normlab.training.build import build_model
-from tests.models.test_block import LM, VOCAB
+from tests.models.blocks import LM
+from tests.models.small import VOCAB
 
 DIM, HEADS, HIDDEN, LENGTH = 16, 2, 24, 24
 SIZES = {

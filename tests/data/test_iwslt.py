@@ -1,8 +1,7 @@
-"""Multi30k and IWSLT'14 in every published file layout, without a network."""
+"""IWSLT'14 in every published file layout, without a network."""
 
 import gzip
 import io
-import json
 import tarfile
 from http.client import IncompleteRead
 from unittest.mock import Mock
@@ -13,9 +12,8 @@ import pytest
 from normlab.data import iwslt, multi30k
 from normlab.data.cache import download, members
 from normlab.data.corpus import ParallelText
-from normlab.data.iwslt import Iwslt14
-from normlab.data.multi30k import Multi30k
 from normlab.data.vocabulary import join_pieces
+from tests.data.translation_archives import captions, corpus
 
 TRAIN_TAGS = {
     "de": "<url>http://x</url>\n<title>Der Titel</title>\n<description>Ein Text.</description>\n"
@@ -51,22 +49,6 @@ def write_lines(folder, stem, source, target):
     for lang, lines in (("de", source), ("en", target)):
         text = "".join(line + "\n" for line in lines)
         (folder / f"{stem}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-
-
-def corpus(data_dir, **values):
-    defaults = {
-        "source_language": "de",
-        "target_language": "en",
-        "train_from": "train",
-        "prepared": "auto",
-        "download": "archive",
-    }
-    return Iwslt14(data_dir=None if data_dir is None else str(data_dir), **{**defaults, **values})
-
-
-def captions(data_dir, **values):
-    languages = {"source_language": "de", "target_language": "en"}
-    return Multi30k(data_dir=None if data_dir is None else str(data_dir), **{**languages, **values})
 
 
 def test_the_released_iwslt_files_are_prepared_by_the_published_protocol(tmp_path):
@@ -191,40 +173,6 @@ def test_mini_ted_has_the_published_reference_length(normlab_data):
     mini = corpus(normlab_data / "iwslt14_valid_test", train_from="valid")
     words = [word for line in mini.splits["test"].target for word in join_pieces(line).split()]
     assert len(words) == 131_161
-
-
-@pytest.mark.parametrize("build", [corpus, captions])
-def test_languages_other_than_german_and_english_are_refused(tmp_path, build):
-    with pytest.raises(ValueError, match="target_language must be de and en"):
-        build(tmp_path, target_language="fr")
-
-
-def test_multi30k_from_the_hub_is_read_from_one_column_per_language(tmp_path, monkeypatch):
-    for split in ("train", "validation", "test"):
-        lines = (json.dumps({"en": f"{row} en", "de": row}) + "\n" for row in (f"{split} ", "b\nc"))
-        (tmp_path / f"{split}.jsonl").write_text("".join(lines))
-    monkeypatch.setattr(multi30k, "HUB", str(tmp_path))
-    found = captions(None).splits
-    assert list(found) == ["train", "valid", "test"]
-    assert found["valid"] == ParallelText(["validation", "b c"], ["validation  en", "b c en"])
-
-
-def test_only_the_published_text_is_labelled_multi30k(tmp_path, normlab_data):
-    origin = normlab_data / "multi30k"
-    published = captions(origin)
-    assert published.label == "Multi30k"
-    assert captions(normlab_data).key() == published.key()
-    back = captions(origin, source_language="en", target_language="de")
-    assert back.label == "Multi30k" and back.key() != published.key()
-    assert list(published.splits) == ["train", "valid", "test", "test_2017"]
-    for path in origin.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    text = gzip.decompress((tmp_path / "val.en.gz").read_bytes()).replace(b"man", b"men")
-    (tmp_path / "val.en.gz").write_bytes(gzip.compress(text))
-    assert captions(tmp_path).label == "Multi30k, not the published text"
-    (tmp_path / "train.de.gz").unlink()
-    with pytest.raises(ValueError, match=r"neither train\.de"):
-        captions(tmp_path).read()
 
 
 @pytest.mark.parametrize(

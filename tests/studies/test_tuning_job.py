@@ -4,14 +4,10 @@ import json
 import re
 
 import pytest
-import yaml
 
 from normlab.commands import study as command
-from normlab.config.folders import CONFIG_DIR
 from normlab.studies.load import load_study, tuning_of
-from normlab.studies.published_trials import notes, read, table
-from normlab.studies.rates_file import with_rates
-from normlab.studies.trials import best_value, sign_of
+from tests.studies.tunings import tuning, value
 
 BEST = {"ln": "2e-3", "bn": "4e-3"}
 TUNING = "{key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
@@ -37,18 +33,9 @@ def trials(place, of, *extra):
     place.plan(found.trials("smoke", tuning_of(found, "smoke"), extra), of)
 
 
-def value(run):
-    return next(o for o in reversed(run.overrides) if o.startswith("optim.lr=")).split("=")[1]
-
-
 def by_best(run):
     good = value(run) == BEST.get(run.row, "1e-3")
     return {"scores": {"valid/bleu": 20.0 if good else 10.0}}
-
-
-def tuning(capsys, *argv):
-    code = command.main(["tune", "one", *argv, "--processes", "1", "--results", "results"])
-    return code, capsys.readouterr().out
 
 
 def test_tuning_writes_the_best_value_of_each_row_and_changes_nothing_else(tuned, capsys):
@@ -163,75 +150,3 @@ def test_a_choice_from_trials_with_other_overrides_is_not_written(tuned, capsys)
     trials(tuned, by_best, "budget.steps=7")
     assert tuning(capsys, "budget.steps=7", "--no-write")[0] == 0
     assert len(tuned.lines("calls")) == 6 and path_of(tuned).read_bytes() == before
-
-
-def test_the_table_of_losses_by_rate_ends_with_the_sensitivity_to_the_rate():
-    def trial(value, score, first=8.0, status="finished"):
-        shown = {"value": value, "score": score, "status": status, "step": None}
-        return {**shown, "first_loss": first, "seconds": 1.0, "commits": ["0a1b"]}
-
-    tried = [trial("1e-3", 4.0), trial("1e-2", 3.0), trial("1e-1", None, status="diverged")]
-    tuning = {"key": "optim.lr", "score": "valid/loss", "values": ["1e-3", "1e-2", "1e-1"]}
-    tuning |= {"seeds": [101], "overrides": []}
-    found = {"tuning": tuning, "rows": [{"row": "ln", "point": "", "chosen": "1e-2"}]}
-    found["rows"][0]["trials"] = tried
-    assert table(found).splitlines()[-1] == "| ln | 4 | 3 | diverged | 1e-2 | 2 |"
-    assert any("Wortsman" in line for line in notes(found))
-    tried[2] = trial("1e-1", None, first=None, status="pruned")
-    assert "sensitivity" not in table(found) + "".join(notes(found))
-    tuning["score"], tried[2] = "valid/bleu", trial("1e-1", 5.0)
-    assert "sensitivity" not in table(found)
-
-
-def test_published_choices_follow_from_their_trials():
-    """Every tuning.json in results/ makes the same choices as the current code."""
-    checked = 0
-    for path in sorted((CONFIG_DIR.parent / "results").glob("*/tuning.json")):
-        for scale, found in read(path).items():
-            sign = sign_of(found["tuning"]["score"])
-            for row in found["rows"]:
-                scores = {trial["value"]: trial["score"] for trial in row["trials"]}
-                whole = len(scores) == len(found["tuning"]["values"])
-                chosen = best_value(scores, sign) if whole else None
-                assert row["chosen"] == chosen, (path, scale, row["row"])
-                checked += 1
-    assert checked > 50
-
-
-RATES = """\
-scales:
-  smoke:
-    overrides: [task=toy]  # few
-    seeds: [1, 2]
-    tuning: one
-  small:  # not tuned
-    seeds: [1]
-"""
-
-
-def test_rates_are_written_into_a_study_file_and_nothing_else_changes():
-    once = with_rates(RATES, "smoke", {"ln": ["optim.lr=1e-3"]})
-    twice = with_rates(once, "smoke", {"bn, so @ a=1": ["optim.lr=1"]})
-    assert yaml.safe_load(twice)["scales"]["smoke"]["rates"]["bn, so @ a=1"] == ["optim.lr=1"]
-    changed = with_rates(twice, "smoke", {"ln": ["optim.lr=2"]})
-    assert yaml.safe_load(changed)["scales"]["smoke"]["rates"]["ln"] == ["optim.lr=2"]
-    axes = "axes:\n  smoke:\n    few: []\n"  # another part of the file has a key of this name
-    assert with_rates(axes + RATES, "smoke", {"ln": ["optim.lr=1e-3"]}) == axes + once
-    with pytest.raises(ValueError, match=r"scales.small: write one key per line"):
-        with_rates("scales:\n  small: {seeds: [1]}\n", "small", {})
-
-
-def test_rates_are_written_into_a_study_file_with_another_indentation():
-    text = RATES.replace("  ", "    ")
-    changed = with_rates(text, "smoke", {"ln": ["optim.lr=1e-3"]})
-    assert yaml.safe_load(changed)["scales"]["smoke"]["rates"] == {"ln": ["optim.lr=1e-3"]}
-    assert with_rates(changed, "smoke", {"ln": None}) == text
-
-
-@pytest.mark.parametrize("rates", ["rates: {ln: [optim.lr=1]}", "rates:\n      ln: [optim.lr=1]"])
-def test_one_rate_or_all_rates_can_be_removed(rates):
-    there = RATES.replace("tuning:", f"{rates}\n    tuning:")
-    assert with_rates(there, "smoke", {"ln": None}) == RATES
-    assert with_rates(RATES, "smoke", {"ln": None}) == RATES
-    other = with_rates(there, "smoke", {"ln": None, "bn": ["optim.lr=2"]})
-    assert yaml.safe_load(other)["scales"]["smoke"]["rates"] == {"bn": ["optim.lr=2"]}

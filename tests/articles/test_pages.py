@@ -1,0 +1,60 @@
+"""The pages of the articles are up to date and are written with the ledger."""
+
+import sys
+import webbrowser
+
+from normlab.articles import pages
+from normlab.articles.article import load_all
+from normlab.articles.pages import PLAY, play_page
+from normlab.cli import main
+from normlab.commands import claims
+from normlab.config.folders import CONFIG_DIR
+from tests.articles.conftest import ROOT
+from tests.docs.pages import PAGES
+
+TYPED = {
+    passage.command
+    for article in load_all(CONFIG_DIR / "article").values()
+    for section in article.sections
+    for passage in section.body
+    if passage.command
+}
+
+
+def test_the_committed_interactive_page_is_up_to_date_and_below_250_kb():
+    assert PLAY.read_text("utf-8") == play_page(ROOT / "results"), "run: python scripts/blocks.py"
+    assert PLAY.stat().st_size < 250_000
+    assert "\n*, ::before, ::after {" in PLAY.read_text("utf-8"), "a CSS rule is not a comment"
+
+
+def test_commands_to_try_run_or_are_in_a_tested_page(capsys):
+    pages = "".join(path.read_text("utf-8") for path in PAGES)
+    for command in sorted(TYPED):
+        program, verb, *words = command.split()
+        assert program == "normlab"
+        assert command in pages or (verb == "explain" and main([verb, *words]) == 0), command
+    capsys.readouterr()
+
+
+def test_documents_html_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    assert main(["documents", "--html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>") and not opened
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["documents", "--html"]) == 0
+    assert opened == [PLAY.as_uri()] and capsys.readouterr().out == f"{PLAY}\n"
+    assert main(["documents"]) == 0 and "normlab documents --html" in capsys.readouterr().out
+
+
+def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkeypatch, capsys):
+    ledger, page = tmp_path / "claims.json", tmp_path / "index.html"
+    page.write_text("old")
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
+    monkeypatch.setattr(pages, "PLAY", page)
+    for made in ("play_page", "sentences_page", "advice"):
+        monkeypatch.setattr(pages, made, lambda results: (results / "claims.json").read_text())
+    claims._write({ledger: "new"}, tmp_path)
+    written = capsys.readouterr().out
+    for path in (page, tmp_path / "sentences.md", tmp_path / "which_norm.md"):
+        assert path.read_text() == "new" and f"wrote {path}" in written
