@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.schema import REPEATS
@@ -93,17 +94,23 @@ def test_a_key_that_only_happens_to_equal_a_compared_key_may_not_differ():
     assert found == "different settings (model.dim)"
 
 
-def test_repeats_lists_the_keys_that_the_options_of_models_and_schedules_repeat():
-    pattern = re.compile(r"^(\w+): \$\{([\w.]+)\}", re.MULTILINE)
-    files = [
-        path for group in ("model", "schedule") for path in (CONFIG_DIR / group).glob("*.yaml")
-    ]
-    repeated = {
-        f"{path.parent.name}.{key}": source
-        for path in files
-        for key, source in pattern.findall(path.read_text("utf-8"))
-    }
-    assert repeated == REPEATS
+def interpolated(node, prefix):
+    """Return the source of each key whose value is another key's, such as `${batch_size}`."""
+    if isinstance(node, dict):
+        parts = [interpolated(value, f"{prefix}.{key}") for key, value in node.items()]
+        return {key: source for part in parts for key, source in part.items()}
+    source = re.fullmatch(r"\$\{([\w.]+)\}", node) if isinstance(node, str) else None
+    return {prefix: source[1]} if source else {}
+
+
+def test_repeats_lists_the_keys_that_options_repeat():
+    repeated = {}
+    for group in ("model", "schedule", "task"):
+        for path in (CONFIG_DIR / group).rglob("*.yaml"):
+            prefix = ".".join(path.parent.relative_to(CONFIG_DIR).parts)
+            repeated |= interpolated(yaml.safe_load(path.read_text("utf-8")), prefix)
+    of_own_tasks = {"task.data_dir": "data_dir"}  # a user's task may read its data itself
+    assert repeated | of_own_tasks == REPEATS
 
 
 def test_records_without_an_instruction_set_pair_only_on_the_same_device():
