@@ -17,7 +17,7 @@ from normlab.records.files import atomic_write
 from normlab.records.packed import Key
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.reports.tables.notes import Note
+from normlab.reports.legend import Note
 from normlab.studies.process_pool import LOG_FILE, RunsInOrder, RunToStart, run_all
 from normlab.studies.runs_display import RunsDisplay
 from normlab.terminal import at_work
@@ -183,7 +183,7 @@ def _moved_by(value: float) -> str:
     return share(value, smallest=_MOVED)
 
 
-def notes(results: Sequence[Measured]) -> list[str]:
+def notes(results: Sequence[Measured]) -> list[Note]:
     """Return the notes on the table's columns."""
     guess = _guess(results)
     return [
@@ -192,7 +192,7 @@ def notes(results: Sequence[Measured]) -> list[str]:
             f"and with batch statistics, as in training; {guess} for guessing words",
             f"loss: nats per token on unseen sentences; {guess} for guessing words",
         ),
-        "moves: the change of a sentence's output when the rest of its batch changes",
+        Note.short("moves: the change of a sentence's output when the rest of its batch changes"),
     ]
 
 

@@ -15,13 +15,13 @@ from normlab.metrics.score_text import score_text
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
+from normlab.reports.arrangement.arranged import arranged, main_tests
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import KINDS, LACK
 from normlab.reports.runs import rows_of_run, unplaced_run
-from normlab.reports.tables.arrangement import arranged, main_tests
-from normlab.reports.tables.markdown import markdown
-from normlab.reports.tables.score_table import score_table
+from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.tables.build_table import build_table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -119,7 +119,7 @@ class Records(list[RunRecord]):
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        return markdown(score_table(arranged([unplaced_run(None, run) for run in self])))
+        return markdown(build_table(arranged([unplaced_run(None, run) for run in self])))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:

@@ -31,12 +31,12 @@ from normlab.formats import pipes
 from normlab.metrics.score_text import score_text
 from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
+from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.legend import About, Note
 from normlab.reports.publishing.published import read
-from normlab.reports.tables.markdown import averaged, markdown
-from normlab.reports.tables.notes import About, Note
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table import ScoreTable
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.table_formats.markdown import averaged, markdown
+from normlab.reports.tables.build_table import build_table
+from normlab.reports.tables.score_table import ScoreTable
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
@@ -144,7 +144,7 @@ def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
         study = replace(study, columns=(*study.columns, also))
-    return score_table(TableRuns.of_study(study, folder.name, runs))
+    return build_table(TableRuns.of_study(study, folder.name, runs))
 
 
 def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
@@ -157,7 +157,7 @@ def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
         for row in table.rows
         if row.name in wanted and at in (None, row.point)
     )
-    notes = [n for n in table.notes if n.about in (About.DATA, About.TESTED, About.SEEDS)]
+    notes = [n.text for n in table.notes if n.about in (About.DATA, About.TESTED, About.SEEDS)]
     note = "; ".join([*notes, f"full table: results/{place}/table.md"])
     return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(Note(note),)))}\n"
 

@@ -9,10 +9,10 @@ from normlab import cli
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
-from normlab.reports.tables.comma_separated import comma_separated
-from normlab.reports.tables.latex import latex
-from normlab.reports.tables.markdown import markdown
-from normlab.reports.tables.notes import Note, print_legend
+from normlab.reports.legend import Note, print_legend
+from normlab.reports.table_formats.comma_separated import comma_separated
+from normlab.reports.table_formats.latex import latex
+from normlab.reports.table_formats.markdown import markdown
 from normlab.terminal import print_error, print_table
 from tests.records.examples import changed, record
 from tests.reports.handmade import build, runs, study
@@ -56,7 +56,7 @@ class Terminal(io.StringIO):
 
 def test_commands_print_no_terminal_control_characters(tmp_path, monkeypatch, capsys):
     print_table(["name"], [[EVIL]])
-    print_legend([EVIL], whole=False)
+    print_legend([Note.short(EVIL)], whole=False)
     print_error(EVIL)
     assert cli.main(["list", EVIL]) == 1 and cli.main([EVIL]) == 2
     out, err = capsys.readouterr()

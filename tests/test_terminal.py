@@ -8,7 +8,7 @@ import pytest
 from normlab.cli import main
 from normlab.commands import DOES
 from normlab.commands.study import ACTIONS
-from normlab.reports.tables.notes import Note, print_legend
+from normlab.reports.legend import Note, print_legend
 from normlab.terminal import folded, print_prose, print_table, printable_output
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
@@ -82,12 +82,13 @@ def test_labels_wrap_only_at_commas_and_wide_tables_are_split(lines):
 
 def test_a_legend_has_at_most_three_lines_and_mentions_notes_if_cut(lines):
     short, long = ["loss: nats per token", "+-: standard deviation"], Note(PROSE, "in brief")
-    assert lines(80, print_legend, short, whole=False) == ["; ".join(short)]
-    brief = lines(80, print_legend, [*short, long], whole=False)
+    both = [*map(Note.short, short)]
+    assert lines(80, print_legend, both, whole=False) == ["; ".join(short)]
+    brief = lines(80, print_legend, [*both, long], whole=False)
     assert brief == [f"{'; '.join(short)}; in brief; all notes: --notes"]
-    many = lines(80, print_legend, [f"{n} {PROSE[:70]}" for n in range(9)], whole=False)
+    many = lines(80, print_legend, [Note.short(f"{n} {PROSE[:70]}") for n in range(9)], whole=False)
     assert len(many) <= 3 and " ".join(many).endswith("all notes: --notes")
-    whole = lines(80, print_legend, [*short, long], whole=True)
+    whole = lines(80, print_legend, [*both, long], whole=True)
     assert whole[:2] == short and " ".join(whole[2:]).split() == PROSE.split()
     assert lines(80, print_legend, [Note(PROSE)], whole=False) == ["all notes: --notes"]
 

@@ -13,8 +13,8 @@ from normlab.articles.language import Locale
 from normlab.articles.results import Results
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
-from normlab.reports.tables.latex import escaped
-from normlab.reports.tables.latex_layout import PAGE_HEIGHT
+from normlab.reports.table_formats.latex import escaped
+from normlab.reports.table_formats.latex_layout import PAGE_HEIGHT
 from normlab.templates import environment, latex_environment
 from normlab.terminal import folded
 

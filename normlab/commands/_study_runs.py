@@ -8,7 +8,7 @@ from pathlib import Path
 
 from normlab.config.folders import PUBLISH_TO
 from normlab.errors import UserError
-from normlab.reports.tables.notes import print_legend
+from normlab.reports.legend import Note, print_legend
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.job import Job
@@ -40,7 +40,7 @@ def print_plan(
             print_prose(f"each run trains for {rows[0][place]}")
             columns, *rows = ([*row[:place], *row[place + 1 :]] for row in (columns, *rows))
         print_table(columns, rows, numeric=(columns[0], *columns[3:]), labels=2)
-        print_legend(cost_notes, whole=notes)
+        print_legend([*map(Note.short, cost_notes)], whole=notes)
         if warning := job.untuned():
             print_error(warning)
 
@@ -109,14 +109,14 @@ def publisher_to(
 
 def print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
+    from normlab.reports.arrangement.table_runs import TableRuns
     from normlab.reports.runs import Run
-    from normlab.reports.tables.score_table import score_table
-    from normlab.reports.tables.table_runs import TableRuns
-    from normlab.reports.tables.terminal_table import print_score_table
+    from normlab.reports.table_formats.terminal_table import print_score_table
+    from normlab.reports.tables.build_table import build_table
 
     for job in jobs:
         runs = [Run(run.planned.key, run.record()) for run in job.runs]
         print()
-        table = score_table(TableRuns.of_study(job.study, job.scale, runs)).filled
+        table = build_table(TableRuns.of_study(job.study, job.scale, runs)).filled
         print_score_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)

@@ -18,16 +18,21 @@ from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
+from normlab.reports.arrangement.arranged import arranged, by_recipe
+from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.legend import About, Note, print_legend
 from normlab.reports.renaming import Names, chosen_names, renamed
-from normlab.reports.run_places import matching_runs, none_below, none_matching
+from normlab.reports.run_selection import (
+    matching_runs,
+    none_below,
+    none_matching,
+    unmatched_values,
+)
 from normlab.reports.runs import Run, by_setting, read_runs
-from normlab.reports.tables.arrangement import arranged, by_recipe
-from normlab.reports.tables.latex import latex
-from normlab.reports.tables.markdown import markdown
-from normlab.reports.tables.notes import About, Note, print_legend
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table_runs import TableRuns
-from normlab.reports.tables.terminal_table import print_tables
+from normlab.reports.table_formats.latex import latex
+from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.terminal_table import print_tables
+from normlab.reports.tables.build_table import build_table
 from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 from normlab.terminal import folded, print_error, print_prose, print_table
 
@@ -76,6 +81,7 @@ def main(argv: list[str]) -> int:
             none = none_matching(read, arguments.runs, conditions(arguments.where))
         problems = problems or [none]
     else:
+        problems += unmatched_values(read, conditions(arguments.where))
         problems += _show(selected, arguments)
     for problem in problems:
         print_error(problem)
@@ -120,7 +126,7 @@ def _show_tables(
     """Print the tables in the requested format; return a line for each refused row."""
     if not arguments.latex and not arguments.markdown:
         return print_tables(tables, names, whole_notes=arguments.notes)
-    built = [score_table(runs, names) for runs in tables]
+    built = [build_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True), 1):
         if arguments.latex:
             options = {"baseline": runs.baseline, "uncertainty": arguments.uncertainty}
@@ -194,9 +200,10 @@ def show_bootstrap(runs: TableRuns, arguments: argparse.Namespace) -> None:
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
         for seed, t in tests.items()
     ]
-    notes = _bootstrap_notes(tests, names, score_table(runs).notes)
+    notes = _bootstrap_notes(tests, names, build_table(runs).notes)
     if arguments.markdown:
-        print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
+        texts = [in_prose(note.text) for note in notes]
+        print("\n".join(pipes(columns, rows, words=0, notes=texts)))
     else:
         print_table(columns, rows, numeric=columns)
         print_legend(notes, whole=arguments.notes)
@@ -204,15 +211,17 @@ def show_bootstrap(runs: TableRuns, arguments: argparse.Namespace) -> None:
 
 def _bootstrap_notes(
     tests: "Mapping[str, Bootstrap]", names: Sequence[str], of_table: Sequence[Note]
-) -> list[str]:
+) -> list[Note]:
     """Return the notes on the paired tests of two experiments: what they test, and caveats.
 
     `of_table` are the notes on the experiments' table.
     """
     signature = [*tests.values()][-1].signature
     notes = [
-        f"difference: {names[1]} minus the baseline {names[0]}",
-        f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})",
+        Note.short(f"difference: {names[1]} minus the baseline {names[0]}"),
+        Note.short(
+            f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})"
+        ),
         *(note for note in of_table if note.about in (About.NOT_CLEAR, About.NOT_ALIKE)),
     ]
     if "all" not in tests:
@@ -222,7 +231,9 @@ def _bootstrap_notes(
     gap = paired_interval({seed: test.other for seed, test in seeds.items()}, baselines)
     return [
         *notes,
-        "all: the counts of each sentence are summed over the seeds",
-        f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
-        "(t test); this is about other seeds, the bootstrap about other sentences",
+        Note.short("all: the counts of each sentence are summed over the seeds"),
+        Note.short(
+            f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
+            "(t test); this is about other seeds, the bootstrap about other sentences"
+        ),
     ]

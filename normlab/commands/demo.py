@@ -5,7 +5,7 @@ import sys
 
 from normlab.commands._arguments import add_notes, command_parser
 from normlab.demo import COLUMNS, notes, plan, rows
-from normlab.reports.tables.notes import print_legend
+from normlab.reports.legend import print_legend
 from normlab.terminal import print_prose, print_table
 
 _EXAMPLES = """examples:

@@ -14,8 +14,8 @@ from normlab.commands._loading import load
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
-from normlab.reports.run_places import runs_of
-from normlab.reports.tables.notes import Note, print_legend
+from normlab.reports.legend import Note, print_legend
+from normlab.reports.run_selection import runs_of
 from normlab.terminal import at_work, print_error, print_table
 
 _EXAMPLES = """\
@@ -124,18 +124,20 @@ def _rows(scores_of: Scores, weights: str | None) -> list[list[str]]:
     return rows
 
 
-def _notes(scores_of: Scores, limit: int | None, smoothing: float) -> list[str]:
+def _notes(scores_of: Scores, limit: int | None, smoothing: float) -> list[Note]:
     """Return the notes on the table; `smoothing` is the label smoothing that the loss includes."""
     names_by_way: dict[str, dict[str, None]] = {}
     for scores in scores_of.values():
         for name, score in scores.items():
             if score.signature:
                 names_by_way.setdefault(score.signature, {})[name] = None
-    notes: list[str] = []
+    notes: list[Note] = []
     if smoothing and any(name.endswith("/loss") for each in scores_of.values() for name in each):
-        notes.append(f"loss includes label smoothing {smoothing:g}; nll and perplexity do not")
+        text = f"loss includes label smoothing {smoothing:g}; nll and perplexity do not"
+        notes.append(Note.short(text))
     if limit is not None and len(scores_of) == 1:
-        notes.append(f"--limit {limit} scores part of the split; the record covers the whole split")
+        text = f"--limit {limit} scores part of the split; the record covers the whole split"
+        notes.append(Note.short(text))
     return notes + [
         Note(f"scored by: {', '.join(names)} {way}") for way, names in names_by_way.items()
     ]

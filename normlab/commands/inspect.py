@@ -31,9 +31,9 @@ from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
-from normlab.reports.run_places import ended_runs, none_below
-from normlab.reports.tables.markdown import averaged
-from normlab.reports.tables.notes import Note, print_legend
+from normlab.reports.legend import Note, print_legend
+from normlab.reports.run_selection import ended_runs, none_below
+from normlab.reports.table_formats.markdown import averaged
 from normlab.terminal import at_work, in_colour, print_prose, print_section, print_table
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _several(
             seeds = max((each["n"] for each in values.values()), default=1)
             name = f"{row} ({seeds} seeds)" if seeds > 1 else row
             rows.append([name, *(averaged(values.get(title)) for title in titles)])
-        notes: list[str] = []
+        notes: list[Note] = []
         if without := ", ".join(name for name, values in columns.items() if not values):
             notes.append(Note(f"no number to compare, or not applicable: {without}"))
         notes += [

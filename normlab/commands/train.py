@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         print(shown, end="")
         return 0
     if any(text.startswith(("-", "hydra")) for text in argv):
-        from normlab.reports.tables.terminal_table import compare_ended_runs
+        from normlab.reports.table_formats.terminal_table import compare_ended_runs
         from normlab.studies.hydra_sweep import SweepActions, run_hydra
 
         alone = partial(train_once, again=again)

@@ -1,1 +1,12 @@
-"""Tables, pages and figures made from records, without training or torch."""
+"""Tables, pages and figures made from records, without training or torch.
+
+In the order in which a report is made:
+
+- `runs.py` reads runs; `run_selection.py` picks those that a user names or `--where` describes
+- `arrangement/` puts them in rows and on the axes of a grid
+- `tables/` computes the table: scores, differences, the answer and the notes
+- `table_formats/` writes a table in the terminal, Markdown, LaTeX and CSV; `legend.py` prints notes
+- `figures/` draws, `pages/` writes HTML, `publishing/` publishes and checks results
+- `setting_names.py` has readable names of settings, `renaming.py` the user's own (`--names`)
+- `runs_report.py` is the report of any runs: page, LaTeX and figures; `translations.py` has samples
+"""

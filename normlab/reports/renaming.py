@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from normlab.config.registry import option_title, options
 from normlab.errors import UserError
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.arrangement.table_runs import TableRuns
 
 Names = Mapping[str, str]
 """The user's names, by a row or its norm, a score, or the config key of an axis."""

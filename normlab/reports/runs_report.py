@@ -7,18 +7,23 @@ from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
+from normlab.reports.arrangement.arranged import by_recipe
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import figures_of
 from normlab.reports.pages.run_pages import runs_page
 from normlab.reports.pages.sections import TableSection
 from normlab.reports.renaming import chosen_names, renamed
-from normlab.reports.run_places import matching_runs, none_below, none_matching
+from normlab.reports.run_selection import (
+    matching_runs,
+    none_below,
+    none_matching,
+    unmatched_values,
+)
 from normlab.reports.runs import Run, read_runs
-from normlab.reports.tables.arrangement import by_recipe
-from normlab.reports.tables.latex import Uncertainty, latex
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.table_formats.latex import Uncertainty, latex
+from normlab.reports.tables.build_table import build_table
 from normlab.reports.translations import SideBySide, side_by_side
 from normlab.terminal import at_work, print_error
 
@@ -63,6 +68,7 @@ class RunsReport:
             if read and self.conditions:
                 raise UserError(none_matching(read, self.places, self.conditions))
             raise UserError(none_below(self.places, " that can be read"))
+        self._print_problems(unmatched_values(read, self.conditions), [])
         tables = by_recipe(runs, baseline=self.baseline, scores=self.scores, order=self.order)
         names = chosen_names(self.names, tables)
         tables = [renamed(table, names) for table in tables]
@@ -94,7 +100,7 @@ def _sections(
     sections = [
         TableSection(
             each,
-            score_table(each, names),
+            build_table(each, names),
             number=f"-{n}" if n > 1 else "",
             samples=_samples(each.runs, data_dir),
         )
@@ -122,7 +128,7 @@ def _samples(runs: Sequence[Run], data_dir: Path | None) -> SideBySide | str | N
 def for_paper(section: TableSection) -> TableSection:
     """Return a table and its runs with full names of norms."""
     source = renamed(section.source, {}, full=True)
-    return replace(section, source=source, table=score_table(source, section.table.names))
+    return replace(section, source=source, table=build_table(source, section.table.names))
 
 
 def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncertainty) -> Path:

@@ -27,7 +27,7 @@ from normlab.errors import UserError
 from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
-from normlab.reports.tables.notes import print_legend
+from normlab.reports.legend import Note, print_legend
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.terminal import print_table
 from normlab.training.build import build_model
@@ -193,4 +193,4 @@ def show(report: Mapping[str, Any], *, notes: bool) -> None:
     ]
     columns = ["run", "sentences/s", "range", "sentences/busy s", "to first"]
     print_table(columns, rows, numeric=columns[1:])
-    print_legend(legend, whole=notes)
+    print_legend([*map(Note.short, legend)], whole=notes)

@@ -25,7 +25,7 @@ from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm
 from normlab.norms.running import running_norms
-from normlab.reports.tables.notes import print_legend
+from normlab.reports.legend import Note, print_legend
 from normlab.tasks.images import ImageBatch, ImageClassification
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.terminal import print_table
@@ -199,7 +199,7 @@ def show(report: Mapping[str, Any], *, notes: bool) -> None:
                 print()
             columns, rows = _table(part)
             print_table(["norm", *columns], rows, numeric=columns)
-    print_legend(legend, whole=notes)
+    print_legend([*map(Note.short, legend)], whole=notes)
 
 
 def _table(groups: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

@@ -15,7 +15,7 @@ from bench.common import (
     write_json,
 )
 from normlab.distributed import process_group
-from normlab.reports.tables.notes import print_legend
+from normlab.reports.legend import Note, print_legend
 from normlab.terminal import print_table
 from normlab.training.runtime import Runtime
 from normlab.training.speed import StepClock, Steps, flop_per_token, peak, spread, start
@@ -143,4 +143,4 @@ def show(report: Mapping[str, Any], *, notes: bool) -> None:
         f"memory {report['peak_memory_bytes'] / 2**30:.2f} GiB at most",
     ]
     print_table(columns, rows, numeric=columns[1:])
-    print_legend(legend, whole=notes)
+    print_legend([*map(Note.short, legend)], whole=notes)

@@ -212,6 +212,8 @@ def test_without_any_matching_run_one_error_is_printed(runs, capsys):
         ("norm=LayerNorm", "Did you mean --where norm=ln?"),
         ("norm=xn,instance_norm", "Did you mean --where norm=xn,in?"),
         ("norm=gn", "; norm is bn, bn+ln, ln"),
+        ("norm=ln,layernorm", "no run has layernorm. Did you mean --where norm=ln?"),
+        ("norm=ln,gn", "--where norm=ln,gn: no run has gn; norm is bn, bn+ln, ln"),
     ],
 )
 def test_an_unmatched_where_suggests_an_option_or_lists_the_known_values(runs, capsys, where, hint):

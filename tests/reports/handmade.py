@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.publishing.publish import publish
 from normlab.reports.runs import Run
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.tables.build_table import build_table
+from normlab.reports.tables.score_table import Entry, ScoreRow, ScoreTable
 from normlab.studies.study import Scale, Study
 from tests.records.examples import SIGNATURE, record
 
@@ -68,7 +68,7 @@ def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") ->
 
 def build(of: Study, table_runs: Sequence[Run]) -> ScoreTable:
     """Return the table of a study's runs at its smallest scale."""
-    return score_table(TableRuns.of_study(of, "smoke", table_runs))
+    return build_table(TableRuns.of_study(of, "smoke", table_runs))
 
 
 BLEU = "test/bleu"
@@ -89,7 +89,7 @@ def entry(of: ScoreTable, name: str) -> Entry:
 
 def note_of(of: ScoreTable, start: str) -> str:
     """Return the note that starts so; "" if there is none."""
-    return "".join(note for note in of.notes if note.startswith(start))
+    return "".join(note.text for note in of.notes if note.text.startswith(start))
 
 
 _NOISE = (0.0, 0.2, 0.1, 0.3, 0.15, 0.05, 0.25, 0.1)

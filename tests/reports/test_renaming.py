@@ -3,10 +3,10 @@
 import pytest
 
 from normlab.errors import UserError
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.renaming import chosen_names, renamed
-from normlab.reports.tables.latex import latex
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.table_formats.latex import latex
+from normlab.reports.tables.build_table import build_table
 from tests.reports.handmade import BLEU, made, run, study
 
 
@@ -22,11 +22,11 @@ def sized():
 
 
 def test_latex_uses_the_full_names_of_norms_unless_the_user_renames_them(sized):
-    full = latex(score_table(renamed(sized, {}, full=True)))
+    full = latex(build_table(renamed(sized, {}, full=True)))
     assert all(f"\n{row} & 30.00" in full for row in ("Layer norm", "Batch norm + Layer norm pre"))
     words = ["ln=LN", "bn, lr=1=BN & co", "batch_size=sentences", f"{BLEU}=quality"]
     names = chosen_names(words, [sized])
-    named = score_table(renamed(sized, names, full=True), names)
+    named = build_table(renamed(sized, names, full=True), names)
     rows = [*dict.fromkeys(row.name for row in named.rows)]
     assert rows == ["LN", "BN & co", "Batch norm + LN pre"] and named.head[2] == "quality"
     text = latex(named)

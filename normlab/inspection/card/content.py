@@ -13,9 +13,8 @@ from normlab.inspection.model.built_model import BuiltModel, model_from_run
 from normlab.inspection.questions import entry
 from normlab.records.record import plain
 from normlab.records.store import RunStore
+from normlab.reports.pages.cards import FORMAT
 from normlab.training.runtime import Runtime
-
-FORMAT = "normlab.card/1"
 
 
 def answers(

@@ -12,8 +12,8 @@ from normlab.inspection.model.built_model import BuiltModel, model_from_run
 from normlab.inspection.questions import entry, questions
 from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
+from normlab.reports.arrangement.arranged import arranged
 from normlab.reports.runs import unplaced_run
-from normlab.reports.tables.arrangement import arranged
 
 FORMAT = "normlab.inspect/1"
 

@@ -10,7 +10,7 @@ from normlab.reports.figures.panel import Panel
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.figures.training_charts import OVER_TRAINING, TRAIN, VALID, training_chart
 from normlab.reports.runs import Run
-from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.score_table import ScoreTable
 
 
 class FigureKind(NamedTuple):

@@ -10,7 +10,7 @@ from normlab.records.grouping import grouped
 from normlab.reports.figures.panel import Panel, Series
 from normlab.reports.setting_names import point_name
 from normlab.reports.tables.axes import Axis, table_axes, values_at
-from normlab.reports.tables.table import ScoreRow, ScoreTable
+from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 
 _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
 """Axes on which values are usually multiplied, whatever their range."""

@@ -24,7 +24,6 @@ BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
 FOLDER = "cards"
 _NEEDED = ("name", "scale", "overrides", "description", "environment")
-_ROUNDING = 1e-3  # nats per token
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
     "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
@@ -70,6 +69,12 @@ class Card:
         examinations = self.content["examinations"].values()
         return {title: value for each in examinations for title, value in each["board"].items()}
 
+    @property
+    def sees_later_tokens(self) -> bool:
+        """Whether the scores of held-out text change when it is processed token by token."""
+        stepwise = self.content["examinations"].get("stepwise", {}).get("values", {})
+        return "eval" in stepwise and not stepwise["eval"]["same"]
+
     def short_runs(self, task: str) -> Mapping[str, Any]:
         """Return what an examination reports about its short runs; empty if there were none."""
         values = self.content["examinations"].get(task, {}).get("values", {})
@@ -113,10 +118,7 @@ def board(cards: Iterable[Card]) -> str:
     ranked: list[tuple[bool, float, str, dict[str, Any]]] = []
     for card, mine in losses:
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
-        entries = card.entries
-        # If the loss changes when computed token by token, the norm sees later tokens.
-        sees_later = (read_number(entries.get("stepwise")) or 0.0) > _ROUNDING
-        ranked.append((sees_later, fmean(ranks), card.name, entries))
+        ranked.append((card.sees_later_tokens, fmean(ranks), card.name, card.entries))
     ranked.sort(key=lambda each: each[:3])
     titles = list(dict.fromkeys(title for *_, entries in ranked for title in entries))
     rows: list[list[str]] = []

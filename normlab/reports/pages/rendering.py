@@ -15,7 +15,7 @@ from normlab.formats import duration
 from normlab.records.labels import one_line
 from normlab.reports.figures.line_styles import DARK, LIGHT, Theme
 from normlab.reports.pages.chart_json import Charts
-from normlab.reports.tables.table import DifferenceText, ValueText
+from normlab.reports.tables.score_table import DifferenceText, ValueText
 from normlab.templates import environment
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from normlab.metrics.score_text import score_text
 from normlab.records.grouping import grouped
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.figures.line_styles import row_styles
 from normlab.reports.pages.chart_json import charts_of
 from normlab.reports.pages.rendering import page
 from normlab.reports.pages.sections import TableSection
 from normlab.reports.runs import Run
-from normlab.reports.tables.table import ScoreTable
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.tables.score_table import ScoreTable
 
 _SHORT = 180.0  # shorter times are not shown in hours, because that would read "0.0 h"
 

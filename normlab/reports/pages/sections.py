@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from normlab.metrics.glossary import has_direction
 from normlab.records.record import RunRecord
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.figures.panel import Panel
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.figures.training_charts import over_training
 from normlab.reports.runs import Run
-from normlab.reports.tables.table import ScoreTable
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.tables.score_table import ScoreTable
 
 if TYPE_CHECKING:
     from normlab.reports.translations import SideBySide

@@ -10,14 +10,14 @@ from normlab.errors import UserError
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
 from normlab.records.record import fingerprint
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.pages.run_pages import study_page
 from normlab.reports.renaming import renamed
 from normlab.reports.runs import Run
-from normlab.reports.tables.comma_separated import comma_separated
-from normlab.reports.tables.latex import latex
-from normlab.reports.tables.markdown import markdown
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.table_formats.comma_separated import comma_separated
+from normlab.reports.table_formats.latex import latex
+from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.tables.build_table import build_table
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
 
@@ -60,9 +60,9 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
             f"or remove {folder} and publish again"
         )
     source = TableRuns.of_study(study, scale, runs)
-    table = score_table(source)
+    table = build_table(source)
     paper = renamed(source, {}, full=True)
-    in_latex = latex(score_table(paper), baseline=paper.baseline, uncertainty="stars")
+    in_latex = latex(build_table(paper), baseline=paper.baseline, uncertainty="stars")
     return {
         folder / "table.md": markdown(table),
         folder / "table.tex": in_latex,

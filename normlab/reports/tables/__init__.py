@@ -1,1 +1,9 @@
-"""The tables of runs: which runs fill them, how rows compare, and the forms they are written in."""
+"""The table of some runs: its scores, how rows compare, and what is said about them.
+
+- `score_table.py`: `ScoreTable`, its rows (`ScoreRow`) and their entries (`Entry`)
+- `build_table.py`: `build_table` computes it from `TableRuns`
+- `comparison.py`: which rows may be compared, on which seeds, their difference, and the best row
+- `standing.py`: whether a row is above, below or not clearly different from the baseline
+- `answer.py`: the sentence above the table; `notes.py`: the notes below it
+- `axes.py`: the axes of a grid, and where a row lies on them
+"""

@@ -11,6 +11,7 @@ from itertools import groupby
 from normlab.metrics.score_text import heading, score_text, unit_of_differences
 from normlab.reports.setting_names import in_brackets, setting_with_values
 from normlab.reports.tables.axes import Axis, table_axes, values_at
+from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 from normlab.reports.tables.standing import (
     PointDifference,
     Standing,
@@ -18,7 +19,6 @@ from normlab.reports.tables.standing import (
     main_score,
     point_difference,
 )
-from normlab.reports.tables.table import ScoreRow, ScoreTable
 
 _COUNTS = (
     "no",

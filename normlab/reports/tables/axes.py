@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from normlab.records.point import point_values
 from normlab.reports.setting_names import NUMBER, setting
-from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.score_table import ScoreTable
 
 
 class Axis(NamedTuple):

@@ -1,177 +1,225 @@
-"""The table of a study, or of any runs, computed only from the runs' records.
+"""A table of scores: its rows, and the entry of each score.
 
-A row is a setting at a point of a grid. For each score it has the mean and the standard deviation
-over finished seeds, and the difference from the baseline at the same point, paired by seed, with
-its 95 % t interval and p value (Student 1908: valid from two seeds on if differences are normal).
-Whether translations would differ on other sentences is a separate question, answered by `normlab
-compare A B --bootstrap`. Runs that must not be averaged or compared are refused with a reason;
-diverged seeds are counted, never dropped.
+Pages, papers (`latex.py`), terminals (`terminal_table.py`), Markdown and CSV show the same entries.
 """
 
-import re
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import median
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from normlab.errors import UserError
-from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU, is_near_baseline, on_plateau
-from normlab.metrics.score_text import heading
-from normlab.records.grouping import grouped
-from normlab.records.pairs import Experiment, PairRules
-from normlab.records.store import SPIKE_COUNT
-from normlab.reports.runs import Run, by_setting
-from normlab.reports.setting_names import point_name, setting
-from normlab.reports.tables.answer import answer
-from normlab.reports.tables.comparison import Comparison, best, count_diverged
-from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
-from normlab.reports.tables.table_notes import notes_on
-from normlab.reports.tables.table_runs import TableRuns
-from normlab.studies.study import STATEMENT
+from normlab.metrics.score_text import difference_text, heading, score_text
+from normlab.metrics.significance import Interval, p_value
+from normlab.records.pairs import Experiment, Summary
+from normlab.records.record import RunRecord, Score
+from normlab.reports.legend import Note
+from normlab.reports.setting_names import setting
+from normlab.reports.tables.comparison import Comparison
 
 
-def score_table(of: TableRuns, names: Mapping[str, str] = {}) -> ScoreTable:
-    """Return the table of some runs; `names` are the user's names of scores and axes."""
-    rows = [_row(of, members, names) for members in by_setting(of.runs).values()]
-    bases = {row.point: row.experiment for row in rows if row.name == of.baseline}
-    rows = [
-        row if row.name == of.baseline else _compared(row, bases.get(row.point), of.rules)
-        for row in rows
-    ]
-    rows = _with_best(rows, of)
-    title = _title_of_study(of) if of.study is not None else _title_of_runs(of, names)
-    notes = tuple(notes_on(of, rows))
-    table = ScoreTable(title, _key(of), of.columns, tuple(rows), notes, axes=of.axes)
-    sentence = answer(table, of.baseline)
-    if of.study is None:
-        table = replace(table, says_score=_says_score(of)).filled
-    elif any(of.article_values.values()):
-        table = replace(table, article_heading=f"article ({of.study.article_data})")
-    return replace(table, answer=sentence, names=names)
+class ValueText(NamedTuple):
+    """A value as a table shows it: the mean, and the standard deviation, "" for one seed."""
+
+    mean: str
+    sd: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mean} +- {self.sd}" if self.sd else self.mean
 
 
-def _key(of: TableRuns) -> str:
-    """Return the name of a table for labels: `batching-small`, `test-bleu-batch-size`, `runs`."""
-    if of.study is not None:
-        words = [of.study.name, of.scale]
-    else:
-        words = [of.columns[0] if _says_score(of) else "runs", *of.axes]
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
+class DifferenceText(NamedTuple):
+    """A difference as a table shows it; a single pair of seeds has no interval and no p value."""
+
+    mean: str
+    low: str = ""
+    high: str = ""
+    p: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mean} [{self.low}, {self.high}], {self.p}" if self.p else self.mean
 
 
-def _title_of_study(of: TableRuns) -> str:
-    assert of.study is not None
-    return f"{of.study.table}, on {of.data_name} ({of.study.name}, scale={of.scale})"
+@dataclass(frozen=True)
+class Entry:
+    """A score of a row, by seed, and its difference from the baseline.
+
+    `bare` is the difference if only one seed can be paired; it has no interval. `article_value` is
+    the value reported by the article, on the article's own data.
+    """
+
+    score: str
+    scores: Mapping[int, Score] = field(default_factory=dict[int, Score])
+    article_value: str | float | None = None
+    difference: Interval | None = None
+    bare: float | None = None
+    best: bool = False
+
+    @property
+    def values(self) -> list[float]:
+        return [score.value for score in self.scores.values()]
+
+    @property
+    def summary(self) -> Summary | None:
+        return Summary.of(self.values) if self.scores else None
+
+    @property
+    def p(self) -> float | None:
+        return None if self.difference is None else p_value(self.difference)
+
+    @property
+    def shown_value(self) -> ValueText | None:
+        """The mean and standard deviation as texts; None if there is no value."""
+        if (summary := self.summary) is None:
+            return None
+        if math.isinf(summary.mean):  # steps to a target that some seed never reached
+            reached = sum(map(math.isfinite, self.values))
+            return ValueText(f"reached {reached}/{summary.n}" if reached else "not reached")
+        sd = "" if summary.sd is None else score_text(summary.sd, self.score)
+        return ValueText(score_text(summary.mean, self.score), sd)
+
+    @property
+    def shown_difference(self) -> DifferenceText | None:
+        """The difference, its interval and its p value as texts; None without a difference.
+
+        The difference of a single pair of seeds has neither. A difference that is zero for each
+        seed (of loss spikes, for example) is left out.
+        """
+        if (gap := self.difference) is None or (p := self.p) is None:
+            return DifferenceText(difference_text(self.bare, self.score)) if self.bare else None
+        if gap.mean == gap.low == gap.high == 0:
+            return None
+        chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+        mean, low, high = (difference_text(x, self.score) for x in (gap.mean, gap.low, gap.high))
+        return DifferenceText(mean, low, high, chance)
+
+    @property
+    def value(self) -> str:
+        """The mean and standard deviation in one text; a dash if there is no value."""
+        return "-" if self.shown_value is None else str(self.shown_value)
+
+    @property
+    def gap(self) -> str:
+        """The difference in one text; "" without a difference."""
+        return "" if self.shown_difference is None else str(self.shown_difference)
 
 
-def _title_of_runs(of: TableRuns, names: Mapping[str, str]) -> str:
-    """Return such as `BLEU by batch size on Multi30k de-en, scale=small`."""
-    (score, *_) = of.columns
-    what = names.get(score) or heading(score) if _says_score(of) else "Runs"
-    by = " and ".join(names.get(key) or setting(key) for key in of.axes)
-    start = f"{what} by {by}" if by else what
-    scale = f"scale={of.scale}" if of.scale else ""
-    return ", ".join(filter(None, [f"{start} on {of.data_name}", scale, of.recipe]))
+@dataclass(frozen=True)
+class ScoreRow:
+    """One setting at one point of the grid: its scores by column, and its seeds as one experiment.
 
+    `stability` describes how its seeds trained, `article_stability` what the article says about
+    that, and `problem` says why the row has no scores; `refused` is set if its seeds cannot be
+    averaged.
+    `comparison` is with the baseline at the same point. `at` is the point in words.
+    """
 
-def _says_score(of: TableRuns) -> bool:
-    """Return whether the title names the score, which is the only one, over the axes."""
-    return of.study is None and bool(of.axes) and len(of.columns) == 1
+    name: str
+    point: str
+    entries: dict[str, Entry]
+    outcome: str = "-"
+    stability: str = "-"
+    article_stability: str | float | None = None
+    problem: str | None = None
+    experiment: Experiment | None = None
+    comparison: Comparison | None = None
+    refused: bool = False
+    at: str = ""
 
+    @property
+    def label(self) -> str:
+        """Return the row's name with its point: `ln`, `ln at batch size 8`."""
+        return f"{self.name} at {self.at}" if self.at else self.name
 
-def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
-    """Return a setting's row, without differences; if it has no scores, `problem` says why."""
-    name, point = runs[0].key.row_and_point
-    article = of.article_values.get(name, {})
-    entries = {column: Entry(column, article_value=article.get(column)) for column in of.columns}
-    row = ScoreRow(
-        name, point, entries, article_stability=article.get(STATEMENT), at=point_name(point, names)
-    )
-    records = [run.record for run in runs if run.record is not None]
-    if not records:
-        state = runs[0].state
-        return replace(row, outcome=state, stability=state, problem=state)
-    try:
-        experiment = Experiment.of(records)
-        entries = {k: replace(entry, scores=experiment.scores(k)) for k, entry in entries.items()}
-    except UserError as error:
-        refused = {"outcome": "refused", "stability": "refused", "refused": True}
-        return replace(row, **refused, problem=str(error))
-    others = [run.state for run in runs if run.record is None]
-    outcome = experiment.outcome + (f", {len(others)} {others[0]}" if others else "")
-    trained = "; ".join([outcome, *_how_trained(experiment)])
-    return replace(row, entries=entries, outcome=outcome, stability=trained, experiment=experiment)
+    @property
+    def records(self) -> tuple[RunRecord, ...]:
+        """Return the records of the row's seeds; empty if they could not be joined."""
+        return () if self.experiment is None else self.experiment.records
 
-
-def _how_trained(experiment: Experiment) -> list[str]:
-    """Return how stable the training of a row's seeds was, and what is wrong with their scores."""
-    diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
-    spikes = _spikes(experiment)
-    counted = "spikes not counted" if spikes is None else f"spikes {spikes:g}"
-    return [*diverged, *_warnings_on(experiment), counted]
-
-
-def _warnings_on(row: Experiment) -> list[str]:
-    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
-    count = sum(map(is_near_baseline, row.records))
-    warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
-    if stuck := sum(map(on_plateau, row.records)):
-        warnings.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
-    return [*warnings, "sees the future"] if any(r.sees_future for r in row.records) else warnings
-
-
-def _spikes(experiment: Experiment) -> float | None:
-    """Return the median number of loss spikes of a run; None if no run counted them."""
-    counts = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
-    return median(counts) if counts else None
-
-
-def ended_in_brief(row: ScoreRow) -> str:
-    """Return how a row's seeds ended, in short: `3/3`, `2/3, 1 diverged, spikes 4`."""
-    if row.experiment is None:
-        return row.outcome
-    parts = [f"{sum(record.finished for record in row.records)}/{len(row.records)}"]
-    if diverged := count_diverged(row.records):
-        parts.append(f"{diverged} diverged")
-    if spikes := _spikes(row.experiment):
-        parts.append(f"spikes {spikes:g}")
-    return ", ".join(parts)
-
-
-def _compared(row: ScoreRow, base: Experiment | None, rules: PairRules) -> ScoreRow:
-    """Return a row with its differences from the baseline at its point, if both have scores."""
-    if row.experiment is None or base is None:
-        return row
-    compared = Comparison.of(row.experiment, base, rules)
-    entries = {
-        column: replace(
-            entry,
-            difference=compared.interval(column),
-            bare=_bare(compared.differences(column)),
+    def article_text(self, columns: Sequence[str]) -> str:
+        """Return the article's values of some columns, and what it says about stability."""
+        statements = {name: self.entries[name].article_value for name in columns}
+        statements["stability"] = self.article_stability
+        return "; ".join(
+            f"{name} {value if isinstance(value, str) else f'{value:,.10g}'}"
+            for name, value in statements.items()
+            if value is not None
         )
-        for column, entry in row.entries.items()
-    }
-    return replace(row, entries=entries, comparison=compared)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the seeds cannot be averaged, or one of them did not finish."""
+        return self.refused or not all(record.finished for record in self.records)
 
 
-def _bare(by_seed: Mapping[int, float]) -> float | None:
-    """Return the difference of the only paired seed; None unless exactly one seed is paired."""
-    return next(iter(by_seed.values())) if len(by_seed) == 1 else None
+class TableLine(NamedTuple):
+    """A row with its entries by column, and the article's values.
+
+    `article` is "" if the article says nothing about the row, and None if no row has such values.
+    """
+
+    row: ScoreRow
+    entries: list[Entry]
+    article: str | None
 
 
-def _with_best(rows: Sequence[ScoreRow], of: TableRuns) -> list[ScoreRow]:
-    """Return the rows, with the entry of the best row at each point marked, for each score."""
-    experiments = grouped((row.point, row.experiment) for row in rows if row.experiment)
-    tops = {
-        (point, column): best(at_point, column, of.rules)
-        for point, at_point in experiments.items()
-        for column in of.columns
-    }
+@dataclass(frozen=True)
+class ScoreTable:
+    """The scores of runs: a title for readers, a key for labels, columns, rows and notes.
 
-    def marked(row: ScoreRow, entry: Entry) -> Entry:
-        top = tops.get((row.point, entry.score))
-        return replace(entry, best=top is not None and top is row.experiment)
+    `article_heading` is the heading of the column with the article's values on its own data, or ""
+    if there are none. `axes` are the settings that a grid varies, and `answer` sums up the first
+    score in a sentence (see `answer.py`). `names` are the user's own names of scores and axes, and
+    `says_score` is set if the title names the only score.
+    """
 
-    return [
-        replace(row, entries={column: marked(row, entry) for column, entry in row.entries.items()})
-        for row in rows
-    ]
+    title: str
+    key: str
+    columns: tuple[str, ...]
+    rows: tuple[ScoreRow, ...]
+    notes: tuple[Note, ...] = ()
+    article_heading: str = ""
+    axes: tuple[str, ...] = ()
+    answer: str = ""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    says_score: bool = False
+
+    @property
+    def problems(self) -> list[str]:
+        """Return a line for each row without scores."""
+        return [f"{row.label}: {row.problem}" for row in self.rows if row.problem]
+
+    @property
+    def head(self) -> list[str]:
+        columns = [self.names.get(name) or name for name in self.columns]
+        return ["setting", "at", *columns, "stability", *filter(None, [self.article_heading])]
+
+    @property
+    def filled(self) -> "ScoreTable":
+        """Return the table without the columns in which no row has a value."""
+        columns = [name for name in self.columns if any(_has(row, name) for row in self.rows)]
+        return replace(self, columns=tuple(columns) or self.columns)
+
+    def heading(self, column: str) -> str:
+        """Return a column's name for readers: the user's own, or `BLEU` for `test/bleu`."""
+        return self.names.get(column) or heading(column)
+
+    def axis_name(self, key: str) -> str:
+        """Return an axis's name for readers: the user's own, or `batch size`."""
+        return self.names.get(key) or setting(key)
+
+    @property
+    def lines(self) -> list[TableLine]:
+        """Return each row with its entries by column, and what the article says about it."""
+        return [
+            TableLine(
+                row,
+                [row.entries[name] for name in self.columns],
+                row.article_text(self.columns) if self.article_heading else None,
+            )
+            for row in self.rows
+        ]
+
+
+def _has(row: ScoreRow, column: str) -> bool:
+    """Return whether a row has a score, or the article's value, in a column."""
+    return bool(row.entries[column].scores) or row.entries[column].article_value is not None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from normlab.metrics.baseline import at_baseline
 from normlab.records.record import is_probe_metric
 from normlab.reports.tables.comparison import count_diverged
-from normlab.reports.tables.table import ScoreRow, ScoreTable
+from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 
 
 class Standing(Enum):

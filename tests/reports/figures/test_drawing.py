@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome
+from normlab.reports.arrangement.arranged import arranged
 from normlab.reports.figures import drawing
 from normlab.reports.figures.line_styles import DARK, HUES, LIGHT, row_styles, styles_of
 from normlab.reports.figures.paper_figures import KINDS
 from normlab.reports.runs import Run, unplaced_run
-from normlab.reports.tables.arrangement import arranged
 from tests.records.examples import record
 
 nan, inf = math.nan, math.inf

@@ -6,7 +6,7 @@ import msgspec
 
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
-from normlab.reports.pages.cards import read_card
+from normlab.reports.pages.cards import FORMAT, read_card
 from tests.records.examples import record
 
 
@@ -14,7 +14,7 @@ def picture(**found):
     return card_of("x", [0.1, 0.2])["examinations"]["translation"] | found
 
 
-def card_of(name, losses, **board):
+def card_of(name, losses, *, sees_later=False, **board):
     by_seed = {str(seed): loss for seed, loss in enumerate(losses, 1)}
     worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, where higher is better
     scores = {"test/bleu": worse, "test/nll": by_seed}
@@ -24,8 +24,9 @@ def card_of(name, losses, **board):
     values["runs"] = {seed: run.run_id for seed, run in runs_by_seed(name, losses).items()}
     found = {"question": "?", "answer": "so", "values": values, "columns": [], "rows": []}
     found |= {"board": board, "applies": True}
+    stepwise = found | {"values": {"eval": {"same": not sees_later}}, "board": {}}
     return {
-        "format": "normlab.card/1",
+        "format": FORMAT,
         "name": name,
         "description": f"{name} <of> tests.",
         "overrides": [f"norm={name}"],
@@ -33,7 +34,7 @@ def card_of(name, losses, **board):
         "seeds": [1, 2],
         "norm": {},
         "environment": {"commit": "abc"},
-        "examinations": {"translation": found},
+        "examinations": {"translation": found, "stepwise": stepwise},
     }
 
 

@@ -10,14 +10,14 @@ def test_the_board_sorts_norms_by_loss_and_puts_norms_that_see_later_tokens_last
     contents = (
         card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
         card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
-        card_of("none", [], nll="diverged 1/2"),
-        card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7),
+        card_of("none", [], nll="diverged 1/2", stepwise=0.3),
+        card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7, sees_later=True),
     )
     text = board(Card(content, {}) for content in contents)
     assert [line for line in text.splitlines() if line.startswith("| `")] == [
         "| `mine` | 2.05 | - | - |",
         "| `ln` | 2.5 | 0.1+ | - |",
-        "| `none` | diverged 1/2 | - | - |",
+        "| `none` | diverged 1/2 | - | 0.3 |",
         "| `peeks` \\* | 0.1 | - | 1.7 |",
     ]
 

@@ -13,16 +13,16 @@ from normlab.records.manifest import stale
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.publishing import publish as publishing
 from normlab.reports.publishing.publish import publish
 from normlab.reports.publishing.published import read, rendered
 from normlab.reports.renaming import renamed
 from normlab.reports.runs import rows_of_run, thinned
-from normlab.reports.tables.comma_separated import comma_separated
-from normlab.reports.tables.latex import latex
-from normlab.reports.tables.markdown import markdown
-from normlab.reports.tables.score_table import score_table
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.table_formats.comma_separated import comma_separated
+from normlab.reports.table_formats.latex import latex
+from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.tables.build_table import build_table
 from normlab.training.loaded import rescored
 from tests.records.examples import changed
 from tests.reports.handmade import build, diverged, kept_run, made, run, run_rows, runs, study
@@ -56,7 +56,7 @@ def test_published_tables_match_the_runs_and_publishing_again_changes_nothing(fo
     table = build(study(), runs(VALUES))
     assert (folder / "table.md").read_text() == markdown(table)
     in_full = renamed(TableRuns.of_study(study(), "smoke", runs(VALUES)), {}, full=True)
-    paper = latex(score_table(in_full), baseline=in_full.baseline, uncertainty="stars")
+    paper = latex(build_table(in_full), baseline=in_full.baseline, uncertainty="stars")
     assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)
     assert stale(rendered(study(), folder)) == []

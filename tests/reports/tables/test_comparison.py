@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from normlab.records.pairs import UNPLANNED, Experiment
+from normlab.reports.arrangement.differing_settings import not_alike
 from normlab.reports.tables.comparison import Comparison
-from normlab.reports.tables.differing_settings import not_alike
 from tests.records.examples import record
 
 

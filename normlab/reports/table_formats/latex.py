@@ -10,8 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from normlab.records.labels import one_line
-from normlab.reports.tables.axes import table_axes, values_at
-from normlab.reports.tables.latex_layout import (
+from normlab.reports.table_formats.latex_layout import (
     Cell,
     DifferenceCell,
     Line,
@@ -20,7 +19,8 @@ from normlab.reports.tables.latex_layout import (
     TextCell,
     laid_out,
 )
-from normlab.reports.tables.table import Entry, ScoreRow, ScoreTable
+from normlab.reports.tables.axes import table_axes, values_at
+from normlab.reports.tables.score_table import Entry, ScoreRow, ScoreTable
 from normlab.templates import latex_environment
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def latex(
     axes = table_axes(table)
     pivoted = len(axes) == 1 and len(table.columns) == 1 and len(table.axes) == 1
     head, lines = _pivot(table, uncertainty) if pivoted else _grouped(table, uncertainty)
-    notes = (*table.notes, *_left_out(table, uncertainty))
+    notes = (*(note.text for note in table.notes), *_left_out(table, uncertainty))
     return (
         _environment()
         .get_template("table.tex")
@@ -81,7 +81,7 @@ def latex(
 
 @cache
 def _environment() -> "Environment":
-    jinja = latex_environment("normlab.reports.tables")
+    jinja = latex_environment("normlab.reports.table_formats")
     jinja.filters["tex"] = escaped
     kinds = {"score": ScoreCell, "difference": DifferenceCell, "missing": MissingCell}
     jinja.tests |= {name: partial(_is_a, kind) for name, kind in kinds.items()}

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from normlab.reports.tables.markdown import markdown
+from normlab.reports.legend import Note
+from normlab.reports.table_formats.markdown import markdown
 from tests.reports.handmade import BLEU, build, entry, made, note_of, row, run, runs, study, table
 
 STEPS = "valid/steps_to/bleu_20"
@@ -46,7 +47,7 @@ def test_a_seed_missing_on_one_side_is_left_out_of_the_difference():
 def test_a_single_pair_has_no_difference_and_a_table_without_runs_says_so():
     one = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(one, "bn").difference is None
-    assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
+    assert table({"ln": [None], "bn": [None]}).notes == (Note("no run has ended"),)
 
 
 def test_a_row_with_a_diverged_seed_counts_it_and_is_not_compared():

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from normlab.reports.tables.comma_separated import comma_separated
+from normlab.reports.table_formats.comma_separated import comma_separated
 from tests.reports.handmade import (
     BLEU,
     entry,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from normlab.records.grouping import grouped
+from normlab.reports.arrangement.differing_settings import differing_settings
+from normlab.reports.arrangement.grid import grid_of
+from normlab.reports.arrangement.row_names import fewest, label, phrases
 from normlab.reports.runs import Config
-from normlab.reports.tables.differing_settings import differing_settings
-from normlab.reports.tables.experiment_names import fewest, label, phrases
-from normlab.reports.tables.grids import grid_of
 
 _RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
 """First parts of the config keys that make scores incomparable if they differ."""

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from normlab.reports.arrangement.arranged import by_recipe
+from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.legend import print_legend
 from normlab.reports.renaming import Names
 from normlab.reports.runs import read_runs
-from normlab.reports.tables.arrangement import by_recipe
 from normlab.reports.tables.axes import values_at
-from normlab.reports.tables.notes import print_legend
-from normlab.reports.tables.score_table import ended_in_brief, score_table
-from normlab.reports.tables.table import ScoreTable
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.tables.build_table import build_table, ended_in_brief
+from normlab.reports.tables.score_table import ScoreTable
 from normlab.terminal import print_error, print_prose, print_table
 
 
@@ -24,7 +24,7 @@ def compare_ended_runs(places: Sequence[Path]) -> None:
 
 def print_tables(tables: Sequence[TableRuns], names: Names, *, whole_notes: bool) -> list[str]:
     """Print tables, and the notes on all of them; return a line for each refused row."""
-    built = [score_table(runs, names) for runs in tables]
+    built = [build_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True)):
         print(end="\n" if number else "")
         print_score_table(table, runs.baseline)

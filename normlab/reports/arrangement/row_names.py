@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from normlab.records.grouping import grouped
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.pairs import ABSENT, ROW_KEYS
+from normlab.reports.arrangement.differing_settings import differing_settings
 from normlab.reports.runs import Config
 from normlab.reports.setting_names import phrase
-from normlab.reports.tables.differing_settings import differing_settings
 
 PLACEMENT = "placement"
 BATCH = {"batch_size", "max_tokens"}

@@ -18,12 +18,12 @@ from normlab.records.grouping import grouped
 from normlab.records.packed import Key
 from normlab.records.point import point_text
 from normlab.records.record import MAIN_SCORES, fingerprint
+from normlab.reports.arrangement.differing_settings import differing_settings
+from normlab.reports.arrangement.grid import follows, grid_of, values_of
+from normlab.reports.arrangement.recipes import recipes
+from normlab.reports.arrangement.row_names import Name, label, names
+from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.runs import Config, Run
-from normlab.reports.tables.differing_settings import differing_settings
-from normlab.reports.tables.experiment_names import Name, label, names
-from normlab.reports.tables.grids import follows, grid_of, values_of
-from normlab.reports.tables.recipes import recipes
-from normlab.reports.tables.table_runs import TableRuns
 
 BASELINE_NORM = "ln"
 """The baseline norm, unless the user names another row."""

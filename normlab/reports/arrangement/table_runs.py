@@ -1,6 +1,6 @@
 """The runs of one table, in rows and at points of a grid, and what the table says about them.
 
-A study arranges its runs by its plan (`TableRuns.of_study`), and `arrangement.py` any others by
+A study arranges its runs by its plan (`TableRuns.of_study`), and `arranged.py` any others by
 their configs.
 """
 

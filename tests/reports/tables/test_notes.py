@@ -21,9 +21,9 @@ def test_notes_give_the_number_of_updates_the_tested_weights_and_the_baseline():
         for n, name in enumerate(("ln", "bn", "gn", "in"), 1)
     ]
     found = build(study(), lengths)
-    assert found.notes[0].endswith("1,000 to 4,000 updates")
-    assert "tested: the weights of the best valid/loss, not the last" in found.notes
-    assert "untrained baseline: valid/loss 6.670" in found.notes
+    assert found.notes[0].text.endswith("1,000 to 4,000 updates")
+    assert note_of(found, "tested: ") == "tested: the weights of the best valid/loss, not the last"
+    assert note_of(found, "untrained baseline: ") == "untrained baseline: valid/loss 6.670"
     note = note_of(found, NOT_CLEAR)  # 6.2 is better, but not by a nat
     assert note.startswith(f"{NOT_CLEAR} ({CLEAR}), so a difference says nothing")
     assert note.endswith("says nothing: valid/loss (all rows)")
@@ -66,7 +66,7 @@ def test_a_note_says_whether_rows_were_trained_on_equally_many_tokens():
             for size, seen, updates in zip((8, 128), tokens, steps, strict=True)
         ]
         grid = {"batch_size": {"8": (), "128": ()}}
-        return "\n".join(build(study(grid=grid), found).notes)
+        return "\n".join(note.text for note in build(study(grid=grid), found).notes)
 
     unequal = notes((1000, 16000), (40, 40))
     assert "UNEQUAL tokens: in equal updates, ln at batch size 8 was trained on 1,000" in unequal

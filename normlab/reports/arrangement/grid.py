@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normlab.records.grouping import grouped
+from normlab.reports.arrangement.differing_settings import differing_settings
+from normlab.reports.arrangement.row_names import BATCH, PLACEMENT, label, names
 from normlab.reports.runs import Config
-from normlab.reports.tables.differing_settings import differing_settings
-from normlab.reports.tables.experiment_names import BATCH, PLACEMENT, label, names
 
 
 def grid_of(configs: Sequence[Config]) -> list[str]:

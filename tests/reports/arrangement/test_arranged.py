@@ -1,7 +1,7 @@
 """Runs outside any study, arranged as rows and a grid."""
 
+from normlab.reports.arrangement.arranged import arranged
 from normlab.reports.runs import unplaced_run
-from normlab.reports.tables.arrangement import arranged
 from tests.reports.handmade import BLEU, made
 
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 
+from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.legend import About, Note
 from normlab.reports.pages.run_pages import study_page
-from normlab.reports.tables.comma_separated import comma_separated
-from normlab.reports.tables.latex import latex
-from normlab.reports.tables.markdown import markdown
-from normlab.reports.tables.notes import About, Note
-from normlab.reports.tables.table_runs import TableRuns
+from normlab.reports.table_formats.comma_separated import comma_separated
+from normlab.reports.table_formats.latex import latex
+from normlab.reports.table_formats.markdown import markdown
 from tests.records.examples import SIGNATURE
 from tests.reports.handmade import BLEU, study, table
 

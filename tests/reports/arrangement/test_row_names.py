@@ -1,7 +1,7 @@
 """Recipes: the experiments of one table, and their names."""
 
-from normlab.reports.tables.experiment_names import names
-from normlab.reports.tables.recipes import recipes
+from normlab.reports.arrangement.recipes import recipes
+from normlab.reports.arrangement.row_names import names
 from tests.records.examples import config
 
 

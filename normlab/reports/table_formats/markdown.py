@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose
-from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.score_table import ScoreTable
 
 
 def markdown(table: ScoreTable) -> str:
@@ -18,7 +18,8 @@ def markdown(table: ScoreTable) -> str:
         last = [row.stability] if article is None else [row.stability, article or "-"]
         rows.append([*cells, *map(in_markdown, last)])
     head = [in_markdown(name) for name in table.head]
-    title, notes = f"**{in_prose(table.title)}**\n", map(in_prose, table.notes)
+    title = f"**{in_prose(table.title)}**\n"
+    notes = [in_prose(note.text) for note in table.notes]
     return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes), ""])
 
 

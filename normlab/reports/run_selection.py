@@ -1,6 +1,6 @@
 """The runs at the paths that a user names: one run, the seeds of an experiment, or any."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from normlab.config.registry import norm_name
 from normlab.errors import UserError
 from normlab.records.record import RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, lookup, read_record, select
+from normlab.records.store import (
+    CONFIG_FILE,
+    RECORD_FILE,
+    RUNS,
+    lookup,
+    read_record,
+    select,
+    written,
+)
 
 if TYPE_CHECKING:
     from normlab.reports.runs import Run
@@ -75,16 +83,32 @@ def none_matching(
     text = f"no run that matches {where} below {', '.join(map(str, places))}"
     records = [run.record for run in runs if run.record is not None]
     for key, value in conditions.items():
-        known = sorted({str(lookup(record, key)) for record in records})
-        words = value.split(",")
-        if {value, *words} & {*known} or not known:
-            continue
-        meant = ",".join(norm_name(word) for word in words)  # ln for layernorm
-        if meant != value:
-            text += f". Did you mean --where {key}={meant}?"
-        elif len(known) <= _MOST_VALUES:
-            text += f"; {key} is {', '.join(known)}"
+        known = {str(lookup(record, key)) for record in records}
+        if known and not {value, *value.split(",")} & known:
+            text += _known_values(key, value, known)
     return text
+
+
+def unmatched_values(runs: "Sequence[Run]", conditions: Mapping[str, str]) -> list[str]:
+    """Return a message for each of several values (`norm=ln,batchnorm`) that no ended run has."""
+    records = [run.record for run in runs if run.record is not None]
+    messages: list[str] = []
+    for key, value in conditions.items():
+        known = {written(actual := lookup(record, key)): str(actual) for record in records}
+        if written(value) not in known:
+            unknown = [each for each in value.split(",") if written(each) not in known]
+            for each in unknown:
+                choices = _known_values(key, each, known.values())
+                messages.append(f"--where {key}={value}: no run has {each}{choices}")
+    return messages
+
+
+def _known_values(key: str, value: str, known: Collection[str]) -> str:
+    """Return the last part of a message that no run has a value: a suggestion, or the values."""
+    meant = ",".join(norm_name(word) for word in value.split(","))  # ln for layernorm
+    if meant != value:
+        return f". Did you mean --where {key}={meant}?"
+    return f"; {key} is {', '.join(sorted(known))}" if len(known) <= _MOST_VALUES else ""
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:

@@ -4,7 +4,7 @@ import csv
 import io
 
 from normlab.records.labels import in_sheet
-from normlab.reports.tables.table import ScoreTable
+from normlab.reports.tables.score_table import ScoreTable
 
 _CSV = (
     "setting",
