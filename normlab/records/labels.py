@@ -20,11 +20,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def norm_label(choices: Mapping[str, Any]) -> str:
-    """Return the label of a model's norms: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
+    """Return the label of a model's norms: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`."""
+    return "+".join(norms_of(choices))
+
+
+def norms_of(choices: Mapping[str, Any]) -> list[str]:
+    """Return the norms in a label.
 
     A stack for which no norm is chosen uses the model's norm. After it come extra norms by name
     (`bn+cell_none` in a recurrent model), and then the unchanged overrides by module path
-    (`ln+self_bn`). The label is `-` for a config without norms.
+    (`ln+self_bn`). The only entry is `-` for a config without norms.
     """
     norm = choices.get("norm")
     parts = [*dict.fromkeys(choices.get(site) or norm for site in STACK_NORMS)]
@@ -32,7 +37,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
         if choices[site] not in (None, norm if site in STEP_NORMS else "none"):
             parts.append(f"{site.removesuffix('_norm')}_{choices[site]}")
     parts.append(choices.get("sites"))
-    return "+".join(str(part) for part in parts if part is not None) or "-"
+    return [str(part) for part in parts if part is not None] or ["-"]
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:

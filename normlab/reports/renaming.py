@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from normlab.config.registry import option_title, options
 from normlab.errors import UserError
+from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.arrangement.table_runs import TableRuns
 
 Names = Mapping[str, str]
@@ -25,7 +26,7 @@ def chosen_names(words: Sequence[str], tables: Sequence[TableRuns]) -> dict[str,
     if not words:
         return {}
     rows = [row for table in tables for row in table.rows]
-    norms = [norm for row in rows for norm in _norms(row)[0]]
+    norms = [norm for table in tables for row in table.rows.values() for norm in row.norms]
     others = [name for each in tables for name in (*each.columns, *each.axes)]
     known = dict.fromkeys([*norms, *rows, *others])
     accepted = {*known, *(option.name for option in options("norm"))}
@@ -49,27 +50,25 @@ def renamed(table: TableRuns, names: Names, *, full: bool = False) -> TableRuns:
     With `full`, a norm without such a name has its full name. Raises UserError if two rows would
     have the same name.
     """
-    rows = {row: _row_name(row, names, full=full) for row in table.rows}
+    row_names = [_row_name(row, names, full=full) for row in table.rows.values()]
+    rows = {row: name.text for row, name in zip(table.rows, row_names, strict=True)}
     for row, name in rows.items():
         if same := [other for other in rows if rows[other] == name and other != row]:
             raise UserError(f"--names: the rows {row} and {same[0]} would both be called {name}")
     return replace(
         table,
-        rows={rows[row]: keys for row, keys in table.rows.items()},
+        rows={name.text: name for name in row_names},
         article_values={rows.get(row, row): values for row, values in table.article_values.items()},
         runs=[replace(run, key=run.key._replace(row=rows[run.key.row])) for run in table.runs],
     )
 
 
-def _row_name(row: str, names: Names, *, full: bool) -> str:
-    """Return a row's name, or the row with other names of its norms."""
-    norms, rest = _norms(row)
-    chosen = [names.get(norm) or (option_title("norm", norm) if full else norm) for norm in norms]
-    between = "+" if chosen == norms else " + "
-    return names.get(row) or between.join(chosen) + rest
-
-
-def _norms(row: str) -> tuple[list[str], str]:
-    """Split a row, such as `bn+ln pre, batch size 8`, into its norms and the rest."""
-    first = re.split("[ ,]", row)[0]
-    return first.split("+"), row[len(first) :]
+def _row_name(row: RowName, names: Names, *, full: bool) -> RowName:
+    """Return a row's name as the user calls it, or with other names of its norms."""
+    if chosen := names.get(row.text):
+        return replace(row, chosen=chosen)
+    shown = [
+        names.get(norm) or (option_title("norm", norm) if full and before == norm else before)
+        for norm, before in zip(row.norms, row.shown or row.norms, strict=True)
+    ]
+    return replace(row, shown=tuple(shown))

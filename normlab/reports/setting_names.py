@@ -57,12 +57,6 @@ def point_name(point: str, names: Mapping[str, str] = {}) -> str:
     return ", ".join(phrases) or point
 
 
-def in_brackets(name: str) -> str:
-    """Return a row's name for a sentence: `ln (padding excluded)` for `ln, padding excluded`."""
-    first, *others = name.split(", ")
-    return f"{first} ({', '.join(others)})" if others else first
-
-
 _COUNTED = {
     "budget.steps": "steps",
     "budget.tokens": "tokens",

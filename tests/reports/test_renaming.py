@@ -41,3 +41,12 @@ def test_renaming_an_unknown_row_or_two_rows_to_the_same_name_is_an_error(sized)
             chosen_names(wrong, [sized])
     with pytest.raises(UserError, match="rows ln and bn, lr=1 would both be called X"):
         renamed(sized, {"ln": "X", "bn, lr=1": "X"})
+
+
+def test_the_users_names_stay_when_a_paper_gives_the_others_their_full_names(sized):
+    mine = renamed(sized, {"ln": "LN, mine", "bn, lr=1": "tuned, slow"})
+    assert [*mine.rows] == ["LN, mine", "tuned, slow", "bn + LN, mine pre"]
+    paper = renamed(mine, {}, full=True)
+    assert [*paper.rows] == ["LN, mine", "tuned, slow", "Batch norm + LN, mine pre"]
+    assert paper.rows["tuned, slow"].in_sentence == "tuned, slow", "no setting in brackets"
+    assert {run.key.row for run in paper.runs} == {*paper.rows}

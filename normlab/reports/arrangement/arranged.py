@@ -21,7 +21,7 @@ from normlab.records.record import MAIN_SCORES, fingerprint
 from normlab.reports.arrangement.differing_settings import differing_settings
 from normlab.reports.arrangement.grid import follows, grid_of, values_of
 from normlab.reports.arrangement.recipes import recipes
-from normlab.reports.arrangement.row_names import Name, label, names
+from normlab.reports.arrangement.row_names import RowName, label, names
 from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.runs import Config, Run
 
@@ -33,7 +33,7 @@ _TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "p
 class GridRow(NamedTuple):
     """An experiment's row in a table, its value on each axis, and its runs."""
 
-    row: Name
+    row: RowName
     at: dict[str, Any]
     runs: Sequence[Run]
 
@@ -110,7 +110,7 @@ def _arranged(
     norms = {each.row.text: each.runs[0].norm for each in grid_rows}
     places = [rows_called(name, norms) for name in order]
 
-    def rank(row: Name) -> int:
+    def rank(row: RowName) -> int:
         """Return the row's place in `order`; a row that is not in it comes after all that are."""
         return next((n for n, called in enumerate(places) if row.text in called), len(order))
 
@@ -119,7 +119,7 @@ def _arranged(
     axes = dict.fromkeys(axis for each in grid_rows for axis in each.at)
     scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
     return TableRuns(
-        rows={row.text: row.keys for row in rows},
+        rows={row.text: row for row in rows},
         columns=tuple(columns),
         axes=tuple(axes),
         runs=[run for each in grid_rows for run in _at_place(each)],
@@ -154,7 +154,7 @@ def _at_place(grid_row: GridRow) -> list[Run]:
     return [replace(run, key=Key(grid_row.row.text, point, run.key.seed)) for run in by_seed]
 
 
-def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> Name | None:
+def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> RowName | None:
     """Return the row that others are compared with: the requested one, or the baseline norm's.
 
     If several rows are called so, it is the one with the most seeds, then the one that differs

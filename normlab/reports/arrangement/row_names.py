@@ -1,10 +1,12 @@
-"""Readable names of experiments: `ln, 3,000 steps`."""
+"""Names of the rows of tables: `ln, 3,000 steps`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from normlab.config.registry import option_names
 from normlab.records.grouping import grouped
-from normlab.records.labels import corpus_label, norm_label, placement_label
+from normlab.records.labels import corpus_label, norms_of, placement_label
 from normlab.records.pairs import ABSENT, ROW_KEYS
 from normlab.reports.arrangement.differing_settings import differing_settings
 from normlab.reports.runs import Config
@@ -14,17 +16,55 @@ PLACEMENT = "placement"
 BATCH = {"batch_size", "max_tokens"}
 
 
-class Name(NamedTuple):
-    """An experiment's name in a table, and the keys whose values are in it."""
+@dataclass(frozen=True)
+class RowName:
+    """The name of a row: its norms, its placement or task, and its settings in words.
 
-    text: str
+    `keys` are the config keys of the settings. `shown` are names for readers in place of the norms,
+    and `chosen` is the user's own name of the row, in place of everything.
+    """
+
+    norms: tuple[str, ...]
+    where: str = ""
+    settings: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    chosen: str = ""
+
+    @classmethod
+    def planned(cls, text: str) -> "RowName":
+        """Return the name that a study's file gives a row: `bn+ln, padding counted`.
+
+        Its first word is its norms if they are options, and otherwise only words (`pictures`).
+        """
+        start, *settings = text.split(", ")
+        word, space, rest = start.partition(" ")
+        norms = word.split("+")
+        if {*norms} <= {*option_names("norm")}:
+            return cls(tuple(norms), space + rest, tuple(settings))
+        return cls((), start, tuple(settings))
+
+    @property
+    def text(self) -> str:
+        return self.chosen or ", ".join([self._start, *self.settings])
+
+    @property
+    def in_sentence(self) -> str:
+        """The name for a sentence, with the settings in brackets: `bn (padding counted)`."""
+        if self.chosen or not self.settings:
+            return self.text
+        return f"{self._start} ({', '.join(self.settings)})"
+
+    @property
+    def _start(self) -> str:
+        shown = self.shown or self.norms
+        return ("+" if shown == self.norms else " + ").join(shown) + self.where
 
 
 class Label(NamedTuple):
-    """The norm, the placement, the task with its corpus, and the batch size of an experiment."""
+    """The norms, the placement, the task with its corpus, and the batch size of an experiment."""
 
-    norm: str
+    norms: tuple[str, ...]
     placement: str
     task: str
     batch: str
@@ -37,10 +77,11 @@ def label(config: Config) -> Label:
     batch = phrase("batch_size", size) if size is not None else phrase("max_tokens", tokens)
     batch = batch if (size, tokens) != (None, None) else "-"
     task = "/".join(filter(None, (choices.get("task"), corpus_label(config))))
-    return Label(norm_label(choices), placement_label(choices, config) or "-", task or "-", batch)
+    placement = placement_label(choices, config) or "-"
+    return Label(tuple(norms_of(choices)), placement, task or "-", batch)
 
 
-def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[Name]:
+def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[RowName]:
     """Name experiments by their norm and the settings in which they differ, except `axes`.
 
     If a single setting differs, it is in every name. If several differ, they are only in names that
@@ -49,9 +90,9 @@ def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[Name]:
     labels = [label(config) for config in configs]
     shown = [n for n in (1, 2) if len({each[n] for each in labels}) > 1]
     shown = [n for n in shown if not (n == 1 and PLACEMENT in axes)]
-    words = [[" ".join([its.norm, *(its[n] for n in shown if its[n] != "-")])] for its in labels]
-    if not BATCH & {*axes} and len({its.batch for its in labels}) > 1:
-        words = [[*each, its.batch] for each, its in zip(words, labels, strict=True)]
+    where = ["".join(f" {its[n]}" for n in shown if its[n] != "-") for its in labels]
+    shows_batch = not BATCH & {*axes} and len({its.batch for its in labels}) > 1
+    words = [[its.batch] if shows_batch else [] for its in labels]
     keys_of: list[list[str]] = [[] for _ in configs]
 
     def add(
@@ -66,14 +107,20 @@ def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[Name]:
     if len(keys) == 1:
         add(range(len(configs)), differing, keys)
     below = tuple(f"{axis}." for axis in axes)
-    for same in grouped((tuple(each), n) for n, each in enumerate(words)).values():
+    every = [*zip(labels, where, words, strict=True)]
+    for same in grouped(
+        ((its.norms, at, *each), n) for n, (its, at, each) in enumerate(every)
+    ).values():
         of_group = {
             key: values
             for key, values in differing_settings([configs[n] for n in same]).items()
             if not f"{key}.".startswith(below)
         }
         add(same, of_group, fewest(of_group))
-    return [Name(", ".join(w), tuple(k)) for w, k in zip(words, keys_of, strict=True)]
+    return [
+        RowName(its.norms, at, tuple(each), tuple(keys_of[n]))
+        for n, (its, at, each) in enumerate(every)
+    ]
 
 
 def fewest(differing: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from normlab.records.pairs import PLANNED, UNPLANNED, PairRules
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
+from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.runs import Run
 from normlab.studies.study import Study
 
@@ -21,13 +22,13 @@ _DATA_OPTIONS = ("task", "task/corpus")
 class TableRuns:
     """The rows, columns and axes of a table, the runs that fill it, and how they pair.
 
-    `rows` maps the names of the rows, the baseline first, to the config keys that are part of each
-    name; `axes` are the config keys of the grid. `study` is the study that planned the runs, if one
-    did, and `article_values` has its article's values by row and column. `recipe` says in words
-    what the runs share and the runs of other tables do not.
+    `rows` has the rows, the baseline first, by the key of their runs; `axes` are the config keys of
+    the grid. `study` is the study that planned the runs, if one did, and `article_values` has its
+    article's values by row and column. `recipe` says in words what the runs share and the runs of
+    other tables do not.
     """
 
-    rows: Mapping[str, Sequence[str]]
+    rows: Mapping[str, RowName]
     columns: tuple[str, ...]
     axes: tuple[str, ...]
     runs: Sequence[Run]
@@ -43,7 +44,7 @@ class TableRuns:
         overrides = [override for row in study.rows.values() for override in row]
         precision = not any(override.startswith("precision=") for override in overrides)
         return cls(
-            rows=dict.fromkeys(study.rows, ()),
+            rows={row: RowName.planned(row) for row in study.rows},
             columns=study.columns,
             axes=tuple(study.grid),
             runs=runs,
@@ -55,7 +56,7 @@ class TableRuns:
 
     @property
     def baseline(self) -> str:
-        """The row that the others are compared with."""
+        """The key of the row that the others are compared with, which is also its text."""
         return next(iter(self.rows))
 
     @property

@@ -6,10 +6,12 @@ gives the bare difference and says that it is one seed.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from normlab.metrics.score_text import heading, score_text, unit_of_differences
-from normlab.reports.setting_names import in_brackets, setting_with_values
+from normlab.records.grouping import grouped
+from normlab.reports.arrangement.row_names import RowName
+from normlab.reports.setting_names import setting_with_values
 from normlab.reports.tables.axes import Axis, table_axes, values_at
 from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 from normlab.reports.tables.standing import (
@@ -50,31 +52,32 @@ _MOST_ROWS = 4
 _MOST_PARTS = 5
 
 
-def answer(table: ScoreTable, baseline: str) -> str:
+def answer(table: ScoreTable, baseline: RowName) -> str:
     """Return a sentence on a table's first score; "" if no two rows or points can be compared."""
     column = main_score(table)
     if column is None:
         return ""
     rows = [row for row in table.rows if row.entries[column].scores]
     words = _Phrasing.of(table, column)
-    reference = in_brackets(baseline)
+    reference = baseline.in_sentence
     if all(is_untrained(row, column) for row in rows):
         why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
         return _sentence([f"{why}, so differences say nothing about norms"], rows, column)
-    others = [*dict.fromkeys(row.name for row in table.rows if row.name != baseline)]
+    others = grouped((row.row_name, row) for row in table.rows if not row.is_baseline)
     if not others:
         return _sentence(words.of_one_row(rows), rows, column)
-    bases = {row.point: row for row in table.rows if row.name == baseline}
+    bases = {row.point: row for row in table.rows if row.is_baseline}
     if bases and all(is_untrained(row, column) for row in bases.values()):
         near = f"in {heading(column)}, {reference} is near the untrained baseline"
         return _sentence([f"{near}, so no row is compared with it"], rows, column)
     clauses: list[str] = []
-    for name in others[:_MOST_ROWS]:
-        of_name = [row for row in table.rows if row.name == name]
+    for name, of_name in islice(others.items(), _MOST_ROWS):
         differences = [point_difference(row, bases.get(row.point), column) for row in of_name]
         if any(each.standing is not Standing.UNKNOWN for each in differences):
             whole = words.axes or len(others) == 1
-            clauses.append(words.of_row(name, differences, reference if whole else "", not clauses))
+            clauses.append(
+                words.of_row(name.in_sentence, differences, reference if whole else "", not clauses)
+            )
     if clauses and (more := len(others) - len(clauses)) > 0:
         clauses.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
     if clauses and not words.axes:
@@ -129,7 +132,7 @@ class _Phrasing:
         if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
             return self._counted(name, differences, reference, is_first)
         clauses: list[str] = []
-        subject, whom = in_brackets(name), reference
+        subject, whom = name, reference
         for part in parts:
             what = self._clause(part, whom, names_score=is_first and bool(whom))
             if part[0].standing.is_compared:
@@ -189,13 +192,13 @@ class _Phrasing:
             verb = "has" if standing is Standing.DIVERGED else "is"
             clauses.append(f"{verb} {what} at {_count(len(of_standing))}{of_all}")
         ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
-        return f"{start}{in_brackets(name)} {' and '.join(ends)}"
+        return f"{start}{name} {' and '.join(ends)}"
 
     def of_one_row(self, rows: Sequence[ScoreRow]) -> list[str]:
         """Return the score of the only row, or at which point it is best and worst."""
         if len(rows) == 1:
             value = rows[0].entries[self.column].value
-            return [f"the {heading(self.column)} of {in_brackets(rows[0].name)} is {value}"]
+            return [f"the {heading(self.column)} of {rows[0].row_name.in_sentence} is {value}"]
         means = {
             row.point: summary.mean for row in rows if (summary := row.entries[self.column].summary)
         }
@@ -206,7 +209,7 @@ class _Phrasing:
             f"{self._where([point], first=True)}({score_text(means[point], self.column)})"
             for point in (ordered[0], ordered[-1])
         )
-        name = in_brackets(rows[0].name)
+        name = rows[0].row_name.in_sentence
         return [f"the {heading(self.column)} of {name} is best {best} and worst {worst}"]
 
     def _size(self, gap: float) -> str:

@@ -32,16 +32,15 @@ from normlab.studies.study import STATEMENT
 def build_table(of: TableRuns, names: Mapping[str, str] = {}) -> ScoreTable:
     """Return the table of some runs; `names` are the user's names of scores and axes."""
     rows = [_row(of, members, names) for members in by_setting(of.runs).values()]
-    bases = {row.point: row.experiment for row in rows if row.name == of.baseline}
+    bases = {row.point: row.experiment for row in rows if row.is_baseline}
     rows = [
-        row if row.name == of.baseline else _compared(row, bases.get(row.point), of.rules)
-        for row in rows
+        row if row.is_baseline else _compared(row, bases.get(row.point), of.rules) for row in rows
     ]
     rows = _with_best(rows, of)
     title = _title_of_study(of) if of.study is not None else _title_of_runs(of, names)
     notes = tuple(notes_on(of, rows))
     table = ScoreTable(title, _key(of), of.columns, tuple(rows), notes, axes=of.axes)
-    sentence = answer(table, of.baseline)
+    sentence = answer(table, of.rows[of.baseline])
     if of.study is None:
         table = replace(table, says_score=_says_score(of)).filled
     elif any(of.article_values.values()):
@@ -84,7 +83,12 @@ def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreR
     article = of.article_values.get(name, {})
     entries = {column: Entry(column, article_value=article.get(column)) for column in of.columns}
     row = ScoreRow(
-        name, point, entries, article_stability=article.get(STATEMENT), at=point_name(point, names)
+        of.rows[name],
+        point,
+        entries,
+        is_baseline=name == of.baseline,
+        article_stability=article.get(STATEMENT),
+        at=point_name(point, names),
     )
     records = [run.record for run in runs if run.record is not None]
     if not records:

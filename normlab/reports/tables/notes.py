@@ -23,7 +23,7 @@ from normlab.records.record import RunRecord
 from normlab.reports.arrangement.differing_settings import not_alike
 from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.legend import About, Note
-from normlab.reports.setting_names import in_brackets, setting
+from normlab.reports.setting_names import setting
 from normlab.reports.tables.comparison import SEEDS_TO_DECIDE
 from normlab.reports.tables.score_table import ScoreRow
 
@@ -107,11 +107,12 @@ def _unlike_rows(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     if table.study is not None:
         return
     differing: dict[str, str] = {}
+    keys = {row: name.keys for row, name in table.rows.items()}
     for point in dict.fromkeys(row.point for row in rows):
         at_point = {
             row.name: row.experiment for row in rows if row.point == point and row.experiment
         }
-        differing |= not_alike(at_point, table.axes, table.rows)
+        differing |= not_alike(at_point, table.axes, keys)
     for key, text in differing.items():
         yield Note(text, f"rows differ in {setting(key)}", About.NOT_ALIKE)
 
@@ -203,21 +204,23 @@ def _differences(table: TableRuns, rows: Sequence[ScoreRow]) -> Iterator[Note]:
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
     reasons: list[tuple[str, str]] = []
     incomparable: list[str] = []
-    compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
-    for label, comparison in compared:
+    compared = [(row, row.comparison) for row in rows if row.comparison is not None]
+    for row, comparison in compared:
         if comparison.obstacle:
-            reasons.append((f"not compared with {table.baseline}, {comparison.obstacle}", label))
-            incomparable.append(label)
+            text = f"not compared with {table.baseline}, {comparison.obstacle}"
+            reasons.append((text, row.label))
+            incomparable.append(row.in_sentence)
         elif not comparison.pairs_all_runs:
             seeds = " ".join(map(str, comparison.seeds))
-            reasons.append((f"only seeds {seeds} are pairs", label))
+            reasons.append((f"only seeds {seeds} are pairs", row.label))
     shared = "data, code, hardware and precision" if table.rules.code else "hardware and precision"
     if text := "; ".join(
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(reasons).items()
     ):
         text = f"differences: {text}; the two runs of a pair have the same seed, {shared}"
-        listed = "; ".join(map(in_brackets, incomparable))
-        many = f"{len(incomparable)} rows are not compared with {in_brackets(table.baseline)}"
+        listed = "; ".join(incomparable)
+        baseline = table.rows[table.baseline].in_sentence
+        many = f"{len(incomparable)} rows are not compared with {baseline}"
         brief = (
             many
             if len(incomparable) > _ROWS_LISTED

@@ -12,6 +12,7 @@ from normlab.metrics.score_text import difference_text, heading, score_text
 from normlab.metrics.significance import Interval, p_value
 from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score
+from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.legend import Note
 from normlab.reports.setting_names import setting
 from normlab.reports.tables.comparison import Comparison
@@ -113,9 +114,10 @@ class ScoreRow:
     `comparison` is with the baseline at the same point. `at` is the point in words.
     """
 
-    name: str
+    row_name: RowName
     point: str
     entries: dict[str, Entry]
+    is_baseline: bool = False
     outcome: str = "-"
     stability: str = "-"
     article_stability: str | float | None = None
@@ -124,6 +126,16 @@ class ScoreRow:
     comparison: Comparison | None = None
     refused: bool = False
     at: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.row_name.text
+
+    @property
+    def in_sentence(self) -> str:
+        """Return the row's name with its point for a sentence: `bn (running) at depth 2`."""
+        name = self.row_name.in_sentence
+        return f"{name} at {self.at}" if self.at else name
 
     @property
     def label(self) -> str:

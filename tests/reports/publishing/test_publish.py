@@ -1,7 +1,6 @@
 """Published runs can be read back, give the same tables, and contain no private paths."""
 
 import errno
-import itertools
 import json
 from unittest.mock import Mock
 
@@ -193,24 +192,8 @@ def test_an_edited_config_does_not_match_its_fingerprint(folder):
 # Curves -------------------------------------------------------------------------------------------
 
 
-def training(count, step=10):
-    return [{"step": step * n, "train/loss": 1 / n} for n in range(1, count + 1)]
-
-
 def steps(rows):
     return [row["step"] for row in rows]
-
-
-def test_thinning_keeps_about_a_hundred_rows_and_every_validation():
-    validations = [{"step": step, "valid/loss": 2.0} for step in range(7, 10_000, 10)]
-    kept = thinned([*training(1000), *validations])
-    assert [row for row in kept if "valid/loss" in row] == validations
-    trained = steps(row for row in kept if "train/loss" in row)
-    assert 50 <= len(trained) <= 102 and (trained[0], trained[-1]) == (10, 10_000)
-    assert {b - a for a, b in itertools.pairwise(trained[1:-1])} == {160}
-    for ended in (101, 399, 777):  # a seed that ended early keeps the steps of one that did not
-        shared = {step for step in trained if 10 < step < 10 * ended}
-        assert shared <= set(steps(thinned(training(ended))))
 
 
 def published_one(tmp_path, folder, record=None):

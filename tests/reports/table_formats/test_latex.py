@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.arrangement.table_runs import TableRuns
 from normlab.reports.table_formats.latex import latex
 from normlab.reports.table_formats.markdown import markdown
@@ -73,7 +74,11 @@ def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
     assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
     assert "p<0.05" in text and "p<0.05" not in latex(table)
-    sweep = build_table(TableRuns({"ln": (), "bn": ()}, (BLEU,), ("batch_size",), found))
+    sweep = build_table(
+        TableRuns(
+            {norm: RowName((norm,)) for norm in ("ln", "bn")}, (BLEU,), ("batch_size",), found
+        )
+    )
     assert r"\caption{BLEU by batch size on data" in latex(sweep)
     assert r"\label{tab:test-bleu-batch-size-2}" in latex(sweep, number=2)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace as changed
 
 from normlab.records.pairs import Experiment
+from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.tables.answer import answer
 from tests.reports.handmade import (
     BLEU,
@@ -68,7 +69,7 @@ def test_the_answer_mentions_the_baseline_once_and_counts_points_over_two_axes()
         rows = {row: (f"norm={row}",) for row, _ in levels}
         grid = {key: {} for key in ("batch_size", "optim.lr") if key in points[0]}
         of = study(rows=rows, grid=grid, columns=(BLEU,))
-        return answer(build(of, found), "ln, padding excluded")
+        return build(of, found).answer
 
     rows = [("ln, padding excluded", 30.0), ("bn", 29.0), ("gn, ghost batch 8", 30.5)]
     assert said(rows, [""] * 3) == (
@@ -97,7 +98,7 @@ def test_the_answer_reports_divergence_and_the_best_point_of_a_single_row():
     first = next(row for row in table.rows if row.label == "bn at batch size 8")
     ended = Experiment.of([diverged(first.records[0], 45), *first.records[1:]])
     rows = tuple(changed(row, experiment=ended) if row is first else row for row in table.rows)
-    said = answer(changed(table, rows=rows), "ln")
+    said = answer(changed(table, rows=rows), RowName(("ln",)))
     assert said.startswith("At batch size 8 bn has seeds that diverged, at 32 it is 1.4 BLEU below")
     alone = {key: level for key, level in SIZES.items() if key[0] == "bn"}
     assert sweep(alone).answer == (

@@ -20,7 +20,7 @@ def test_notes_give_the_number_of_updates_the_tested_weights_and_the_baseline():
         run(replace(chosen, budget=replace(chosen.budget, steps=1000 * n)), name)
         for n, name in enumerate(("ln", "bn", "gn", "in"), 1)
     ]
-    found = build(study(), lengths)
+    found = build(study(rows={each.key.row: () for each in lengths}), lengths)
     assert found.notes[0].text.endswith("1,000 to 4,000 updates")
     assert note_of(found, "tested: ") == "tested: the weights of the best valid/loss, not the last"
     assert note_of(found, "untrained baseline: ") == "untrained baseline: valid/loss 6.670"
