@@ -9,6 +9,7 @@ from normlab import cli
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
+from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.legend import Note, print_legend
 from normlab.reports.table_formats.comma_separated import comma_separated
 from normlab.reports.table_formats.latex import latex
@@ -22,9 +23,8 @@ EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e\u200
 
 def evil_table():
     table = build(study(), runs({"ln": [30.0, 30.1], "bn": [20.0, 20.1]}))
-    row = replace(
-        table.rows[0], name=f"={EVIL}", point=f"+{EVIL}", stability=EVIL, article_stability=EVIL
-    )
+    texts = {"point": f"+{EVIL}", "stability": EVIL, "article_stability": EVIL}
+    row = replace(table.rows[0], row_name=RowName((f"={EVIL}",)), **texts)
     return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(Note(EVIL),))
 
 
