@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records
     from normlab.training import train as train
-    from normlab.training.loaded import load_run as load_run
+    from normlab.training.loaded_run import load_run as load_run
 
 _HOMES = {
     "UserError": "errors",
@@ -34,7 +34,7 @@ _HOMES = {
     "inspect_config": "inspection.model.findings",
     "inspect_run": "inspection.model.findings",
     "load_records": "notebook",
-    "load_run": "training.loaded",
+    "load_run": "training.loaded_run",
     "make_norm": "norms.make",
     "swap": "any_model.surgery.swap",
     "train": "training",

@@ -59,7 +59,8 @@ WRITERS = (
         "records.files",
         "studies.process_pool",
         "training.checkpoint",
-        "training.loaded",
+        "training.export",
+        "training.live",
         "training.sinks",
     ),
 )
@@ -207,7 +208,7 @@ def test_some_libraries_are_imported_only_by_certain_modules(names, homes):
 
 
 def test_the_training_loop_imports_no_concrete_task_norm_or_probe():
-    free = ("training.build", "training.execution", "training.loaded", "training.optimizer")
+    free = ("training.build", "training.loaded_run", "training.optimizer", "training.start_checks")
     for name in MODULES:
         if package_of(name) == "training" and name not in free:
             packages = ("tasks", "norms", "probes", "placements", "models")

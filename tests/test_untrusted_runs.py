@@ -16,7 +16,7 @@ from normlab.data.folder_corpus import FolderCorpus
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
 from normlab.training.build import check_nodes
-from normlab.training.loaded import load_run
+from normlab.training.loaded_run import load_run
 from tests.records.examples import record as example
 
 PLACES = (

@@ -9,7 +9,7 @@ import torch
 import torch._dynamo
 
 import normlab.commands.train
-import normlab.data.corpus
+import normlab.data.folder_corpus
 import normlab.norms.batch
 import normlab.norms.layer
 import normlab.tasks.translation

@@ -8,7 +8,7 @@ from normlab.records.record import RunRecord
 from normlab.terminal import at_work, print_error
 
 if TYPE_CHECKING:
-    from normlab.training.loaded import LoadedRun
+    from normlab.training.loaded_run import LoadedRun
 
 
 def load(
@@ -19,9 +19,9 @@ def load(
     fold: bool = False,
     data: bool = True,
 ) -> "LoadedRun":
-    """Load a run like `normlab.training.loaded.load_run`; warn if it did not finish."""
+    """Load a run like `normlab.training.loaded_run.load_run`; warn if it did not finish."""
     with at_work(f"loading {folder}"):
-        from normlab.training.loaded import load_run  # imports torch
+        from normlab.training.loaded_run import load_run
 
         run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
         run.runtime.set_torch()

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     smoothing = 0.0
     for folder in folders:
         if arguments.kept:
-            from normlab.training.loaded import score_kept  # imports torch
+            from normlab.training.rescore import score_kept
 
             scores_of[folder] = score_kept(folder, arguments.changes)
             continue

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         return _workspace(arguments)
     if arguments.run is None:
         raise UserError("name a run, such as runs/EXPERIMENT/seed1, or add --wandb")
-    from normlab.training.loaded import export
+    from normlab.training.export import export
 
     run = one_run(arguments.run)
     exported = export(run, arguments.out or run / "export", fold=arguments.fold)

@@ -53,9 +53,9 @@ class Source(DataSource):
 class Corpus(Source):
     """A source of parallel text.
 
-    `languages` are the source and target codes (see `language_of`). `form` says what the lines are:
-    `raw` text, `tokenized` (space-separated Moses tokens, or words of a language that writes no
-    spaces, scored after detokenizing) or `bpe` (subword pieces joined at `@@ `).
+    `languages` are the source and target codes (see `normlab.data.languages`). `form` says what the
+    lines are: `raw` text, `tokenized` (space-separated Moses tokens, or words of a language that
+    writes no spaces, scored after detokenizing) or `bpe` (subword pieces joined at `@@ `).
     """
 
     languages: tuple[str, str]

@@ -34,10 +34,11 @@ MEND_RUN = "remove the file and start the run again"
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 MAIN_SCORES = (
-    *("loss", "perplexity", "bleu", "chrf", "mlm_accuracy", "nsp_accuracy"),
-    *("bits_per_character", "accuracy"),
+    *("bleu", "chrf", "mlm_accuracy", "nsp_accuracy", "accuracy"),
+    *("bits_per_character", "perplexity", "loss"),
 )
-"""The scores that tables and dashboards show, without the split before the name (`test/`)."""
+"""The scores that tables and dashboards show, without the split before the name (`test/`), in the
+order in which the console prints them."""
 Parts = Mapping[str, str]
 """The dotted keys of an experiment's config, sorted, with their values as JSON."""
 Row = dict[str, int | float]

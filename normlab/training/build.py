@@ -22,7 +22,7 @@ from normlab.tasks.conditions import disturbed
 from normlab.training.checkpoint import Checkpoints
 from normlab.training.evaluate import LOSS, Evaluator
 from normlab.training.optimizer import build_optimizer, group_settings, own_keys
-from normlab.training.runtime import Runtime
+from normlab.training.runtime import Runtime, dropout_seed
 from normlab.training.schedule import Schedule
 from normlab.training.sinks import Sink
 from normlab.training.trainer import RunParts
@@ -168,7 +168,7 @@ def calibrate_model(
             profile(
                 model,
                 lambda: task.losses(model, batch),
-                seed=seed * 1_000_003 + runtime.world.rank,
+                seed=dropout_seed(seed, runtime.world.rank),
             )
 
 

@@ -25,16 +25,14 @@ from normlab.metrics.baseline import learning_problem
 from normlab.progress import TRAINING, Stage
 from normlab.records.record import MAIN_SCORES, RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
-from normlab.training.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
+from normlab.training.pace import Pace
+from normlab.training.sinks import NO_SCORES, Notice, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
 _SIZE = ("model", "recipe", "scale")  # options to show, which are not in the run's name
 _SILENT = 5.0  # seconds without output before a status line in a pipe; longer in a long run
 _HEADLINES = 5
-_FIRST = (
-    *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
-    *("test/bits_per_character", "test/perplexity", "test/loss", "valid/loss"),
-)
+_FIRST = (*(f"test/{name}" for name in MAIN_SCORES), "valid/loss")
 _COLORS = {"finished": "green", "diverged": "red", "interrupted": "yellow"}
 
 
@@ -59,9 +57,9 @@ class Console(Sink):
     def open(self, run: RunInfo) -> None:
         self._run = run
         resumed = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
-        self.note(f"{run_id(run.config)}{resumed}")
+        self._line(f"{run_id(run.config)}{resumed}")
         if chosen := [f"{g}={run.choices[g]}" for g in _SIZE if run.choices.get(g)]:
-            self.note(" ".join(chosen))
+            self._line(" ".join(chosen))
 
     def stage(self, stage: Stage) -> None:
         self._pace.see(stage)
@@ -72,7 +70,7 @@ class Console(Sink):
         now = time.monotonic()
         # Print fewer lines in a long run, so that days of training do not fill the log.
         if now - self._said >= min(60.0, max(_SILENT, (now - self._started) / 60)):
-            self.note(_joined(str(stage), self._loss, self._left))
+            self._line(_joined(str(stage), self._loss, self._left))
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         assert self._run is not None, "log before open"
@@ -88,9 +86,12 @@ class Console(Sink):
             shown[LOSS] = row[LOSS]
         texts = [f"{name} {short_number(value)}" for name, value in shown.items()]
         place = f"step {step}" if total is None else f"step {step}/{total}"
-        self.note(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
+        self._line(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
 
-    def note(self, text: str) -> None:
+    def note(self, notice: Notice) -> None:
+        self._line(str(notice))
+
+    def _line(self, text: str) -> None:
         self._said = time.monotonic()
         self._console.print(Text(text), soft_wrap=not self._rich)  # a pipe has no width to wrap at
 

@@ -12,7 +12,7 @@ vocabulary, and needs no data to translate or continue a text.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from normlab.config.objects import check, instantiate
 from normlab.config.registry import OPTION, TARGET, settings_of
@@ -22,6 +22,9 @@ from normlab.data.source import DataSource
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, read_file
 from normlab.records.record import RunRecord
+
+if TYPE_CHECKING:
+    from normlab.tasks.base import Task
 
 VOCABULARY = "vocabulary"  # the subfolder of a run's folder
 OTHER_VOCABULARY = (
@@ -118,3 +121,12 @@ def read_vocabulary(folder: Path) -> dict[str, str]:
         raise UserError(
             f"{folder / VOCABULARY}: cannot be read ({error}); train the run again"
         ) from None
+
+
+def check_data(folder: Path, record: RunRecord, task: "Task", config: Mapping[str, Any]) -> None:
+    """Raise UserError if a task's data differ from the data that a run was trained on."""
+    if changed := differing(record.data.get("checksums"), task.checksums()):
+        raise UserError(
+            f"{folder} {changed_text(changed, config['data_dir'])}: set data_dir=FOLDER to the "
+            "data of the run"
+        )

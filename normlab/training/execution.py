@@ -1,30 +1,22 @@
-"""Trains a new or resumed run and writes its record, after checking that it can be trained.
-
-The checks reject norms that cannot be trained on the run's batches. Without them, the problem would
-show only at the first long sentence, in the last batch of an epoch, or never.
-"""
+"""Trains a new or resumed run, tests it and writes its record."""
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
-from torch import nn
 
 from normlab.config.machine import MOST_THREADS
 from normlab.config.objects import instantiate
-from normlab.config.schema import NORM_KEYS, TRACKERS
+from normlab.config.schema import TRACKERS
 from normlab.data.cache import cache_key
 from normlab.distributed import process_group
-from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
-from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.model_norms import ModelNorms
-from normlab.norms.running import running_norms
 from normlab.progress import PREPARING, Stage, heard_by, say
 from normlab.records.code import Code, followed_by, joint_code, origin
 from normlab.records.files import atomic_write
@@ -49,10 +41,13 @@ from normlab.training.checkpoint import (
     start_from,
 )
 from normlab.training.evaluate import BEST, best_by, judged_by, renamed, score_weights
+from normlab.training.live import Live
+from normlab.training.notices import notices, seeing_future
 from normlab.training.progress import Progress
 from normlab.training.run_folder import RunFolder
-from normlab.training.runtime import Runtime
-from normlab.training.sinks import Live, RunInfo, Sink, SinkGroup
+from normlab.training.runtime import Runtime, dropout_seed
+from normlab.training.sinks import RunInfo, Sink, SinkGroup
+from normlab.training.start_checks import check_start
 from normlab.training.stopping import Validations
 from normlab.training.trainer import Trainer
 
@@ -136,8 +131,8 @@ class _Execution:
                 unit=self.data.get("unit", "tokens"),
             )
         )
-        for line in notices(trainer.model, self.milestones, steps):
-            self.sinks.note(line)
+        for notice in notices(trainer.model, self.milestones, steps):
+            self.sinks.note(notice)
         outcome = trainer.fit()
         record = self._record(trainer, outcome)
         if process_group.is_main():
@@ -147,7 +142,7 @@ class _Execution:
     def _trainer(self) -> Trainer:
         """Build the model and its trainer, from the last checkpoint if there is one."""
         config, task, runtime = self.config, self.task, self.runtime
-        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # for dropout
+        torch.manual_seed(dropout_seed(config["seed"], runtime.world.rank))
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
@@ -297,93 +292,3 @@ class _Execution:
         for name in best_by(validate, self.task.headline) if validate["best"] else ():
             scores |= renamed(validations.best(name).scores, f"{BEST}_{name}")
         return scores
-
-
-_CURE = "or use a norm that does not pool over the batch (norm=ln)"
-
-
-def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise UserError, with key and remedy, if norms cannot be trained on the run's batches."""
-    _check_positions(config, task, model)
-    # Synced norms pool over the sequences of all processes.
-    norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
-    norms = [norm for norm in norms if world.size == 1 or not norm.sync]
-    if not norms:
-        return
-    batches = task.planned(world, config["seed"])
-    sequences, tokens = max(map(len, batches)), min(map(task.fewest_pooled, batches))
-    for norm in norms:
-        name = type(norm).__name__
-        by_position = "position" not in norm.pools or norm.by_position
-        if by_position and "feature" not in norm.pools:
-            key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
-            if norm.ghost == 1:
-                key = f"norm.ghost={norm.ghost}"
-            elif sequences > 1:
-                continue
-            elif sum(map(len, batches)) == 1:
-                raise UserError(
-                    f"the training data have one sequence, and {name} pools each position over "
-                    f"several: add more text, {_CURE}"
-                )
-            raise UserError(
-                f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
-                "sequences of a batch, but a batch here has one, so every output would be the bias"
-            )
-        if "position" in norm.pools and tokens < 2:
-            raise UserError(
-                f"a training batch may give {name} a single token, but its statistics need at "
-                "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
-                f"small, {_CURE}"
-            )
-
-
-def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
-    """Raise UserError if a per-position norm outside a recurrence has too few positions."""
-    if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
-        return
-    nodes = {key: config.get(key) or {} for key in NORM_KEYS}
-    nodes |= {f"sites.{pattern}": rule for pattern, rule in (config.get("sites") or {}).items()}
-    rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}
-    if not rows:
-        return
-    key, least = min(rows.items(), key=lambda item: item[1])
-    longest = task.longest_fed(config["model"].get("max_positions", least))
-    if longest > least:
-        raise UserError(
-            f"{key}.num_positions={least} is less than the {longest} positions that the longest "
-            f"sequence of this run may have: set {key}.num_positions={longest}, or shorten the "
-            "sequences"
-        )
-
-
-def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
-    """Yield lines about the norms' schedules, and warnings.
-
-    `milestones` maps the name of each phase to its last step, and `total` is the run's number of
-    steps.
-    """
-    texts = {
-        name: f"{name} from step {step + 1:,}"  # the milestone is the step before the freeze
-        if name == "freeze_statistics"
-        else f"{name.replace('/', ' ')} until step {step:,}"
-        for name, step in milestones.items()
-    }
-    if texts:
-        yield f"norms' own schedules: {', '.join(texts.values())}"
-    if late := [texts[name] for name, step in milestones.items() if total and step > total]:
-        where = f"the run ends at step {total:,}, within a norm's own schedule"
-        yield f"warning: {where}: {', '.join(late)}"
-    if sees := seeing_future(model):
-        yield (
-            f"warning: {', '.join(sees)} leaks later tokens of a sequence to earlier ones, in "
-            "training too: losses and scores come from a model that has seen what it predicts"
-        )
-
-
-def seeing_future(model: nn.Module) -> list[str]:
-    """Return the classes of the norms that let a decoder see later tokens."""
-    if not hasattr(model, "start_decoding"):  # the model does not predict next tokens
-        return []
-    parts = getattr(model, "decoder", model).modules()
-    return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})

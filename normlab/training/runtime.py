@@ -27,6 +27,11 @@ _FLOAT32_ERROR = 1e-5  # limit of the test product's relative error: 1.5e-6 in f
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
+def dropout_seed(seed: int, rank: int) -> int:
+    """Return the seed of a process's random numbers in training, which differ between processes."""
+    return seed * 1_000_003 + rank
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The device and precision of a run, with `auto` resolved.

@@ -13,19 +13,17 @@ step's checkpoint. Numbers that are not finite are written as `"nan"`, `"inf"`, 
 import json
 import logging
 import os
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
-from normlab.progress import TRAINING, Stage
+from normlab.progress import Stage
 from normlab.records.files import atomic_write, read_file, sync_folder
 from normlab.records.record import RunRecord, Score, fingerprint, plain
-from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
+from normlab.records.store import METRICS_FILE, rows_of
 
 Row = Mapping[str, float | int]
 NO_SCORES: Mapping[str, Score] = MappingProxyType({})
@@ -56,15 +54,25 @@ class RunInfo:
         return self.config["choices"]
 
 
+class Notice(NamedTuple):
+    """A line for the user: what happens to the run, or a warning."""
+
+    text: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"warning: {self.text}" if self.warning else self.text
+
+
 class Sink:
     """A receiver of a run's rows. Subclasses override the methods that they need."""
 
     required: ClassVar[bool] = False
 
-    def open(self, run: RunInfo) -> str | None:
+    def open(self, run: RunInfo) -> Notice | None:
         """Prepare for the first row, and drop kept rows after `run.resumed_step`.
 
-        Returns a line for the user if there is anything to report, such as why W&B is offline.
+        Returns a notice if there is anything to report, such as why W&B is offline.
         """
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
@@ -76,8 +84,8 @@ class Sink:
     def stage(self, stage: Stage) -> None:
         """Receive the current stage, at every step and batch, and before the sink opens."""
 
-    def note(self, text: str) -> None:
-        """Receive one line for the user (resumed, stopped early, diverged, a sink lost)."""
+    def note(self, notice: Notice) -> None:
+        """Receive a notice (resumed, stopped early, diverged, a sink lost)."""
 
     def close(self, record: RunRecord | None) -> None:
         """Finish. `record` is None if the run ends without one, after a stop or an exception."""
@@ -94,10 +102,8 @@ class SinkGroup(Sink):
         self._sinks = dict(sinks)
 
     def open(self, run: RunInfo) -> None:
-        for line in filter(None, self._each("open", run)):
-            self.note(line)
-            if line.startswith("warning") and "console" not in self._sinks:
-                logging.getLogger("normlab").warning(line)
+        for notice in filter(None, self._each("open", run)):
+            self.note(notice)
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         self._each("log", row, scores)
@@ -108,8 +114,14 @@ class SinkGroup(Sink):
     def stage(self, stage: Stage) -> None:
         self._each("stage", stage)
 
-    def note(self, text: str) -> None:
-        self._each("note", text)
+    def note(self, notice: Notice) -> None:
+        """Pass a notice to the sinks. Without a console, a warning goes to the standard log.
+
+        Other ranks than the main one have no sinks, and do not repeat its warnings.
+        """
+        self._each("note", notice)
+        if notice.warning and self._sinks and "console" not in self._sinks:
+            logging.getLogger("normlab").warning(str(notice))
 
     def close(self, record: RunRecord | None) -> None:
         self._each("close", record)
@@ -132,7 +144,7 @@ class SinkGroup(Sink):
         for text in lost:
             if not self._sinks:  # the standard log still reaches the terminal
                 logging.getLogger("normlab").warning(text)
-            self.note(text)
+            self.note(Notice(text))
         return answers
 
 
@@ -155,16 +167,17 @@ class Jsonl(Sink):
     def __init__(self) -> None:
         self._file: IO[str] | None = None
 
-    def open(self, run: RunInfo) -> str | None:
+    def open(self, run: RunInfo) -> Notice | None:
         path = run.run_dir / METRICS_FILE
         run.run_dir.mkdir(parents=True, exist_ok=True)
         rows = truncate_to(path, run.resumed_step) if run.resumed_step else 0
         self._file = path.open("a" if run.resumed_step else "w", encoding="utf-8", newline="\n")
         sync_folder(run.run_dir)
         if rows < run.resumed_rows:
-            return (
-                f"warning: {path} has lost {run.resumed_rows - rows} of {run.resumed_rows} rows "
-                f"before step {run.resumed_step}: its curves have a gap; scores are unaffected"
+            return Notice(
+                f"{path} has lost {run.resumed_rows - rows} of {run.resumed_rows} rows before step "
+                f"{run.resumed_step}: its curves have a gap; scores are unaffected",
+                warning=True,
             )
         return None
 
@@ -205,106 +218,3 @@ def truncate_to(path: Path, step: int) -> int:
         with atomic_write(path, "wb") as file:
             file.write(content)
     return len(remaining)
-
-
-_MARKS = 50  # minimum number of time marks of a run
-
-
-class Pace:
-    """Estimates the time left: of training until its last step, then of the current phase.
-
-    Training steps are extrapolated from the recent half of the training time, because the first
-    steps are slow and the machine's load may change. Validations during training are extrapolated
-    from their mean. The last validation and the test count only while they run.
-    """
-
-    def __init__(self) -> None:
-        self._marks = deque[tuple[float, float]]()  # (share of training done, its seconds)
-        self._first: float | None = None  # the share at the start
-        self._step_seconds = self._pause_seconds = 0.0
-        self._step_time = 0.0  # seconds of the last step
-        self._training = Stage(TRAINING)
-        self._now = self._begun = (Stage(TRAINING), 0.0)  # the stage, and its time
-
-    def see(self, stage: Stage) -> None:
-        """Record a stage."""
-        self._now, before = (stage, time.monotonic()), self._now[0]
-        if stage.phase == TRAINING:
-            self._step(stage, after_pause=before.phase != TRAINING)
-        elif stage.phase != before.phase or stage.done < before.done:
-            self._begun = self._now
-
-    def _step(self, stage: Stage, *, after_pause: bool) -> None:
-        """Record a training step; after a pause, its time counts as part of the pause."""
-        self._training, now = stage, self._now[1]
-        if stage.share is None:
-            return
-        if self._first is None:
-            self._first = stage.share
-        elif after_pause:
-            self._pause_seconds += now - self._step_time
-        else:
-            self._step_seconds += now - self._step_time
-        self._step_time = now
-        marks, seconds = self._marks, self._step_seconds
-        if not marks or seconds - marks[-1][1] >= seconds / _MARKS:
-            marks.append((stage.share, seconds))
-        while len(marks) > 1 and marks[1][1] <= seconds / 2:
-            marks.popleft()
-
-    @property
-    def trained(self) -> bool:
-        """Whether the last training step has been taken."""
-        return self._training.share is not None and self._training.share >= 1
-
-    @property
-    def left(self) -> float | None:
-        """Return the estimated seconds left, or None if unknown."""
-        if not self.trained:
-            share, first = self._training.share, self._first
-            if share is None or first is None or share <= self._marks[0][0]:
-                return None
-            recent_share, recent = self._marks[0]
-            step = (self._step_seconds - recent) / (share - recent_share)
-            return (step + self._pause_seconds / (share - first)) * (1 - share)
-        stage, now = self._now
-        if stage.phase == TRAINING:
-            return None
-        first, begun = self._begun
-        return _remaining(first.share or 0.0, begun, stage.share, now)
-
-
-def _remaining(first: float, begun: float, share: float | None, now: float) -> float | None:
-    """Return the estimated seconds until all is done, given the shares at `begun` and `now`."""
-    if share is None or share <= first:
-        return None
-    return (now - begun) / (share - first) * (1 - share)
-
-
-class Live(Sink):
-    """Maintains `progress.json`: a `Stage`, the seconds left, and whether all steps are done.
-
-    The file is written at most once per second within a phase, and deleted when the run ends.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / PROGRESS_FILE
-        self._partial = folder / f".{PROGRESS_FILE}.{os.getpid()}.partial"
-        self._pace = Pace()
-        self._phase, self._written, self._loss = "", 0.0, None
-
-    def stage(self, stage: Stage) -> None:
-        self._pace.see(stage)
-        self._loss = stage.loss if stage.loss is not None else self._loss
-        now = time.monotonic()
-        if stage.phase == self._phase and now - self._written < 1.0:
-            return
-        self._phase, self._written = stage.phase, now
-        content = {**stage._asdict(), "loss": self._loss}
-        content |= {"left": self._pace.left, "trained": self._pace.trained}
-        # It is not synced to disk, because it is deleted when the run ends.
-        self._partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
-        self._partial.replace(self._path)
-
-    def close(self, record: RunRecord | None) -> None:
-        self._path.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ such pass updates running statistics.
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -42,9 +41,10 @@ from normlab.training.divergence import (
 )
 from normlab.training.evaluate import Evaluator, best_by
 from normlab.training.progress import Progress
+from normlab.training.rewind import Rewind
 from normlab.training.runtime import Runtime
 from normlab.training.schedule import Schedule
-from normlab.training.sinks import NO_SCORES, Row, SinkGroup
+from normlab.training.sinks import NO_SCORES, Notice, Row, SinkGroup
 from normlab.training.stopping import Budget, Interrupts, Validation, Validations
 
 DEBUG_STEPS = 3
@@ -96,8 +96,7 @@ class Trainer:
         self.progress, self.validations = Progress(), Validations()
         self.divergence = Divergence(config["divergence_factor"], runtime.device)
         self._epoch_ended = False
-        self._after_row: dict[str, Any] | None = None  # the state before all unread steps
-        self._again = False
+        self._rewind = Rewind(self)
         self._rank_0_seconds: float | None = None  # rank 0's clock decides for all processes
         self._clock = time.perf_counter()
 
@@ -109,7 +108,7 @@ class Trainer:
                 try:
                     interrupted = self.step(stop_requested=interrupts.received is not None)
                 except Diverged as divergence:
-                    self.sinks.note(f"diverged at {divergence}")
+                    self.sinks.note(Notice(f"diverged at {divergence}"))
                     return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
                 validated = self._due(self.validate["every"]) or self._budget_spent()
                 if validated:
@@ -125,7 +124,7 @@ class Trainer:
                 return Outcome("interrupted", self.progress.step, name)
         self.divergence.end_window(self.progress.step, last=True)
         if (high := self.divergence.high()) is not None:
-            self.sinks.note(f"diverged at step {high.step}: {high.reason}")
+            self.sinks.note(Notice(f"diverged at step {high.step}: {high.reason}"))
             return Outcome("diverged", high.step, high.reason)
         return Outcome("finished", self.progress.step, end)
 
@@ -134,7 +133,7 @@ class Trainer:
         self.model.train()
         self.probes.attach(self.model)
         if notice := self.probes.notice:
-            self.sinks.note(notice)
+            self.sinks.note(Notice(notice))
         self._clock = time.perf_counter()
 
     def _end(self) -> str | None:
@@ -166,9 +165,9 @@ class Trainer:
         step if it was not finite, or after it (see `Divergence`).
         """
         started, step = time.perf_counter(), self.progress.step + 1
-        at_once = self._again or self.log_every == 1
-        if not at_once and self._after_row is None:
-            self._after_row = self._copy()
+        at_once = self._rewind.active or self.log_every == 1
+        if not at_once:
+            self._rewind.keep()
         epoch = int(self.batches.epochs)
         batches = [next(self.batches) for _ in range(self.config["accumulate"])]
         self._epoch_ended = int(self.batches.epochs) > epoch
@@ -189,9 +188,9 @@ class Trainer:
         self.divergence.end_window(step, last=self._budget_spent() is not None)
         verdict, saves = None, self._due(self.config["observe"]["checkpoint_every"])
         if at_once or stop or saves or self._row_due():
-            verdict, before, self._after_row = self._judge(), self._after_row, None
+            verdict, before = self._judge(), self._rewind.release()
             if verdict and before and not (verdict.taken and verdict.step == step):
-                self._take_again(before, verdict.step)
+                self._rewind.repeat(before, verdict.step)
                 return stop
             self._tick()
         self.progress.time(time.perf_counter() - started)
@@ -256,31 +255,6 @@ class Trainer:
                 return high if earlier else Verdict(reading.step, reason, taken=False)
             self.progress.read(reading)
         return self.divergence.high()
-
-    def _copy(self) -> dict[str, Any]:
-        """Return a copy on the device of all state that steps change, without waiting for it."""
-        return {
-            "divergence": deepcopy(self.divergence),
-            "random": random_state(self.runtime.device),
-            **deepcopy(self._state()),
-        }
-
-    def _take_again(self, before: Mapping[str, Any], until: int) -> None:
-        """Go back to a copy and repeat the steps up to `until`, which raises Diverged.
-
-        On a GPU, repeated sums may differ in their last bits. If no step diverges this time, the
-        run continues.
-        """
-        wall, self.divergence = self.progress.seconds, before["divergence"]
-        self._restore(before)
-        restore_random_state(before["random"], self.runtime.device)
-        lost, self._again = wall - self.progress.seconds, True
-        try:
-            while self.progress.step < until:
-                self.step()
-        finally:
-            self._again = False
-            self.progress.seconds += lost
 
     def _sum_over_ranks(
         self, batches: list[Batch], stop_requested: bool
@@ -366,14 +340,15 @@ class Trainer:
             self.checkpoints.last,
             {
                 **self.stamp,
-                **self._state(),
+                **self.state(),
                 "divergence": self.divergence.state_dict(),
                 "validations": self.validations.state_dict(),
                 "random": random,
             },
         )
 
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """Return the state that steps change, except for divergence and random numbers."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -382,7 +357,8 @@ class Trainer:
             "progress": asdict(self.progress),
         }
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a `state`."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.batches.load_state_dict(state["batches"])
@@ -391,7 +367,7 @@ class Trainer:
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore a state from `save`, or raise UserError if weights for the test are missing."""
-        self._restore(state)
+        self.restore(state)
         self.divergence.load_state_dict(state["divergence"])
         self.validations.load_state_dict(state["validations"])
         if self.validations.history:

@@ -30,7 +30,7 @@ from normlab.records.files import atomic_write
 from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
 from normlab.records.record import MAIN_SCORES, RunRecord, Score, is_probe_metric, plain
 from normlab.records.store import METRICS_FILE, read_rows, series
-from normlab.training.sinks import NO_SCORES, Row, RunInfo, Sink, first_line, merged
+from normlab.training.sinks import NO_SCORES, Notice, Row, RunInfo, Sink, first_line, merged
 
 Mode = Literal["auto", "online", "offline", "disabled"]
 CLOUD = "https://api.wandb.ai"  # netrc may still have logins from before W&B's cloud moved
@@ -121,7 +121,7 @@ class Wandb(Sink):
         self._metrics = Path()
         self._sent = -1  # the last step that W&B already had when this process started
 
-    def open(self, run: RunInfo) -> str | None:
+    def open(self, run: RunInfo) -> Notice | None:
         login = find_login()
         mode = resolve_mode(self._mode, login)
         if mode == "disabled":
@@ -140,8 +140,9 @@ class Wandb(Sink):
                 self._sent = self._run.starting_step - 1
             except Exception as error:
                 why = first_line(error)
-        address = f"W&B: {self._run.url}" if self._run is not None else None
-        if self._run is None:
+        if self._run is not None:
+            address = f"W&B: {self._run.url}"
+        else:
             self._run = self._start(run, run_id, "offline")
             self._sent = run.resumed_step if known and not older else -1
             sync = f"wandb sync {run.run_dir}/wandb/offline-*"
@@ -153,7 +154,7 @@ class Wandb(Sink):
                 self.log(row)
         for folder in older if rows else ():  # their rows are now in the new file
             shutil.rmtree(folder)
-        return address
+        return Notice(address)
 
     def _start(self, run: RunInfo, run_id: str, mode: Literal["online", "offline"]) -> Any:
         with _surroundings(run.run_dir / "wandb"):
@@ -249,18 +250,44 @@ class _Headlines:
         return True
 
 
+class _Labels(NamedTuple):
+    """Labels of a run, each None if the run has none."""
+
+    norm: str | None
+    placement: str | None
+    task: str | None
+    corpus: str | None
+    batch: str | None
+    scale: str | None
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any], config: Mapping[str, Any]) -> "_Labels":
+        batch = batch_label(config)
+        return cls(
+            norm=norm_label(choices),
+            placement=placement_label(choices, config),
+            task=choices.get("task"),
+            corpus=corpus_label(config),
+            batch=None if batch == "-" else batch,
+            scale=choices.get("scale"),
+        )
+
+
 def display_name(run: RunInfo) -> str:
     """Return the run's name, `mlm-brown-bn-pre-b32-0123456789-seed1` or `NAME-bn-pre-...`."""
-    norm, placement, task, corpus, batch, _ = _labels(run.choices, run.config)
-    begins = (name,) if (name := run.config.get("observe", {}).get("name")) else (task, corpus)
-    parts = (*begins, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
+    labels, name = _Labels.of(run.choices, run.config), run.config.get("observe", {}).get("name")
+    begins = (name,) if name else (labels.task, labels.corpus)
+    setting = (labels.norm, labels.placement, labels.batch)
+    parts = (*begins, *setting, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Return norm, placement, task, corpus, batch, scale and the run's own tags, as far as set."""
     chosen = config.get("observe", {}).get("tags", ())
-    return [str(tag) for tag in (*_labels(choices, config), *chosen) if tag not in (None, "", "-")]
+    return [
+        str(tag) for tag in (*_Labels.of(choices, config), *chosen) if tag not in (None, "", "-")
+    ]
 
 
 def _short(label: str, most: int = _TAG) -> str:
@@ -270,8 +297,8 @@ def _short(label: str, most: int = _TAG) -> str:
 
 def group(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Return the group of a run in W&B: norm, placement and batch, such as `bn-pre-b8`."""
-    norm, placement, _, _, batch, _ = _labels(choices, config)
-    return "-".join(filter(None, (norm, placement, batch)))
+    labels = _Labels.of(choices, config)
+    return "-".join(filter(None, (labels.norm, labels.placement, labels.batch)))
 
 
 def groups(runs: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[str]:
@@ -287,13 +314,6 @@ def groups(runs: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[str]
         more = [text for text in apart if text.partition("=")[0] not in _IN_GROUP]
         keys.append(" ".join([group(config["choices"], config), *more]))
     return keys
-
-
-def _labels(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:
-    batch, placement = batch_label(config), placement_label(choices, config)
-    task, corpus = choices.get("task"), corpus_label(config)
-    batch = None if batch == "-" else batch
-    return norm_label(choices), placement, task, corpus, batch, choices.get("scale")
 
 
 def _study(config: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from normlab.cli import main
 from normlab.norms.running import running_norms
 from normlab.records.store import read_record
-from normlab.training.loaded import load_run
+from normlab.training.loaded_run import load_run
 
 ROUNDING = 1e-4  # relative change of a score that folding may cause
 

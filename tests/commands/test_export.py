@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from normlab.commands.export import main
-from normlab.training.loaded import load_run, outputs
+from normlab.training.export import outputs
+from normlab.training.loaded_run import load_run
 from normlab.training.wandb_workspace import GROUPING
 
 

@@ -15,8 +15,8 @@ from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.training.ahead import BatchesAhead
 from normlab.training.evaluate import Evaluator, Weights
-from normlab.training.execution import check_start
 from normlab.training.runtime import Runtime
+from normlab.training.start_checks import check_start
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
 ALONE = Shard(0, 1)

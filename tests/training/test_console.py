@@ -13,8 +13,9 @@ from normlab.formats import duration, estimated, short_number
 from normlab.metrics.baseline import is_near_baseline, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
-from normlab.training import sinks as files
+from normlab.training import pace
 from normlab.training.console import Console
+from normlab.training.sinks import Notice
 from tests.training.sink_runs import RUN_ID, info, record, scores
 
 
@@ -33,7 +34,7 @@ def show(tmp_path, *, terminal: bool, width=120, end=None, note=""):
     sink.log({"step": 50}, scores(12.34, 3.1))
     sink.stage(Stage("training", 51, 100, 3.25))
     if note:
-        sink.note(note)
+        sink.note(Notice(note))
     sink.close(end)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n")
 
@@ -112,7 +113,7 @@ def test_the_cursor_is_shown_again_when_a_run_ends_without_a_record(tmp_path):
 
 def test_the_time_left_is_estimated_from_the_steps_since_the_resume(tmp_path, monkeypatch):
     clock = itertools.chain([1000.0], itertools.repeat(1020.0))
-    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
     sink = Console(style="plain", console=RichConsole(file=out))
     sink.open(info(tmp_path, resumed_step=50))
@@ -123,43 +124,6 @@ def test_the_time_left_is_estimated_from_the_steps_since_the_resume(tmp_path, mo
     assert out.getvalue().splitlines()[::3] == [
         *(f"{RUN_ID}, resumed at step 50", "step 70/100  about 1 min left")
     ]
-
-
-@pytest.mark.parametrize("total", [40, None])
-def test_after_training_the_remaining_time_is_estimated_for_the_test(monkeypatch, total):
-    clock = itertools.count(1000.0, 10.0)
-    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    pace = files.Pace()
-    pace.see(Stage("training", 10, total, 2.0, 0.25))
-    pace.see(Stage("training", 20, total, 2.0, 0.5))
-    pace.see(Stage("validating", 3, 7))  # a validation during training
-    assert not pace.trained and pace.left == 10 / 0.25 * 0.5
-    pace.see(Stage("training", 40, total, 2.0, 1.0))
-    assert pace.trained and pace.left is None
-    pace.see(Stage("testing"))
-    pace.see(Stage("testing", 0, 200))
-    assert pace.left is None
-    pace.see(Stage("testing", 50, 200))
-    assert pace.left == 2 * 10 / 0.25 * 0.75
-
-
-def test_the_time_left_follows_recent_step_times_and_adds_the_mean_share_of_pauses(monkeypatch):
-    """A machine that was busy for the first third of a run says nothing about the rest."""
-    now = [0.0]
-    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    pace = files.Pace()
-    for step in range(1, 601):
-        now[0] += 10.0 if step <= 20 else 1.0
-        pace.see(Stage("training", step, 1000, 2.0, step / 1000))
-    assert pace.left == pytest.approx(400, rel=0.02)
-    now[0] += 300.0
-    pace.see(Stage("validating", 3, 7))
-    assert pace.left == pytest.approx(400, rel=0.02), (
-        "a validation does not change it while it runs"
-    )
-    now[0] += 299.0
-    pace.see(Stage("training", 601, 1000, 2.0, 0.601))
-    assert pace.left == pytest.approx(399 + 599 * 399 / 600, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from normlab.studies.study import Planned
 from normlab.studies.study_runs import runs_of
 from normlab.tasks.translation import Translation
 from normlab.training import train
-from normlab.training.loaded import load_run
+from normlab.training.loaded_run import load_run
 from tests.test_architecture import loaded_after
 from tests.tiny_runs import QUICK, tiny, write_corpus
 

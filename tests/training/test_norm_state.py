@@ -15,11 +15,9 @@ from normlab.probes import base as probe_values
 from normlab.records.record import RunRecord
 from normlab.training import train
 from normlab.training.checkpoint import load_checkpoint
-from normlab.training.execution import notices
 from normlab.training.runtime import Runtime
 from normlab.training.speed import start
 from tests.bench.small import TOY
-from tests.models.small import lm
 from tests.tiny_runs import tiny
 from tests.training.trainers import build_trainer, weights
 
@@ -51,12 +49,6 @@ def test_warm_ups_and_statistics_count_updates_rather_than_micro_batches(corpus,
         }
 
 
-def test_a_run_that_ends_within_a_norms_schedule_prints_a_notice():
-    said = list(notices(torch.nn.Identity(), {"PowerNorm/warmup": 6, "freeze_statistics": 2}, 4))
-    assert said[0].endswith(": PowerNorm warmup until step 6, freeze_statistics from step 3")
-    assert said[1].endswith("within a norm's own schedule: PowerNorm warmup until step 6")
-
-
 def test_a_record_contains_the_last_steps_of_the_norms_phases(corpus, tmp_path):
     values = ("norm=prepbn", "norm.blend_steps=6", "budget.steps=8", "validate.every=4")
     record = train(compose(tiny(corpus, tmp_path, *values, "norm@decoder_norm=un")))
@@ -66,24 +58,6 @@ def test_a_record_contains_the_last_steps_of_the_norms_phases(corpus, tmp_path):
         "UnifiedNorm/correction": 2,
     }
     assert RunRecord.from_json(record.to_json(), origin="here").milestones == record.milestones
-
-
-@pytest.mark.parametrize("norm", ["in", "seqn", "gn_sample"])
-def test_a_norm_that_leaks_later_tokens_gives_a_warning_before_the_first_step(norm):
-    (said,) = (line for line in notices(lm(norm), {}, None) if line.startswith("warning"))
-    assert type(make_norm(norm, 8)).__name__ in said and "leaks later tokens" in said
-    assert not any("leaks" in line for line in notices(lm("bn"), {}, None))
-
-
-def test_a_record_lists_the_norms_that_leak_later_tokens(corpus, tmp_path):
-    marked, plain = (
-        train(compose(tiny(corpus, tmp_path, f"norm={norm}", "budget.steps=1")))
-        for norm in ("in", "ln")
-    )
-    assert marked.sees_future == [type(make_norm("in", 8)).__name__]
-    assert RunRecord.from_json(marked.to_json(), origin="here") == marked
-    assert not plain.sees_future and "sees_future" not in plain.to_json()
-    assert 0 < plain.first_loss < 100
 
 
 def test_a_run_with_every_stateful_norm_resumes_bitwise(corpus, tmp_path):

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from normlab.training.sinks import Sink, SinkGroup
+from normlab.training.sinks import Notice, Sink, SinkGroup
 from tests.training.sink_runs import FINGERPRINT, info, record, scores
 
 
@@ -12,13 +12,13 @@ class Memory(Sink):
 
     def open(self, run):
         self.calls.append(("open", run.fingerprint))
-        return "hello"
+        return Notice("hello")
 
     def log(self, row, scores=None):
         self.calls.append(("log", row["step"]))
 
-    def note(self, text):
-        self.calls.append(("note", text))
+    def note(self, notice):
+        self.calls.append(("note", notice.text))
 
     def close(self, record):
         self.calls.append(("close", record))
@@ -39,7 +39,7 @@ def test_every_sink_gets_all_calls_and_the_opening_lines_of_all_sinks(tmp_path):
     end = record()
     group.open(info(tmp_path))
     group.log({"step": 1}, scores(1.0, 2.0))
-    group.note("early stop")
+    group.note(Notice("early stop"))
     group.close(end)
     opened = [("open", FINGERPRINT), ("note", "hello"), ("note", "hello")]
     assert a.calls == b.calls == [*opened, ("log", 1), ("note", "early stop"), ("close", end)]
@@ -67,3 +67,10 @@ def test_a_failing_required_sink_stops_the_run_after_the_others_have_logged():
     with pytest.raises(RuntimeError, match="no service"):
         SinkGroup({"file": RequiredBroken(), "good": good}).log({"step": 1})
     assert good.calls == [("log", 1)]
+
+
+def test_a_warning_is_logged_unless_a_console_prints_it(caplog):
+    for names in ((), ("console",), ("jsonl",)):
+        SinkGroup({name: Memory() for name in names}).note(Notice(f"{names}", warning=True))
+    SinkGroup({"jsonl": Memory()}).note(Notice("early stop"))
+    assert caplog.messages == ["warning: ('jsonl',)"]

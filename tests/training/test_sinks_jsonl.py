@@ -40,7 +40,7 @@ def test_a_resumed_run_writes_the_same_bytes_as_an_uninterrupted_one(tmp_path):
 def test_a_resumed_run_reports_how_many_rows_are_lost_even_without_a_console(tmp_path, caplog):
     write(tmp_path, [1, 2, 4])  # a power failure took row 3 of 4
     lost = Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=4))
-    assert lost is not None and "lost 1 of 4 rows before step 4" in lost
+    assert lost is not None and "lost 1 of 4 rows before step 4" in lost.text
     assert Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=3)) is None
     SinkGroup({"jsonl": Jsonl()}).open(info(tmp_path, resumed_step=4, resumed_rows=4))
     assert "lost 1 of 4 rows before step 4" in caplog.text

@@ -10,7 +10,7 @@ from normlab.config.compose import compose
 from normlab.config.plain import to_dict
 from normlab.records.record import fingerprint
 from normlab.training import train
-from normlab.training.loaded import load_run
+from normlab.training.loaded_run import load_run
 from tests.tiny_runs import tiny
 
 SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")

@@ -14,7 +14,7 @@ from normlab.norms.running import running_norms
 from normlab.tasks.base import Task
 from normlab.tasks.batch import Batch
 from normlab.training.build import build_model, build_task, calibrate_model
-from normlab.training.loaded import load_run
+from normlab.training.loaded_run import load_run
 from normlab.training.runtime import Runtime
 from normlab.training.speed import runtime_of
 

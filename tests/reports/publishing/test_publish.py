@@ -22,7 +22,7 @@ from normlab.reports.table_formats.comma_separated import comma_separated
 from normlab.reports.table_formats.latex import latex
 from normlab.reports.table_formats.markdown import markdown
 from normlab.reports.tables.build_table import build_table
-from normlab.training.loaded import rescored
+from normlab.training.rescore import rescored
 from tests.records.examples import changed
 from tests.reports.handmade import build, diverged, kept_run, made, run, run_rows, runs, study
 from tests.tasks.sentences import translation

@@ -1,4 +1,4 @@
-"""Loads finished runs with their model and task, exports them, and rescores their translations."""
+"""Loads finished runs with their model and task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,35 +6,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from normlab.config.plain import from_dict, to_dict
 from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.running import running_norms
-from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
 from normlab.records.record import DISTURBANCES, RunRecord, Score
-from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
+from normlab.records.store import read_record
 from normlab.tasks.base import Task
-from normlab.tasks.batch import Batch
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
-from normlab.training.checkpoint import FORMAT, Checkpoints, load_checkpoint, put_weights, reading
+from normlab.training.checkpoint import Checkpoints, load_checkpoint, put_weights, reading
 from normlab.training.data import (
     OTHER_VOCABULARY,
     VOCABULARY,
-    changed_text,
-    differing,
+    check_data,
     read_vocabulary,
 )
 from normlab.training.evaluate import Evaluator, judged_by, load_weights
 from normlab.training.runtime import Runtime, torch_settings_kept
 from normlab.training.stopping import Validations
-
-WEIGHTS_FILE = "model.pt"
-_COMPARED = 8  # validation examples on which a folded model must agree with the run's model
-_AGREES = 1e-3  # relative to the largest logit, for float32 rounding over dozens of layers
 
 
 @dataclass(frozen=True)
@@ -188,97 +180,6 @@ def _settle_data(
     check_data(folder, record, task, config)
     if task.vocabulary() != vocabulary:
         raise UserError(f"{folder} {OTHER_VOCABULARY}")
-
-
-def check_data(folder: Path, record: RunRecord, task: Task, config: Mapping[str, Any]) -> None:
-    """Raise UserError if a task's data differ from the data that a run was trained on."""
-    if changed := differing(record.data.get("checksums"), task.checksums()):
-        raise UserError(
-            f"{folder} {changed_text(changed, config['data_dir'])}: set data_dir=FOLDER to the "
-            "data of the run"
-        )
-
-
-@dataclass(frozen=True)
-class Exported:
-    """An exported run. `apart` is the largest change of an output divided by the largest output."""
-
-    record: RunRecord
-    file: Path
-    folded: Sequence[str]
-    apart: float
-
-
-def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
-    """Write a finished run's tested weights to a folder, with norms folded if `fold`.
-
-    The file holds a state dict under `model` (without the weights of folded norms), the config, and
-    the names of the folded norms. Everything runs on the CPU. Raises UserError if no norm can be
-    folded, or if the folded model's outputs do not agree with the run's.
-    """
-    run = load_run(run_dir, ["device=cpu"])
-    written = load_run(run_dir, ["device=cpu"], fold=True) if fold else run
-    batch = run.task.batch("valid", range(min(_COMPARED, len(run.task.lengths("valid")))))
-    expected = outputs(run.task, run.model, batch)
-    difference = (outputs(run.task, written.model, batch) - expected).abs().max()
-    apart = float(difference / expected.abs().max().clamp(min=1e-12))
-    if not apart <= _AGREES:
-        raise UserError(
-            f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest output; "
-            "nothing is exported"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / WEIGHTS_FILE, "wb") as file:
-        content = {
-            "format": FORMAT,
-            "run_id": run.record.run_id,
-            "config": run.record.config,
-            "folded": [*written.folded],
-            "model": written.model.state_dict(),
-        }
-        torch.save(content, file)
-    return Exported(run.record, folder / WEIGHTS_FILE, written.folded, apart)
-
-
-@torch.no_grad()
-def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the logits at a batch's real targets, or its mean losses if the task has no logits."""
-    if (stepwise := task.stepwise(model, batch)) is not None:
-        return stepwise[0]
-    losses = task.losses(model, batch)
-    return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)])
-
-
-def score_kept(folder: Path, changes: Sequence[str]) -> dict[str, Score]:
-    """Rescore the translations kept with a run, with changed settings."""
-    record = read_record(folder)
-    config = to_dict(from_dict(record.config, changes))
-    task = build_task(config)
-    check_data(folder, record, task, config)
-    scores = rescored(folder, task)
-    return {name: score for name, score in scores.items() if name in record.scores}
-
-
-def rescored(folder: Path, task: Task) -> dict[str, Score]:
-    """Rescore the translations kept with a run's record.
-
-    `folder` may be the address of a packed run. Raises UserError if no translations were kept, if
-    the task generates no text, or if there are more or fewer translations than references.
-    """
-    score_lines = getattr(task, "score_lines", None)
-    if score_lines is None:
-        raise UserError(f"{folder}: the task of this run generates no text")
-    hypotheses = read_hypotheses(folder)
-    if not hypotheses:
-        raise UserError(f"{folder} keeps no {HYPOTHESES_FILE}")
-    new_scores: dict[str, Score] = {}
-    for split, lines in hypotheses.items():
-        try:
-            scores = score_lines(split, lines)
-        except UserError as error:
-            raise UserError(f"{folder / hypotheses_file(split)}: {error}") from None
-        new_scores |= {f"{split}/{name}": score for name, score in scores.items()}
-    return new_scores
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:

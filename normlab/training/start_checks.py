@@ -1,0 +1,74 @@
+"""Checks, before the first step, that norms can be trained on the batches of a run.
+
+Without them, the problem would show only at the first long sentence, in the last batch of an epoch,
+or never.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from normlab.config.schema import NORM_KEYS
+from normlab.distributed.process_group import Shard
+from normlab.errors import UserError
+from normlab.norms.batch import BatchNorm, PositionBatchNorm
+from normlab.norms.running import running_norms
+from normlab.tasks.base import Task
+
+_CURE = "or use a norm that does not pool over the batch (norm=ln)"
+
+
+def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
+    """Raise UserError, with key and remedy, if norms cannot be trained on the run's batches."""
+    _check_positions(config, task, model)
+    # Synced norms pool over the sequences of all processes.
+    norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
+    norms = [norm for norm in norms if world.size == 1 or not norm.sync]
+    if not norms:
+        return
+    batches = task.planned(world, config["seed"])
+    sequences, tokens = max(map(len, batches)), min(map(task.fewest_pooled, batches))
+    for norm in norms:
+        name = type(norm).__name__
+        by_position = "position" not in norm.pools or norm.by_position
+        if by_position and "feature" not in norm.pools:
+            key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
+            if norm.ghost == 1:
+                key = f"norm.ghost={norm.ghost}"
+            elif sequences > 1:
+                continue
+            elif sum(map(len, batches)) == 1:
+                raise UserError(
+                    f"the training data have one sequence, and {name} pools each position over "
+                    f"several: add more text, {_CURE}"
+                )
+            raise UserError(
+                f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
+                "sequences of a batch, but a batch here has one, so every output would be the bias"
+            )
+        if "position" in norm.pools and tokens < 2:
+            raise UserError(
+                f"a training batch may give {name} a single token, but its statistics need at "
+                "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
+                f"small, {_CURE}"
+            )
+
+
+def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
+    """Raise UserError if a per-position norm outside a recurrence has too few positions."""
+    if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
+        return
+    nodes = {key: config.get(key) or {} for key in NORM_KEYS}
+    nodes |= {f"sites.{pattern}": rule for pattern, rule in (config.get("sites") or {}).items()}
+    rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}
+    if not rows:
+        return
+    key, least = min(rows.items(), key=lambda item: item[1])
+    longest = task.longest_fed(config["model"].get("max_positions", least))
+    if longest > least:
+        raise UserError(
+            f"{key}.num_positions={least} is less than the {longest} positions that the longest "
+            f"sequence of this run may have: set {key}.num_positions={longest}, or shorten the "
+            "sequences"
+        )
