@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.openmp import wait_passively
 
 if TYPE_CHECKING:
-    from normlab.any_model.report import inspect as inspect
+    from normlab.any_model.inspect import inspect as inspect
     from normlab.any_model.surgery.fold import fold_norms as fold_norms
     from normlab.any_model.surgery.swap import swap as swap
     from normlab.config.compose import compose as compose
@@ -30,7 +30,7 @@ _HOMES = {
     "compose": "config.compose",
     "explain": "inspection.explain.explain",
     "fold_norms": "any_model.surgery.fold",
-    "inspect": "any_model.report",
+    "inspect": "any_model.inspect",
     "inspect_config": "inspection.model.findings",
     "inspect_run": "inspection.model.findings",
     "load_records": "notebook",

@@ -34,7 +34,7 @@ from peer_faults import OWN, own_case  # noqa: E402
 import normlab  # noqa: E402
 from normlab.records.files import atomic_write  # noqa: E402
 from tests.any_model.pairs import PAIRS, Case, case  # noqa: E402
-from tests.any_model.test_further_reports import REPORTS  # noqa: E402
+from tests.any_model.test_bugs_of_cited_issues import BUGS  # noqa: E402
 
 RELEVANT = ("batch_independence", "input_dependency", "eval_determinism")
 
@@ -135,7 +135,7 @@ SETS = {
     "planted": ("Faults that we planted", {n: asked(partial(case, n)) for n in PAIRS}),
     "reported": (
         "Further public reports, rebuilt",
-        {n.__doc__.partition(":")[0]: asked(reported(n)) for n in REPORTS},
+        {n.__doc__.partition(":")[0]: asked(reported(n)) for n in BUGS},
     ),
     "own": (
         "Faults of the kinds that pytest-torch has a check for",

@@ -35,7 +35,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import normlab
-from normlab.any_model.loading.tiny import one_line
+from normlab.any_model.loading.tiny import message_with_type
 from normlab.any_model.questions.registry import questions
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
@@ -130,7 +130,9 @@ def folds(subject: Subject) -> dict[str, Any]:
     try:
         table = normlab.fold_norms(subject.model, subject.batches, forward=forward).table
     except Exception as error:
-        return {"why_not": str(error)[:300] if type(error) is UserError else one_line(error)}
+        return {
+            "why_not": str(error)[:300] if type(error) is UserError else message_with_type(error)
+        }
     stay = Counter(
         words(each) for row in table for each in (row.mean, row.gain) if isinstance(each, str)
     )
@@ -175,7 +177,7 @@ def work(ask: Any, library: Any, name: str, to: Connection) -> None:
     try:
         to.send(ask(library, name))
     except BaseException as error:
-        text = str(error) if type(error) is UserError else one_line(error)
+        text = str(error) if type(error) is UserError else message_with_type(error)
         to.send({"left_out": text[:300]})
 
 

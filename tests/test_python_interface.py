@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 import normlab
-from normlab.any_model.report import check_arguments
+from normlab.any_model.inspect import check_arguments
 from normlab.cli import main
 from normlab.config.plain import to_dict
 from normlab.models.seq2seq import Seq2Seq

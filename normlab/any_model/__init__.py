@@ -1,7 +1,7 @@
 """Models that normlab did not build: any `nn.Module`, examined on batches of its own.
 
-Begin with `report.py`: `normlab.inspect(model, batches)` makes an `Examination` and asks the
-questions about it. Each folder uses only the ones above it:
+Begin with `inspect.py`: `normlab.inspect(model, batches)` makes an `Examination`, asks the
+questions about it and returns a `Report` (`report.py`). Each folder uses only the ones above it:
 
     batches/    the user's batch as an example, variants of it, and which outputs correspond
     tracing/    passes from the same state, recorded calls, float64, and what each norm pools over

@@ -47,12 +47,12 @@ class _Report:
         If the model cannot be loaded, the first question fails, and the others are skipped.
         """
         if self._findings is None:
-            from normlab.any_model.loading.load import load_place
-            from normlab.any_model.report import inspect
+            from normlab.any_model.inspect import inspect
+            from normlab.any_model.loading.load import load_by_prefix
             from normlab.errors import UserError
 
             self._findings = {}
-            model, batches, options = load_place(self.place)
+            model, batches, options = load_by_prefix(self.place)
             if "checks" in options:
                 raise UserError(f"{self.place}: leave out checks: there is one test per question")
             self._findings = inspect(model, batches, **options).findings

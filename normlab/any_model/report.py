@@ -1,93 +1,22 @@
-"""`normlab.inspect(model, batches)`, and its report: findings as text, JSON and HTML."""
+"""The report of `normlab.inspect`: findings about a model as text, JSON and HTML."""
 
-import inspect as inspect_
 import json
 import shutil
-import sys
 import textwrap
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
 
-import torch
-from torch import nn
-
-from normlab.any_model.batches.axes import Axes
-from normlab.any_model.batches.example import Forward, ModelFailed
-from normlab.any_model.batches.from_batch import Conventions, example_of, first_batches
-from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
-from normlab.any_model.tracing.calls import Runner
-from normlab.any_model.tracing.float64 import WIDE_DTYPES
 from normlab.any_model.tracing.found_norms import FoundNorm
-from normlab.any_model.tracing.restore import State, unchanged
-from normlab.errors import UserError
 from normlab.findings.finding import Finding
-from normlab.findings.question import Question
 from normlab.findings.summary import FAILING, by_harm, counts, summary
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.record import plain
 
 FORMAT = "normlab.module/2"
-
-
-def inspect(
-    model: nn.Module,
-    batches: Any = None,
-    *,
-    forward: Forward | None = None,
-    mask: Any = None,
-    rows: int | None = None,
-    positions: int | None = None,
-    loss: Any = None,
-    causal: bool | None = None,
-    checks: Literal["quick", "all"] | Sequence[str] = "quick",
-    max_rows: int = 4,
-    max_positions: int = 128,
-) -> "Report":
-    """Find what changes a model's output but should not, by how much, and in which module.
-
-    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
-    `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
-    default as `model(**batch)`, `model(batch)` if it takes a dict, or `model(*batch)`. `rows` and
-    `positions` are the row and position axes of the main input, if not 0 and 1: `rows=1` for
-    `[T, B]`. `mask` is the name of the input that marks real tokens, or a mask `[rows, positions]`,
-    or the meaning of its ones: "real", "padding", or `{"name": "padding"}`.
-    `loss(output, batch)` is used only by the question `statistics`. `causal` is whether positions
-    must not depend on later ones. `checks` is `quick`, `all` or the names of questions.
-
-    The model is examined in eval mode. Afterwards the model and the process's state are restored. A
-    question that applies but cannot be answered has the verdict `failed`.
-
-    Raises UserError with a one-sentence message if the model or inputs cannot be examined.
-    """
-    check_arguments(model, batches, max_rows, max_positions)
-    chosen = _chosen(checks)
-    model, first = unwrapped(model), first_batches(batches)
-    check(model)
-    if forward is None and takes_a_dict(model, first[0]):
-        forward = _with_a_dict
-    with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
-        model.eval()
-        start = State([("", model), ("", (first, forward))], state)  # in eval mode
-        runner = Runner(model, forward, start)
-        with nullcontext() if start.shares_guard else start.guard:
-            axes = Axes(rows, positions)
-            conventions = Conventions(forward, mask, axes, max_rows, max_positions)
-            examination = _examination(runner, first, conventions)
-            examination.loss, examination.causal = loss, causal
-            findings = dict(_answers(examination, chosen))
-            title = examination.title
-    if state.refused:
-        findings["restore"] = _not_restored(state.refused)
-    if one_way := state.snapshot.one_way:
-        title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
-    return Report(title, findings, vars(examination).get("norms", []))
 
 
 @dataclass(frozen=True)
@@ -156,126 +85,3 @@ class Report:
         ]
         if broken:
             raise AssertionError("; ".join(broken))
-
-
-def check_arguments(model: object, batches: Any, max_rows: int, max_positions: int) -> None:
-    """Raise UserError for a subject that is not a module, missing inputs, or sizes below 1."""
-    if not hasattr(model, "named_modules"):
-        raise UserError(
-            f"normlab.inspect examines torch modules, not a {type(model).__name__}: for a run "
-            "normlab.inspect_run(FOLDER), for settings "
-            "normlab.inspect_config(normlab.compose(SETTINGS))"
-        )
-    if batches is None:
-        raise UserError(
-            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
-            "normlab.inspect(model, batches)"
-        )
-    if min(max_rows, max_positions) < 1:
-        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: use 1 or more")
-
-
-def _uncompiled() -> AbstractContextManager[object]:
-    """Run functions that the model compiles uncompiled, as compiled ones call no hooks."""
-    compiles = "torch._dynamo" in sys.modules  # importing it takes seconds
-    return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Ignore torch's warning that nested tensors are new; its fused encoder layers use them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The PyTorch API of nested tensors", UserWarning)
-        yield
-
-
-def _examination(runner: Runner, batches: Sequence[Any], conventions: Conventions) -> Examination:
-    """Return the examination of the first batch; UserError if the model cannot run its rows."""
-    # second try uncut, for models that accept only one length
-    for attempt in (conventions, replace(conventions, max_positions=sys.maxsize)):
-        example = example_of(runner.model, batches[0], attempt)
-        examination = Examination(runner, example, batches)
-        try:
-            examination.outputs(examination.lead)
-            return examination
-        except ModelFailed as error:
-            failed = error
-    raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
-
-
-def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Question]:
-    """Return the questions to ask, `forward` first; UserError for an unknown name."""
-    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
-    return [*questions("forward"), *questions(*names, slow=checks == "all")]
-
-
-def _not_restored(refused: Sequence[str]) -> Finding:
-    text = f"the model has changed: {'; '.join(refused[:3])}"
-    return Finding(text, verdict="failed", name="restore")
-
-
-def _answers(
-    examination: Examination, questions: Sequence[Question]
-) -> Iterator[tuple[str, Finding]]:
-    """Ask the questions in order; if the forward pass is broken, the others do not apply."""
-    runs = Finding("")
-    for question in dict.fromkeys(questions):
-        nan = question.name == "statistics" and runs.value is None  # bad statistics may cause NaN
-        try:
-            if runs.verdict == "broken" and not nan:
-                finding = Finding.none("the forward pass is broken")
-            else:
-                finding = question.ask(examination)
-        except Exception as error:  # raised by the model or by this code
-            reason = (
-                str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            )
-            finding = Finding(f"no answer: {one_line(reason)}", verdict="failed")
-        finding = replace(finding, name=question.name)
-        runs = finding if question.name == "forward" else runs
-        yield question.name, finding
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel."""
-    while True:
-        if hasattr(model, "_orig_mod"):
-            model = model._orig_mod  # pyright: ignore
-        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        else:
-            return model
-
-
-def takes_a_dict(model: nn.Module, batch: Any) -> bool:
-    """Return whether a model takes a batch of named inputs as one argument, a dict.
-
-    If so, its only argument without a default is not one of the inputs, as in SentenceTransformer.
-    """
-    if not isinstance(batch, Mapping):
-        return False
-    arguments = [*inspect_.signature(model.forward).parameters.values()]
-    by_position = (inspect_.Parameter.POSITIONAL_ONLY, inspect_.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [a.name for a in arguments if a.kind in by_position and a.default is a.empty]
-    known = {a.name for a in arguments} & batch.keys()
-    return len(needed) == 1 and not known
-
-
-def _with_a_dict(model: nn.Module, batch: Any) -> Any:
-    return model(dict(batch))
-
-
-def check(model: nn.Module) -> None:
-    """Raise UserError for a model that is quantized, sharded, scripted or on the meta device."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise UserError("a scripted model does not support hooks: pass the original nn.Module")
-    for name, weight in model.named_parameters():
-        if weight.is_meta:
-            raise UserError(f"{name} is on the meta device: load its values first")
-        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
-            raise UserError(f"{name} is sharded: pass the model on one device")
-        if weight.dtype not in (*WIDE_DTYPES, torch.float64, torch.complex128):
-            raise UserError(f"{name} is {weight.dtype}: pass the unquantized model")
-    for name, module in model.named_modules():
-        if ".quantized" in type(module).__module__:
-            raise UserError(f"{name} is quantized: pass the unquantized model")

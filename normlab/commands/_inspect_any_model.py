@@ -51,15 +51,15 @@ def inspect_any_model(parser: Parser, arguments: Namespace) -> int:
     conventions = _conventions(arguments)
     _check(parser, arguments, conventions)
     with at_work("loading the model"):
-        from normlab.any_model.loading.load import load_hf, load_names
-        from normlab.any_model.report import inspect
+        from normlab.any_model.inspect import inspect
+        from normlab.any_model.loading.load import import_model, load_transformers
         from normlab.findings.summary import FAILING
 
         if arguments.hf:
             trust = arguments.trust_remote_code
-            model, batches, note = load_hf(arguments.hf, arguments.text, trust=trust)
+            model, batches, note = load_transformers(arguments.hf, arguments.text, trust=trust)
         else:
-            model, batches, note = load_names(arguments.module, arguments.inputs)
+            model, batches, note = import_model(arguments.module, arguments.inputs)
     with at_work("examining the model"):
         checks = arguments.only or ("quick", "all")[arguments.all]
         conventions["causal"] = arguments.causal or None

@@ -101,10 +101,10 @@ def _parser() -> Parser:
 
 def _fold(arguments: Namespace) -> int:
     with at_work("folding the norms"):
-        from normlab.any_model.loading.load import load_hf
+        from normlab.any_model.loading.load import load_transformers
         from normlab.any_model.surgery.fold import fold_norms
 
-        loaded = load_hf(arguments.hf, trust=arguments.trust_remote_code)
+        loaded = load_transformers(arguments.hf, trust=arguments.trust_remote_code)
         folded = fold_norms(loaded.model, loaded.batches, untie=arguments.untie)
     print(folded)
     return 0
@@ -112,14 +112,14 @@ def _fold(arguments: Namespace) -> int:
 
 def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
     with at_work("loading the model"):
-        from normlab.any_model.loading.load import read_lines
+        from normlab.any_model.loading.load import nonblank_lines
         from normlab.any_model.surgery.adapt import Adaptation, LanguageModel, adapt, save
         from normlab.any_model.surgery.swap import check_name, swap
 
         check_name(norm)
         if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:
             raise UserError(f"norm={norm} has no setting {unknown[0]}")
-        learned, held_out = _split(arguments.text, read_lines(arguments.text))
+        learned, held_out = _split(arguments.text, nonblank_lines(arguments.text))
         language = LanguageModel(arguments.hf, trust=arguments.trust_remote_code)
     sizes = f"{len(learned):,} lines to train on, {len(held_out):,} held out"
     print_prose(f"{language.kind}; {arguments.text}: {sizes}{language.note}")

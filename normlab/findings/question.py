@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from normlab.errors import UserError
@@ -46,14 +48,29 @@ def question(
     return register
 
 
-def registered(*of: Of, modules: Sequence[str], names: Sequence[str] = ()) -> list[Question]:
-    """Return the questions about some kinds of subjects, in the order of their `modules`.
+def questions_below(package: str, *of: Of, names: Sequence[str] = ()) -> list[Question]:
+    """Return the questions about some kinds of subjects in the files below a package, by file.
 
-    If `names` are given, only these are returned; an unknown name raises UserError.
+    There is no list of them: every file is imported, so a question in a new file is found. If
+    `names` are given, only these are returned; an unknown name raises UserError.
     """
-    by_name = {name: question for (kind, name), question in _REGISTRY.items() if kind in of}
+    modules = _modules_below(package)
+    for module in modules:
+        import_module(module)
+    by_name = {
+        question.name: question
+        for (kind, _), question in _REGISTRY.items()
+        if kind in of and question.ask.__module__ in modules
+    }
     for name in names:
         if name not in by_name:
             raise UserError(f"no question {name!r:.60}; choose from {', '.join(sorted(by_name))}")
     in_order = sorted(by_name.values(), key=lambda question: modules.index(question.ask.__module__))
     return [question for question in in_order if not names or question.name in names]
+
+
+def _modules_below(package: str) -> list[str]:
+    """Return the names of all modules in a package and in the folders below it, sorted."""
+    folder = Path(import_module(package).__file__ or "").parent
+    paths = (path.relative_to(folder).with_suffix("") for path in folder.rglob("[a-z]*.py"))
+    return sorted(f"{package}.{path.as_posix().replace('/', '.')}" for path in paths)

@@ -1,16 +1,13 @@
 """All questions about norms and about our models, and a finding's entry in a JSON file.
 
-A question is a function with the decorator `question`. There is no list of them: every file below
-this folder is imported, so a question in a new file is found.
+A question is a function with the decorator `question` in any file below this folder.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from normlab.findings.finding import Finding
-from normlab.findings.question import Of, Question, registered
+from normlab.findings.question import Of, Question, questions_below
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
@@ -18,12 +15,7 @@ def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
 
     Raises UserError if a name is unknown.
     """
-    folder = Path(__file__).parent
-    paths = (path.relative_to(folder).with_suffix("") for path in folder.rglob("[a-z]*.py"))
-    modules = sorted(f"{__package__}.{path.as_posix().replace('/', '.')}" for path in paths)
-    for module in modules:
-        import_module(module)
-    return registered(*of, modules=modules, names=names)
+    return questions_below(__package__ or "", *of, names=names)
 
 
 def entry(question: Question, finding: Finding) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer import modules as dense
 from sentence_transformers.sparse_encoder import modules as sparse
 from torch import Tensor, nn
 
-from normlab.any_model.loading.tiny import LENGTHS, VOCABULARY, build, mask_of
+from normlab.any_model.loading.tiny import LENGTHS, VOCABULARY, mask_of
 from surveyed import Subject
 
 KIND = (
@@ -91,7 +91,7 @@ class Encoder(nn.Module):
 
 def encoder(name: str, mode: str) -> nn.Module:
     """Return sentence-transformers' own encoder around a small model, which is saved first."""
-    model = next(build(name))
+    model = next(small_models(name))
     with tempfile.TemporaryDirectory() as folder:
         words = [
             "[PAD]",

@@ -11,8 +11,8 @@ from tests.any_model.pairs import case
 def passes(monkeypatch):
     """Return a list that grows by one entry with each pass."""
     count = []
-    run = calls.run
-    monkeypatch.setattr(calls, "run", lambda *given: count.append(1) or run(*given))
+    run = calls.run_model
+    monkeypatch.setattr(calls, "run_model", lambda *given: count.append(1) or run(*given))
     return count
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import normlab
-from normlab.any_model.loading.load import load_place
+from normlab.any_model.loading.load import load_by_prefix
 from tests.any_model.pairs import WIDTH, bert, text_batches
 
 MODULES = "sentence_transformers.sentence_transformer.modules"
@@ -40,7 +40,7 @@ def test_a_convolution_in_sentence_transformers_leaks_and_pooling_does_not(tmp_p
 
 def test_a_timm_model_is_loaded_by_name_and_its_norms_are_found():
     pytest.importorskip("timm")
-    model, batches, options = load_place("timm:test_resnet")
+    model, batches, options = load_by_prefix("timm:test_resnet")
     report = normlab.inspect(model, batches, checks=["forward", "norms"], **options)
     assert "15 BatchNorm2d over batch" in str(report.findings["norms"])
     assert batches[0].shape[1:] == torch.Size(model.default_cfg["input_size"])

@@ -7,8 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
-from tests.any_model.test_reported import Causal, built, inspected
-from tests.any_model.test_reported import Report as Accusation
+from tests.any_model.rebuilt_bugs import Causal, RebuiltBug, built, inspected
 from tests.any_model.toys import Embedded, embedded, mean
 
 
@@ -236,20 +235,20 @@ def stacked_frames(faulty: bool) -> Case:
 
 
 ACCUSED = {
-    "stacked frames": Accusation(stacked_frames, "padding"),
-    "causal only in cross-attention": Accusation(causal_elsewhere, "future", "text: Attention"),
-    "mask that is for a different input": Accusation(mask_of_another_input, "batch_mates"),
-    "scores of all pairs of rows": Accusation(each_against_each, "batch_mates"),
-    "statistics equal to the batch": Accusation(after_settled_statistics, "modes", "Late", "look"),
-    "nodes of a graph": Accusation(nodes_of_a_graph, "norms", "batch", "look"),
-    "longest row without padding": Accusation(padded_in_the_batch_only, "padding", "conv: Conv1d"),
-    "output cut to the longest row": Accusation(cut_to_the_longest, "batch_mates"),
-    "as many features as positions": Accusation(
+    "stacked frames": RebuiltBug(stacked_frames, "padding"),
+    "causal only in cross-attention": RebuiltBug(causal_elsewhere, "future", "text: Attention"),
+    "mask that is for a different input": RebuiltBug(mask_of_another_input, "batch_mates"),
+    "scores of all pairs of rows": RebuiltBug(each_against_each, "batch_mates"),
+    "statistics equal to the batch": RebuiltBug(after_settled_statistics, "modes", "Late", "look"),
+    "nodes of a graph": RebuiltBug(nodes_of_a_graph, "norms", "batch", "look"),
+    "longest row without padding": RebuiltBug(padded_in_the_batch_only, "padding", "conv: Conv1d"),
+    "output cut to the longest row": RebuiltBug(cut_to_the_longest, "batch_mates"),
+    "as many features as positions": RebuiltBug(
         as_many_features_as_positions, "norms", "over position", "look"
     ),
-    "rows too short": Accusation(short_rows, "statistics", "never updated", "look"),
-    "pooled width equals length": Accusation(pooled_width_is_length, "future"),
-    "as many features as distances": Accusation(
+    "rows too short": RebuiltBug(short_rows, "statistics", "never updated", "look"),
+    "pooled width equals length": RebuiltBug(pooled_width_is_length, "future"),
+    "as many features as distances": RebuiltBug(
         table_of_distances, "future", "causal=True", "look"
     ),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool
@@ -14,6 +14,8 @@ from normlab.errors import UserError
 
 Key = str | int | None
 """An input's name or position, or None for a mask that is not passed to the model."""
+MaskKind = Literal["real", "padding", "lengths", "shares"]
+"""What a mask has: ones for real tokens, ones for padding, lengths, or shares of the longest."""
 Forward = Callable[[nn.Module, Any], Any]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache")
 
@@ -22,7 +24,7 @@ class ModelFailed(UserError):
     """The model raised an exception; the message is its type and its first line."""
 
 
-def first_line(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the first line of an exception's message."""
     return str(error).strip().partition("\n")[0]
 
@@ -43,7 +45,7 @@ class Example:
     rows: Mapping[Key, int]
     tokens: Mapping[Key, int] = field(default_factory=dict)
     mask: Key = None
-    kind: str = ""  # kind of mask; empty if there is none
+    mask_kind: MaskKind | None = None  # None if there is no mask
     side: Side = "right"
     has_padding: bool = False  # whether any row of the user's batch is padded
     fill: Mapping[Key, int | float] = field(default_factory=dict)
@@ -86,13 +88,13 @@ class Example:
     def real(self) -> Bool[Tensor, "B T"]:
         """Which positions are real tokens; all of them if there is no mask."""
         places = torch.arange(self.length, device=self.device).expand(self.size, -1)
-        if not self.kind:
+        if not self.mask_kind:
             return places >= 0
         mask = self.values[self.mask]
-        if self.kind in ("lengths", "shares"):
-            mask = (mask * self.length).round() if self.kind == "shares" else mask
+        if self.mask_kind in ("lengths", "shares"):
+            mask = (mask * self.length).round() if self.mask_kind == "shares" else mask
             return places < mask[:, None]
-        return mask == 0 if self.kind == "padding" else mask != 0
+        return mask == 0 if self.mask_kind == "padding" else mask != 0
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -138,7 +140,7 @@ class Example:
                 times = -(-n // length)
                 block = self._other(key, torch.cat([value] * times, axis).narrow(axis, 0, n))
             elif key == self.mask:
-                pad = self.kind == "padding"
+                pad = self.mask_kind == "padding"
                 infinite = pad and value.is_floating_point()
                 block = torch.full_like(block, -torch.inf if infinite else pad)
             elif key == "labels":
@@ -148,7 +150,7 @@ class Example:
             return torch.cat((block, value) if on_the_left else (value, block), axis)
 
         more = row.change(row.tokens, grow)
-        if self.kind == "shares":
+        if self.mask_kind == "shares":
             more = more.change([self.mask], lambda _, x: x * length / (length + n))
         return more
 
@@ -193,9 +195,9 @@ class Example:
     def cut(self, axes: Mapping[Key, int], start: int, stop: int) -> "Example":
         """Return the entries from start to stop along `axes`, the axes of rows or of positions."""
         new = self.change(axes, lambda key, x: x.narrow(axes[key], start, stop - start))
-        if self.kind == "lengths" and axes is self.tokens:
+        if self.mask_kind == "lengths" and axes is self.tokens:
             new = new.change([self.mask], lambda _, x: x.clamp(max=stop) - start)
-        elif self.kind == "shares" and axes is self.tokens:
+        elif self.mask_kind == "shares" and axes is self.tokens:
             change = lambda _, x: (x * self.length).clamp(max=stop) / (stop - start)  # noqa: E731
             new = new.change([self.mask], change)
         return new
@@ -227,7 +229,7 @@ class Example:
         return torch.where(torch.isin(x, marks), x, other)
 
 
-def call(
+def call_model(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
     """Return a model's output for an example; by default the model gets copies of the tensors."""
@@ -242,13 +244,13 @@ def call(
     return forward(model, batch[0] if issubclass(example.form, Tensor) else batch)
 
 
-def run(model: nn.Module, example: Example, forward: Forward | None = None) -> Outputs:
+def run_model(model: nn.Module, example: Example, forward: Forward | None = None) -> Outputs:
     """Return the outputs to compare, by name.
 
     Raises ModelFailed if the model raises an exception, UserError if it returns no float tensor.
     """
     try:
-        output = call(model, example, forward)
+        output = call_model(model, example, forward)
     except Exception as error:
-        raise ModelFailed(f"{type(error).__name__}: {first_line(error)}") from error
+        raise ModelFailed(f"{type(error).__name__}: {message_of(error)}") from error
     return outputs_of(output)

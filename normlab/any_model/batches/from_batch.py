@@ -69,20 +69,21 @@ def example_of(
     by_position = not conventions.forward  # otherwise the user's function names them
     parameters = [*inspect.signature(model.forward).parameters] if by_position else []
     names = _names(values, parameters)
-    mask = conventions.mask
-    key, kind = find_mask(values, names, mask.to(device) if isinstance(mask, Tensor) else mask)
-    main = _main_input(values, names, key)
-    x, marks = values[main], values[key] if kind else None
+    option = conventions.mask
+    mask = find_mask(values, names, option.to(device) if isinstance(option, Tensor) else option)
+    main = _main_input(values, names, mask and mask.key)
+    x, marks = values[main], values[mask.key] if mask else None
     rows, positions = main_axes(model, x, names[main], marks, conventions.axes)
     length = 0 if positions is None else x.shape[positions]
     size = x.shape[rows] if marks is None else len(marks)
-    if marks is not None:
+    if mask and marks is not None:
         by_rows = x if rows == 0 else x.transpose(0, 1)
-        kind = checked_kind(model, by_rows, marks, names.get(key, ""), kind)
+        name = names.get(mask.key, "")
+        mask = mask._replace(kind=checked_kind(model, by_rows, marks, name, mask.kind))
     # another encoder's states have their own mask, which is not `attention_mask`
     elif length and not names[main].startswith("encoder_"):
         real = torch.ones(size, length, dtype=torch.long, device=device)
-        key, kind = add_mask(values, names, parameters, real)
+        mask = add_mask(values, names, parameters, real)
     row_axes, token_axes = axes_of_inputs(values, names, config, size, length)
     if positions is not None:
         token_axes[main] = positions
@@ -92,7 +93,9 @@ def example_of(
         name, shape = names[main], [*x.shape]
         raise UserError(f"{name} has the shape {shape}, but the mask has {size} rows")
     special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
-    example = Example(values, type(batch), row_axes, token_axes, key, kind, special=special)
+    example = Example(values, type(batch), row_axes, token_axes, special=special)
+    if mask:
+        example = replace(example, mask=mask.key, mask_kind=mask.kind)
     return _cut(_filled(example, main, names, config), config, conventions)
 
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from normlab.any_model.batches.example import Key
+from normlab.any_model.batches.example import Key, MaskKind
 from normlab.errors import UserError
 
-KINDS = {
+KINDS: Mapping[str, MaskKind] = {
     **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),
     **dict.fromkeys(("input_features_mask", "feature_attention_mask"), "real"),
     **dict.fromkeys(("src_key_padding_mask", "key_padding_mask"), "padding"),
@@ -20,34 +20,34 @@ UNCLEAR = ("padding_mask", "mask")
 """Names of inputs that mark real tokens in some models and padding in others."""
 MADE = ("attention_mask", "src_key_padding_mask")
 """Masks to add if the batch has none and the model takes one: they mark all positions as real."""
-OPTIONS = ("real", "padding", "lengths")
+OPTIONS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 
 class Mask(NamedTuple):
     """The input that marks real tokens, and its kind, or None if it is to be inferred."""
 
-    key: Key = None
-    kind: str = ""
+    key: Key
+    kind: MaskKind | None
 
 
-def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Mask:
+def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Mask | None:
     """Return the mask of real tokens; a mask tensor is added to `values`.
 
-    `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. The kind
-    is empty if there is no mask, and `?` if only the values can tell.
+    `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. Returns
+    None if there is no mask.
     """
-    meaning = ""
+    meaning: Any = None
     if isinstance(mask, Mapping):
         ((mask, meaning),) = mask.items()
     elif isinstance(mask, str) and mask in OPTIONS and mask not in names.values():
         mask, meaning = None, mask
-    if meaning and meaning not in OPTIONS:
+    if meaning is not None and meaning not in OPTIONS:
         raise UserError(f"mask={meaning!r}: choose from {', '.join(OPTIONS)}")
     if mask is None:
         keys = [k for k, name in names.items() if name in KINDS and isinstance(values[k], Tensor)]
         keys += [k for k, name in names.items() if _is_mask(name, values[k])]
         if not keys:
-            return Mask()
+            return None
     elif isinstance(mask, Tensor):
         keys, values[None] = [None], mask
     else:
@@ -63,8 +63,7 @@ def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Ma
     if tensor.ndim == 1:
         relative = tensor.is_floating_point() and bool(tensor.numel()) and float(tensor.max()) <= 1
         return Mask(key, "shares" if relative else "lengths")
-    known = "" if name in UNCLEAR else KINDS.get(name, "")
-    return Mask(key, meaning or known or "?")
+    return Mask(key, meaning or (None if name in UNCLEAR else KINDS.get(name)))
 
 
 def _is_mask(name: str, value: Any) -> bool:
@@ -76,29 +75,31 @@ def _is_mask(name: str, value: Any) -> bool:
 
 def add_mask(
     values: dict[Key, Any], names: dict[Key, str], parameters: Sequence[str], real: Tensor
-) -> Mask:
+) -> Mask | None:
     """Add the mask that the model takes, with all positions real; no mask if it takes none."""
     name = next((name for name in MADE if name in parameters and name not in names.values()), None)
     if name is None:
-        return Mask()
+        return None
     kind = KINDS[name]
     values[name], names[name] = real if kind == "real" else real == 0, name
     return Mask(name, kind)
 
 
-def checked_kind(model: nn.Module, x: Tensor, marks: Tensor, name: str, kind: str) -> str:
-    """Return the kind of a mask, inferred if it is `?`; UserError if its values do not fit.
+def checked_kind(
+    model: nn.Module, x: Tensor, marks: Tensor, name: str, kind: MaskKind | None
+) -> MaskKind:
+    """Return the kind of a mask, inferred if it is None; UserError if its values do not fit.
 
     `x` is the main input, with its rows on axis 0.
     """
-    if kind == "?":
+    if kind is None:
         kind = kind_of(model, x, marks, name)
     if kind in ("real", "padding"):
         check_mask(marks, name or "mask", kind)
     return kind
 
 
-def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
+def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> MaskKind:
     """Return whether the ones of a mask are `real` tokens or `padding`.
 
     Padding usually has one value, such as 0, and tokens have several. If that decides nothing: in
@@ -116,7 +117,7 @@ def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
     return "padding" if "padding" in name and not of_transformers else "real"
 
 
-def check_mask(marks: Tensor, name: str, kind: str) -> None:
+def check_mask(marks: Tensor, name: str, kind: MaskKind) -> None:
     """Raise UserError if a mask has values other than 0 and 1, or a row without real tokens."""
     others = marks[(marks != 0) & (marks != 1)]
     if len(others) and not (kind == "padding" and bool((others == -torch.inf).all())):

@@ -1,7 +1,7 @@
 """Loads a transformers model, or one from Python code, with batches of inputs for it."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from normlab.any_model.batches.example import first_line
+from normlab.any_model.batches.example import message_of
 from normlab.any_model.batches.from_batch import KEPT
 from normlab.data.text_files import decoded
 from normlab.errors import UserError
@@ -29,7 +29,7 @@ _FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "*.model")
 
 
-class Loaded(NamedTuple):
+class ModelWithInputs(NamedTuple):
     """A model, batches of inputs for it, and a note about the inputs."""
 
     model: nn.Module
@@ -37,7 +37,29 @@ class Loaded(NamedTuple):
     note: str = ""
 
 
-def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loaded:
+class ModelWithOptions(NamedTuple):
+    """A model, batches of inputs for it, and further arguments of `normlab.inspect`."""
+
+    model: nn.Module
+    batches: Any
+    options: Mapping[str, Any] = {}
+
+
+class Checkpoint(NamedTuple):
+    """A transformers model, its tokenizer, its folder, and a note about weights it did not have.
+
+    The tokenizer has a pad token; it is None if the folder has none or the model takes no text.
+    """
+
+    model: Any
+    tokenizer: Any
+    folder: Path
+    note: str
+
+
+def load_transformers(
+    place: str, text: Path | None = None, *, trust: bool = False
+) -> ModelWithInputs:
     """Load a transformers model from a folder or a huggingface.co id, with inputs for it.
 
     Weights are read from safetensors only, and code that comes with the model is run only with
@@ -46,25 +68,28 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
 
     Raises UserError with a one-sentence message if the model or its inputs cannot be loaded.
     """
-    lines = read_lines(text) if text else TEXT
-    model, tokenizer, _, note = load_model(place, trust=trust)
+    lines = nonblank_lines(text) if text else TEXT
+    model, tokenizer, _, note = load_checkpoint(place, trust=trust)
     wants = model.main_input_name
     if text and tokenizer is None:
         why = "has no tokenizer" if wants == "input_ids" else f"expects {wants}"
         raise UserError(f"{place} {why}, so --text cannot be used")
     if tokenizer is None:
-        note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
-        return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
+        why = " (there is no tokenizer)" if wants == "input_ids" else ""
+        batch = _random_inputs(model, wants)
+        return ModelWithInputs(model, [batch], f"inputs: random {wants}{why}{note}")
     used = lines[: ROWS * KEPT]
     batches = [accepted(model, encoded) for encoded in tokenized(tokenizer, used)]
-    source = f"{len(lines)} built-in sentences"
-    if text:
-        part = f"the first {len(used)} of " * (len(used) < len(lines))
-        source = f"{text}, {part}{len(lines):,} lines"
-    return Loaded(model, batches, f"inputs: {source}{note}")
+    if not text:
+        source = f"{len(lines)} built-in sentences"
+    elif len(used) < len(lines):
+        source = f"{text}, the first {len(used)} of {len(lines):,} lines"
+    else:
+        source = f"{text}, {len(lines):,} lines"
+    return ModelWithInputs(model, batches, f"inputs: {source}{note}")
 
 
-def read_lines(text: Path) -> list[str]:
+def nonblank_lines(text: Path) -> list[str]:
     """Return the lines of a file that are not blank; UserError if there is no such file."""
     if not text.is_file():
         raise UserError(f"--text {text}: no such file")
@@ -72,11 +97,8 @@ def read_lines(text: Path) -> list[str]:
         return [line for line in decoded(opened, origin=str(text)) if line.strip()]
 
 
-def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
-    """Load a transformers model; return the model, its tokenizer, its folder, and a note.
-
-    The tokenizer gets a pad token. It is None if the folder has none or the model takes no text.
-    """
+def load_checkpoint(place: str, *, trust: bool) -> Checkpoint:
+    """Load a transformers model and its tokenizer from a folder or a huggingface.co id."""
     try:
         import transformers
     except ImportError:
@@ -95,7 +117,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
         options |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
         model, loading_info = kind.from_pretrained(folder, **options)
     except Exception as error:  # transformers raises exceptions of any class
-        reason = first_line(error)
+        reason = message_of(error)
         if "trust_remote_code" in str(error):
             reason = "it needs the Python code in its folder; --trust-remote-code runs that code"
         raise UserError(f"{place} cannot be loaded: {reason}") from error
@@ -103,16 +125,16 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
     files = (path for name in _TOKENIZER for path in folder.glob(name))
     if model.main_input_name != "input_ids" or not any(files):
-        return model, None, folder, note
+        return Checkpoint(model, None, folder, note)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
     except Exception as error:  # such as a tokenizer that needs another package
         raise UserError(
             f"the tokenizer of {place} cannot be loaded; are all of its files there? "
-            f"({first_line(error).strip(' :')})"
+            f"({message_of(error).strip(' :')})"
         ) from error
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
-    return model, tokenizer, folder, note
+    return Checkpoint(model, tokenizer, folder, note)
 
 
 def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
@@ -173,7 +195,7 @@ def _folder(place: str, *, trust: bool) -> Path:
         except Exception as error:
             raise UserError(
                 f"{place} is not a folder and cannot be downloaded from huggingface.co "
-                f"({first_line(error)}): use a model's folder"
+                f"({message_of(error)}): use a model's folder"
             ) from error
     if not (folder / "config.json").is_file():
         raise UserError(f"{place} has no config.json: use a folder that save_pretrained wrote")
@@ -185,28 +207,28 @@ def _folder(place: str, *, trust: bool) -> Path:
     return folder
 
 
-def load_names(model: str, inputs: str) -> Loaded:
+def import_model(model: str, inputs: str) -> ModelWithInputs:
     """Import a model and its batches, each by `package.module:name`; functions are called."""
     module = _imported(model)
     if not isinstance(module, nn.Module):
         raise UserError(f"--module {model} is a {type(module).__name__}, not an nn.Module")
-    return Loaded(module, _imported(inputs))
+    return ModelWithInputs(module, _imported(inputs))
 
 
-def load_place(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
-    """Return the model, batches and `inspect` arguments that a MODEL of the pytest plugin means.
+def load_by_prefix(place: str) -> ModelWithOptions:
+    """Load the MODEL of the pytest plugin, whose prefix says where it comes from.
 
     Raises UserError with a one-sentence message if they cannot be loaded or created.
     """
     kind, _, name = place.partition(":")
     if kind == "hf":
-        model, batches, _ = load_hf(name)
-        return model, batches, {}
+        model, batches, _ = load_transformers(name)
+        return ModelWithOptions(model, batches)
     if kind == "hf-tiny":
         from normlab.any_model.loading.tiny import tiny_model
 
         model, batch = tiny_model(name)
-        return model, [batch], {}
+        return ModelWithOptions(model, [batch])
     if kind == "timm":
         try:
             from timm import create_model  # pyright: ignore[reportMissingImports]
@@ -215,15 +237,14 @@ def load_place(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
         try:
             model = create_model(name, pretrained=False)
         except RuntimeError as error:  # an unknown name
-            raise UserError(f"{place}: {first_line(error)}") from error
+            raise UserError(f"{place}: {message_of(error)}") from error
         size = getattr(model, "default_cfg", {}).get("input_size", (3, 224, 224))
         images = torch.randn(3, *size, generator=torch.Generator().manual_seed(0))
-        return model.eval(), [images], {}
-    made_here: Any = _imported(place)
-    if not (isinstance(made_here, tuple) and len(made_here) in (2, 3)):
+        return ModelWithOptions(model.eval(), [images])
+    returned: Any = _imported(place)
+    if not (isinstance(returned, tuple) and len(returned) in (2, 3)):
         raise UserError(f"{place}: return a model and its batches, as a tuple")
-    options = made_here[2] if len(made_here) == 3 else {}
-    return made_here[0], made_here[1], options
+    return ModelWithOptions(*returned)
 
 
 def _imported(place: str) -> Any:
@@ -250,5 +271,5 @@ def _imported(place: str) -> Any:
         last = extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         raise UserError(
-            f"{place} raised {type(error).__name__} in {where}: {first_line(error)}"
+            f"{place} raised {type(error).__name__} in {where}: {message_of(error)}"
         ) from error

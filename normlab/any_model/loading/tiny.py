@@ -55,9 +55,9 @@ def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     reasons = []
     name = class_named(name)
     try:
-        for model in build(name):
+        for model in small_models(name):
             try:
-                return model, fits(model)
+                return model, fitting_inputs(model)
             except UserError as error:
                 reasons.append(str(error))
     except UserError as error:
@@ -74,7 +74,7 @@ def class_named(name: str) -> str:
     return kind
 
 
-def build(name: str) -> Iterator[nn.Module]:
+def small_models(name: str) -> Iterator[nn.Module]:
     """Yield the class's model for each way in which its config can be shrunk."""
     cls = getattr(transformers, name)
     reasons = []
@@ -88,24 +88,24 @@ def build(name: str) -> Iterator[nn.Module]:
             torch.manual_seed(0)
             yield cls(config).float().eval()
         except Exception as error:
-            reasons.append(f"{how}: {one_line(error)}")
+            reasons.append(f"{how}: {message_with_type(error)}")
     raise UserError("; ".join(reasons) or "no input fits")
 
 
-def fits(model: nn.Module) -> dict[str, Tensor]:
+def fitting_inputs(model: nn.Module) -> dict[str, Tensor]:
     """Return the first inputs that the model takes."""
     errors = []
-    for batch in inputs(model):
+    for batch in candidate_inputs(model):
         try:
             with torch.no_grad():
                 model(**batch)
             return batch
         except Exception as error:
-            errors.append(one_line(error))
+            errors.append(message_with_type(error))
     raise UserError(f"no input fits: {errors[0] if errors else 'none is known'}")
 
 
-def inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+def candidate_inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Yield inputs that may fit a model, with the mask that its `forward` names."""
     names = list(inspect.signature(model.forward).parameters)
     generator = torch.Generator().manual_seed(1)
@@ -216,7 +216,7 @@ def small_value(name: str, value: Any, how: str) -> Any:
     return value if how == "heads" and small == 8 else small
 
 
-def one_line(error: BaseException) -> str:
+def message_with_type(error: BaseException) -> str:
     """Return an exception's type and the first line of its message."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0][:120] if text else ''}"

@@ -2,13 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from normlab.any_model.batches.outputs import Outputs, tensors
@@ -24,6 +26,9 @@ AGREE = 1e-11  # largest relative change between tensors that agree, in float64
 ROUNDS, TRIES = 4, 6  # limits: modules to name, and suspects to try for each
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
 """What an output should not depend on."""
+_CONVOLUTION = {"conv", "convs", "convolution", "convolutional"}
+_DROPOUT = {"dropout", "drop"}
+_ATTENTION = {"attention", "attn", "att", "attend"}
 Calls = dict[tuple[str, int], Call]
 """Calls by module name and how often the module was called before."""
 
@@ -79,13 +84,17 @@ def culprit_in_words(culprit: Culprit, cause: Cause) -> str:
     if not culprit.places:
         return "no single module explains it"
     first, *others = culprit.places
-    more = f"; also {', '.join(place.path for place in others)}" * bool(others)
-    part = "; this explains only part of the change" * (not culprit.explains_all)
-    return f"{first.path or 'the model itself'}: {_in_words(first, cause)}{more}{part}"
+    parts = [f"{first.path or 'the model itself'}: {_in_words(first, cause)}"]
+    if others:
+        parts.append(f"also {', '.join(place.path for place in others)}")
+    if not culprit.explains_all:
+        parts.append("this explains only part of the change")
+    return "; ".join(parts)
 
 
 def _in_words(place: Place, cause: Cause) -> str:
-    name, copies = class_name(place.module), f" (and {place.copies} like it)" * bool(place.copies)
+    name = class_name(place.module)
+    copies = f" (and {place.copies} like it)" if place.copies else ""
     if place.caller is not None:
         return f"{name}, gets different indices from {class_name(place.caller)}"
     if place.before is not None:
@@ -94,19 +103,29 @@ def _in_words(place: Place, cause: Cause) -> str:
 
 
 def _how(module: nn.Module, cause: Cause) -> str:
-    """Say how `cause` gets into the module's output, as far as its class tells."""
+    """Say how `cause` gets into the module's output, as far as its class or its name tells."""
     if is_norm(module):
         axis = "the batch" if cause == "other rows" else "position"
         return f"pools over {axis}, {cause} included"
-    name = class_name(module).lower()
-    if "conv" in name:
+    if _is_a(module, _ConvNd, _CONVOLUTION):
         size = "x".join(map(str, getattr(module, "kernel_size", ())))
-        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {cause}"
-    if "drop" in name or cause == "random numbers":
+        of_size = f" of size {size}" if size else ""
+        return f"a convolution{of_size} that reaches into {cause}"
+    if cause == "random numbers" or _is_a(module, _DropoutNd, _DROPOUT):
         return "draws random numbers"
-    how = f"attends to {cause}" if "att" in name else f"mixes in {cause}"
+    attends = _is_a(module, nn.MultiheadAttention, _ATTENTION)
+    how = f"attends to {cause}" if attends else f"mixes in {cause}"
     first = getattr(module, "batch_first", True) or cause != "other rows"
     return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, set rows=1)"
+
+
+def _is_a(module: nn.Module, kind: type[nn.Module], words: Set[str]) -> bool:
+    """Return whether a module is of a class of torch or, by a word of its class's name, like it.
+
+    The words of `BertSelfAttention` are bert, self and attention.
+    """
+    name = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", class_name(module).rpartition(".")[2])
+    return isinstance(module, kind) or not words.isdisjoint(map(str.lower, name))
 
 
 class _Try(NamedTuple):

@@ -2,7 +2,7 @@
 
 import torch
 
-from normlab.any_model.batches.example import first_line, run
+from normlab.any_model.batches.example import message_of, run_model
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.slow_questions import NOTHING, look_above
 from normlab.any_model.tracing.restore import unchanged
@@ -21,11 +21,11 @@ def depth(examination: Examination) -> Finding:
     with unchanged(examination.model), torch.enable_grad():
         examination.model.requires_grad_(True).zero_grad()
         try:
-            outputs = run(examination.model, examination.lead, examination.runner.forward)
+            outputs = run_model(examination.model, examination.lead, examination.runner.forward)
             y = next(iter(outputs.values()))
             (y * y.detach().cos()).sum().backward()
         except RuntimeError as error:  # some layers have no backward pass in eval mode
-            return Finding.none(f"no gradient: {first_line(error)}")
+            return Finding.none(f"no gradient: {message_of(error)}")
         layers = gradients_by_layer(examination.model)
     growth = growth_by_stack(layers)
     if not growth:

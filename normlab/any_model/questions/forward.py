@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normlab.any_model.batches.example import Example, Key, call
+from normlab.any_model.batches.example import Example, Key, call_model
 from normlab.any_model.batches.outputs import Outputs, Overlap, outputs_of, tensors
 from normlab.any_model.questions.culprit import culprit_in_words, locate
 from normlab.any_model.questions.examination import LEAK, Examination, PassPair
@@ -81,8 +81,8 @@ def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
     before = row.change(row.content, lambda _, x: x.clone())
     run.restore()
     with torch.no_grad():
-        call(model, before, run.forward, copies=False)
-        second = outputs_of(call(model, row, run.forward))
+        call_model(model, before, run.forward, copies=False)
+        second = outputs_of(call_model(model, row, run.forward))
     changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
     if changed:  # so the second output had other inputs
         return SecondCall(changed, 0.0, "")

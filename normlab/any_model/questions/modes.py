@@ -190,8 +190,10 @@ def _change(value: Any, other: Any) -> float:
     return max((relative_change(b, a) for a, b in pairs if a.is_floating_point()), default=0.0)
 
 
-_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
-_DROPOUTS = (*_DROPOUTS, F.feature_alpha_dropout, torch.dropout, torch.feature_dropout)
+_DROPOUTS = (
+    *(F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, torch.dropout, torch.feature_dropout),
+    *(F.alpha_dropout, F.feature_alpha_dropout),
+)
 
 
 class _NoDropout(TorchFunctionMode):

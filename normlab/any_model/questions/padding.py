@@ -38,7 +38,7 @@ def padding(examination: Examination) -> Finding:
     example, n = examination.example, examination.example.pads
     if not example.length:
         return Finding.none("the inputs have no token axis, so nothing is padded")
-    if not example.kind:
+    if not example.mask_kind:
         return Finding.none("no input marks padding; set mask= to the name of the input that does")
     length = examination.lead.length
     pairs = {f"padding by {n:,} to {length + n:,} positions": padded(examination, n)}

@@ -1,13 +1,12 @@
 """All questions about a module, in the order in which they are asked."""
 
-from importlib import import_module
+from normlab.findings.question import Question, questions_below
 
-from normlab.findings.question import Question, registered
-
-_FILES = (
+_ORDER = (
     *("modes", "padding", "norms", "forward", "batch_mates", "future"),
     *("precision", "worth", "depth", "channels", "sinks", "statistics"),
 )
+"""The names of questions; those that are not listed here are asked last."""
 
 
 def questions(*names: str, slow: bool = False) -> list[Question]:
@@ -15,9 +14,9 @@ def questions(*names: str, slow: bool = False) -> list[Question]:
 
     Raises UserError if a name is unknown.
     """
-    modules = [import_module(f"{__package__}.{file}").__name__ for file in _FILES]
-    known = registered("module", modules=modules, names=names)
-    by_name = {question.name: question for question in known}
+    asked = questions_below(__package__ or "", "module", names=names)
     if names:
+        by_name = {question.name: question for question in asked}
         return [by_name[name] for name in names]
-    return [question for question in by_name.values() if slow or not question.slow]
+    quick_or_slow = [question for question in asked if slow or not question.slow]
+    return sorted(quick_or_slow, key=lambda question: (*_ORDER, question.name).index(question.name))

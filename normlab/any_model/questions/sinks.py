@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from normlab.any_model.batches.example import call
+from normlab.any_model.batches.example import call_model
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.slow_questions import NOTHING, look_above
 from normlab.findings.finding import AnswerTable, Finding
@@ -31,7 +31,7 @@ def sinks(examination: Examination) -> Finding:
     try:
         model.set_attn_implementation("eager")
         asking = replace(row, values={**row.values, "output_attentions": True})
-        output = call(model, asking, examination.runner.forward)
+        output = call_model(model, asking, examination.runner.forward)
         attentions = getattr(output, "attentions", None) or ()
     finally:
         model.set_attn_implementation(former)

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from normlab.any_model.batches.example import ModelFailed, call
+from normlab.any_model.batches.example import ModelFailed, call_model
 from normlab.any_model.batches.from_batch import values_of
 from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.questions.examination import Examination
@@ -242,9 +242,8 @@ def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
             norm.momentum = momentum  # 0 keeps the statistics, None averages over the batches
         batches = (values_of(batch, examination.example.device) for batch in examination.batches)
         examples = (replace(examination.example, values=values) for values in batches)
-        outputs = (
-            call(examination.model, example, examination.runner.forward) for example in examples
-        )
+        forward = examination.runner.forward
+        outputs = (call_model(examination.model, example, forward) for example in examples)
         losses = [
             float(examination.loss(y, b)) for y, b in zip(outputs, examination.batches, strict=True)
         ]

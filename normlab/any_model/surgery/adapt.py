@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from normlab.any_model.batches.example import first_line
-from normlab.any_model.loading.load import accepted, load_model, tokenized
+from normlab.any_model.batches.example import message_of
+from normlab.any_model.loading.load import accepted, load_checkpoint, tokenized
 from normlab.any_model.surgery.swapped import Swapped
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
@@ -34,7 +34,7 @@ class LanguageModel:
     """
 
     def __init__(self, place: str, *, trust: bool) -> None:
-        self.model, self.tokenizer, self.folder, self.note = load_model(place, trust=trust)
+        self.model, self.tokenizer, self.folder, self.note = load_checkpoint(place, trust=trust)
         self.trust, self.kind = trust, type(self.model).__name__
         from transformers.models.auto import modeling_auto as auto
 
@@ -172,14 +172,14 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
         try:
             language.model.save_pretrained(folder, state_dict=values)
         except Exception as error:  # transformers raises exceptions of any class
-            raise UserError(f"--out {out} cannot be written: {first_line(error)}") from error
+            raise UserError(f"--out {out} cannot be written: {message_of(error)}") from error
         finally:
             config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
         tokenizer.save_pretrained(folder)
-        loaded, *_ = load_model(str(folder), trust=language.trust)
+        reloaded, *_ = load_checkpoint(str(folder), trust=language.trust)
         for path, new in model.named_modules():
-            if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
+            if isinstance(new, Swapped) and eps_of(reloaded.get_submodule(path)) != EPS:
                 raise UserError(
                     f"--out: {path} of {language.kind} does not read its eps from config.json"
                 )
@@ -187,7 +187,7 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
             {k: x for k, x in batch.items() if k != "labels"},
             batch["attention_mask"] > 0,
         )
-        change = _logits_change(loaded(**inputs).logits[real], model(**inputs).logits[real])
+        change = _logits_change(reloaded(**inputs).logits[real], model(**inputs).logits[real])
         if not change <= _LARGEST_CHANGE:
             raise UserError(f"--out: the logits of the saved model differ by {change:.1g}")
         if keep:

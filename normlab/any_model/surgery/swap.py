@@ -26,6 +26,7 @@ from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
 from normlab.any_model.tracing.restore import unchanged
 from normlab.errors import UserError
+from normlab.norms.base import Norm
 
 NEW = ("ln", "rms", "gn", "gn_sample", "dyt", "none")
 """Options of `configs/norm` that can replace a batch, layer or RMS norm."""
@@ -52,7 +53,8 @@ def swap(
     `norm` is `ln`, `rms`, `dyt`, `gn` (for images as in torch, otherwise for each position
     separately), `gn_sample` (as in torch) or `none`: the old norm without its division, a linear
     map, which is `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to
-    the new norm, such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms.
+    the new norm, such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms; modules
+    without statistics, such as DyT, are no norms here and stay.
     `calibrate` are batches (dicts, tuples or tensors), of which at most 8 are used, without the
     padding that a dict's `attention_mask` marks. `forward(model, batch)` calls the model;
     `loss(output, batch)` is averaged before and after the swap. `inplace` changes the model itself,
@@ -63,7 +65,7 @@ def swap(
     """
     check_name(norm)
     model, batches = model if inplace else copied(model), first_batches(calibrate)
-    norms = {path: module for path, module in model.named_modules() if is_norm(module)}
+    norms = {path: module for path, module in model.named_modules() if _has_statistics(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     calibration = Calibration(model, batches, forward)
     with unchanged(model, batches):  # so that after an error, the model is as it was
@@ -181,6 +183,11 @@ def _replace_in_order(
 def _paths(model: nn.Module, norm: nn.Module) -> list[str]:
     """Return all paths of a module, several if it is shared."""
     return [path for path, m in model.named_modules(remove_duplicate=False) if m is norm]
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    """Return whether a module is a norm that pools over something, unlike DyT and `none`."""
+    return is_norm(module) and not (isinstance(module, Norm) and not module.pools)
 
 
 def _keeps_mean_and_variance(norm: nn.Module) -> bool:

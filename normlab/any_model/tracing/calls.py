@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.backends import mha
 from torch.utils._pytree import tree_map
 
-from normlab.any_model.batches.example import Example, Forward, run
+from normlab.any_model.batches.example import Example, Forward, run_model
 from normlab.any_model.batches.outputs import Outputs
 from normlab.any_model.tracing.restore import State, unchanged
 from normlab.any_model.tracing.scripted import hooked, is_scripted
@@ -63,7 +63,7 @@ class Runner:
         with ExitStack() as stack, torch.no_grad():
             for context in contexts:
                 stack.enter_context(context)
-            return run(self.model, example, self.forward)
+            return run_model(self.model, example, self.forward)
 
     def restore(self) -> None:
         """Restore the state from which every pass starts, except whether gradients are on."""

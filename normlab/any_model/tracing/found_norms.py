@@ -1,77 +1,32 @@
 """Finds the norms in any model, and by experiment what each one pools over.
 
 A norm is run on its own recorded input in float64, or float32, with gains of 1. One value of the
-input is changed; the outputs that change with it share its statistics. Each axis of the input has a
-role, inferred from how its size changes with the number of rows and the length: `batch`,
-`position`, both (flattened) or `feature`.
+input is changed; the outputs that change with it share its statistics (`reach.py`). Each axis of
+the input has a role (`axis_roles.py`). `misnomer.py` compares the result with the norm's name.
 """
 
-import math
-import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
 
 from normlab.any_model.batches.example import Example, ModelFailed
+from normlab.any_model.tracing.axis_roles import FEATURE, Roles, axis_roles
 from normlab.any_model.tracing.calls import Call, Runner, inside
-from normlab.any_model.tracing.functional_norms import (
-    OVER_FEATURES,
-    OVER_POSITIONS,
-    Functional,
-    Functionals,
-)
-from normlab.any_model.tracing.norm_modules import (
-    CHANNELS_FIRST,
-    CHANNELS_LAST,
-    eps_of,
-    is_known_norm,
-    may_be_norm,
-)
+from normlab.any_model.tracing.functional_norms import Functional, Functionals
+from normlab.any_model.tracing.misnomer import Suggestion, misnomer_of
+from normlab.any_model.tracing.norm_modules import eps_of, is_known_norm, may_be_norm
 from normlab.any_model.tracing.norm_trial import LARGE, Trial, place_of
+from normlab.any_model.tracing.reach import Reach, reach_of
 from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError
-from normlab.norms.axes import AXES, axes_in_words, in_order
-from normlab.norms.base import Norm
+from normlab.norms.axes import axes_in_words
 
 NEAR_ZERO = 0.01  # as a share of the root mean square of a norm's gains
 _ROWS = 3
 _POSITIONS = 16  # enough positions to see what a norm pools over
 _FEW = 4  # most parameters per output value of a row in a norm of an unknown class
-_FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
-_BOTH = _BATCH | _POSITION
-_SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
-    # name pattern; what it suggests; axes: it pools at least one of these, and none of those
-    (r"batch_?norm|^bn_?\d*$", "pooling each feature over the batch", _BATCH, _FEATURE),
-    (r"instance_?norm", "pooling each feature over positions", _POSITION, _BATCH | _FEATURE),
-    (r"group_?norm|^gn_?\d*$", "pooling groups of features per row", _FEATURE | _POSITION, _BATCH),
-    (r"(layer|rms)_?norm|^ln(_\w+)?$", "pooling a token's features", _FEATURE, _BATCH | _POSITION),
-)
-Roles = Sequence[Set[str]]
-"""The roles of each axis of a norm's input."""
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Which outputs of a norm one input value affects through the statistics.
-
-    `features` has the number of affected features and the total. `padding` is whether a padded
-    value affects real positions; None if the norm was not called with a padded row.
-    """
-
-    pools: tuple[str, ...]
-    features: tuple[int, int]
-    padding: bool | None
-
-
-class Suggestion(NamedTuple):
-    """What a norm's name suggests that it does, but it does not: the name, and what, in words."""
-
-    name: str
-    words: str
 
 
 @dataclass(frozen=True)
@@ -96,12 +51,11 @@ class FoundNorm:
     def pools(self) -> str:
         """What it pools over, in words."""
         mine, later = self.training or self.evaluation, self.evaluation.pools
-        reached, everything = mine.features
-        words = axes_in_words(mine.pools) + ", padding included" * bool(mine.padding)
-        if 1 < reached < everything:
-            words = words.replace("feature", f"feature ({reached} of {everything})")
+        if not mine.pools and not later:
+            return "nothing: fixed statistics"
+        words = mine.in_words()
         if not later:
-            return f"{words} (fixed in evaluation)" if mine.pools else "nothing: fixed statistics"
+            return f"{words} (fixed in evaluation)"
         return words if later == mine.pools else f"{words} (evaluation: {axes_in_words(later)})"
 
 
@@ -178,91 +132,31 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     trial = Trial(call, dtype)
     if not sure and not trial.ignores_scale():
         return None
-    axes = _roles(calls, example, trial)
+    axes = axis_roles(calls, example, trial)
     trials = [trial, *(Trial(padded, dtype) for padded in calls[2:])]
-    evaluation = _reach(trials, calls, example, axes, False)
+    evaluation = reach_of(trials, calls, example, axes, False)
     if not sure and not evaluation.pools:
         return None
     training = gains = None
     with suppress(Exception):  # such as torch's error for one value per feature
         same = torch.equal(trial.before(), trial.before(training=True))
-        training = evaluation if same else _reach(trials, calls, example, axes, True)
+        training = evaluation if same else reach_of(trials, calls, example, axes, True)
         gains = _gains(trial, axes)
     kind = module.kind if isinstance(module, Functional) else class_name(module)
     norm = FoundNorm(
         call.name, kind, (*call.output.shape,), training, evaluation, eps_of(module), gains
     )
-    return replace(norm, misnomer=_misnomer(norm, module, axes, example.length))
-
-
-def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
-    shape, *others = (call.output.shape for call in calls)
-    axes, batch, position = range(len(shape)), {0}, set[int]()
-    if others and all(len(other) == len(shape) for other in others):
-        short, long = others
-        position = {a for a in axes if short[a] != long[a]}
-        batch = {a for a in axes if short[a] != shape[a]} - position
-        batch = batch or (position & {0})  # rows and positions are flattened
-    elif example.length:
-        fits = {a for a in axes if shape[a] == example.length}  # one of these may be the channels
-        position = (fits - {_channels(trial)} if len(fits) > 1 else fits) - batch
-    position = position or {*axes} - batch - {_channels(trial)}
-    roles = {"batch": batch, "position": position}
-    by_axis = ({role for role, its_axes in roles.items() if a in its_axes} for a in axes)
-    return [role or _FEATURE for role in by_axis]
-
-
-def _channels(trial: Trial) -> int:
-    """Return the channel axis of an image: the gain's or, without a gain, torch's convention."""
-    before = trial.before()
-    for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
-        gain.data[0] += 1
-        counts = _counts(trial(trial.x) != before)
-        gain.data[0] -= 1
-        for axis, count in enumerate(counts):
-            if count == 1 and len(gain) == trial.x.shape[axis]:
-                return axis
-    function = getattr(vars(trial.module).get("function"), "__name__", "")
-    last = isinstance(trial.module, CHANNELS_LAST) or function in OVER_FEATURES
-    first = isinstance(trial.module, CHANNELS_FIRST) or function in OVER_POSITIONS
-    return trial.x.ndim - 1 if last or (trial.x.ndim < 4 and not first) else 1
-
-
-def _counts(changed: Tensor) -> list[int]:
-    """Return, for each axis, at how many indices anything changed."""
-    sizes = enumerate(changed.shape)
-    return [int(changed.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in sizes]
-
-
-def _reach(
-    trials: Sequence[Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
-) -> Reach:
-    """Return what the first real value of row 0 affects, and whether row 0's padding affects it."""
-    trial, on_the_left, padding = trials[0], example.side == "left", None
-    first = [-on_the_left if role == _POSITION else 0 for role in axes]
-    changed = trial.changed_outputs(first, training)
-    counts = _counts(changed)
-    pools = {r for a, role in enumerate(axes) for r in role if counts[a] > 1}
-    if any(_in_one_row(changed, a, example) for a, role in enumerate(axes) if role == _BOTH):
-        pools -= _BATCH
-    features = [a for a, role in enumerate(axes) if role == _FEATURE]
-    reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
-    for padded in trials[1:]:
-        alone = calls[1].output.shape
-        for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):
-            if real < size:  # change the outermost padding
-                last = [-1 if a == axis and not on_the_left else 0 for a in range(len(alone))]
-                start = (size - real) * on_the_left
-                reaches = padded.changed_outputs(last, training).narrow(axis, start, real)
-                padding = bool(reaches.any())
-    return Reach(tuple(in_order(pools)), (reached, everything), padding)
-
-
-def _in_one_row(changed: Tensor, axis: int, example: Example) -> bool:
-    """Return whether all changes along a flattened axis of rows and positions are in row 0."""
-    length, rest = divmod(changed.shape[axis], example.size)
-    places = changed.movedim(axis, 0).flatten(1).any(1).nonzero()
-    return not rest and bool((places < length).all())
+    sizes = zip(norm.shape, axes, strict=True)
+    present = {role for size, its_roles in sizes if size > 1 for role in its_roles}
+    wrong = misnomer_of(
+        module,
+        kind,
+        call.name.rpartition(".")[2],
+        (training or evaluation).pools,
+        present,
+        has_positions=bool(example.length),
+    )
+    return replace(norm, misnomer=wrong)
 
 
 def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
@@ -279,28 +173,7 @@ def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
     sign = (1 - 2 * (torch.stack(grid).sum(0) % 2)).to(trial.x)
     plus, zero = (trial(x, training=True) for x in (LARGE * sign, 0 * sign))
     squares = (plus - zero).square()
-    others = [a for a, role in enumerate(axes) if role != _FEATURE]
+    others = [a for a, role in enumerate(axes) if role != FEATURE]
     gains = (squares.mean(others) if others else squares).sqrt()
     near = gains <= NEAR_ZERO * gains.square().mean().sqrt()
     return gains.numel(), int(near.sum())
-
-
-def _misnomer(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) -> Suggestion | None:
-    """Return what a norm's class or attribute suggests, if the norm pools over other axes."""
-    pools = {*(norm.training or norm.evaluation).pools}
-    present = {r for size, role in zip(norm.shape, axes, strict=True) if size > 1 for r in role}
-    names = [
-        (name, words, some, none)
-        for name in (norm.kind, norm.name.rpartition(".")[2])
-        for pattern, words, some, none in _SAYS
-        if re.search(pattern, name.lower()) and "frozen" not in norm.kind.lower()
-    ]
-    if isinstance(module, Norm):
-        words = f"pooling over {axes_in_words(module.pools)}"
-        names = [(norm.kind, words, module.pools, {*AXES} - module.pools)]
-    for name, words, some, none in names:
-        if not length and "feature" in pools:
-            none = none - _POSITION  # a layer norm over whole images, as in torch's documentation
-        if pools & none or (some & present and not some & pools):
-            return Suggestion(name, words)
-    return None

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 import normlab
-from normlab.any_model.loading.load import TEXT, load_hf, load_place
+from normlab.any_model.loading.load import TEXT, load_by_prefix, load_transformers
 from normlab.cli import main
 from tests.any_model.toys import FAULTY
 
@@ -90,7 +90,7 @@ def with_tokenizer(name):
     ],
 )
 def test_a_model_without_a_tokenizer_gets_random_inputs(name, shapes):
-    model, (batch,), note = load_hf(saved(name))
+    model, (batch,), note = load_transformers(saved(name))
     assert type(model) is MODELS[name][0] and not model.training
     assert {key: tuple(value.shape) for key, value in batch.items()} == shapes
     assert note.startswith(f"inputs: random {next(iter(shapes))}")
@@ -101,12 +101,12 @@ def test_each_line_of_a_text_becomes_one_row():
     place = with_tokenizer(saved("bert"))
     with open("lines.txt", "w") as file:
         file.write("a b c\n\n" + "d a\n" * 8)
-    _, (first, second), note = load_hf(place, Path("lines.txt"))
+    _, (first, second), note = load_transformers(place, Path("lines.txt"))
     assert first["input_ids"][:2].tolist() == [[2, 3, 4], [5, 2, 1]]  # padded by the unknown token
     assert first["attention_mask"].sum(1).tolist() == [3, *[2] * 7]
     assert len(first["input_ids"]) == 8 and len(second["input_ids"]) == 1
     assert note == "inputs: lines.txt, 9 lines"
-    _, (batch,), note = load_hf(place)
+    _, (batch,), note = load_transformers(place)
     assert len(batch["input_ids"]) == len(TEXT) and note == "inputs: 4 built-in sentences"
 
 
@@ -114,7 +114,7 @@ def test_randomly_initialized_weights_are_listed_in_the_note():
     place = saved("bert")
     text = Path(f"{place}/config.json").read_text().replace("BertModel", "BertForMaskedLM")
     Path(f"{place}/config.json").write_text(text)
-    note = load_hf(place).note
+    note = load_transformers(place).note
     assert "; not in the checkpoint, so randomly initialized: cls.predictions" in note
 
 
@@ -157,7 +157,7 @@ def test_python_code_in_a_model_folder_is_not_run():
     Path(f"{place}/config.json").write_text(json.dumps(config))
     Path(f"{place}/own.py").write_text("open('run', 'w')")
     with pytest.raises(ValueError, match="bert cannot be loaded: it needs the Python code in its"):
-        load_hf(place)
+        load_transformers(place)
     assert not Path("run").exists()
 
 
@@ -293,7 +293,7 @@ def test_a_tokenizer_without_a_vocabulary_file_is_loaded():
     ).save_pretrained("byt5")
     ByT5Tokenizer().save_pretrained("byt5")
     Path("lines.txt").write_text("ab\n")
-    (batch,) = load_hf("byt5", Path("lines.txt")).batches
+    (batch,) = load_transformers("byt5", Path("lines.txt")).batches
     assert batch["input_ids"].tolist() == [[100, 101, 1]]
 
 
@@ -310,12 +310,12 @@ def test_timm_models_get_images_of_their_input_size(faulty, monkeypatch):
     fake = ModuleType("timm")
     fake.create_model = create_model
     monkeypatch.setitem(sys.modules, "timm", fake)
-    model, batches, options = load_place("timm:small")
+    model, batches, options = load_by_prefix("timm:small")
     assert batches[0].shape[1:] == (3, 8, 6) and not model.training
     found = normlab.inspect(model, batches, checks="batch_mates", **options).findings["batch_mates"]
     assert found.verdict == ("broken" if faulty else "fine")
     with pytest.raises(ValueError, match="timm:no: Unknown model"):
-        load_place("timm:no")
+        load_by_prefix("timm:no")
 
 
 @FAULTY
@@ -327,6 +327,6 @@ def test_the_plugin_loads_a_transformers_model_from_a_folder(faulty, tmp_path):
     norm = {"feat_extract_norm": "group" if faulty else "layer", "intermediate_size": 16}
     config = transformers.Wav2Vec2Config(**sizes, **convolutions, **positions, **norm)
     transformers.Wav2Vec2Model(config).save_pretrained(tmp_path)
-    model, batches, options = load_place(f"hf:{tmp_path}")
+    model, batches, options = load_by_prefix(f"hf:{tmp_path}")
     found = normlab.inspect(model, batches, checks="padding", **options).findings["padding"]
     assert (found.verdict == "broken") == faulty, found

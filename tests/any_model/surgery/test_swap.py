@@ -12,6 +12,7 @@ from torch import nn
 import normlab
 from normlab.any_model.surgery.swapped import Swapped
 from normlab.norms.layer import LayerNorm
+from normlab.norms.make import make_norm
 from normlab.norms.rms import RMSNorm
 
 D = 8
@@ -335,3 +336,13 @@ def test_a_model_with_weight_norm_can_be_swapped_after_a_backward_pass():
     model, x = nn.Sequential(normed, nn.LayerNorm(D)), tokens(4, 5)
     model(x).square().mean().backward()
     assert len(normlab.swap(model, "rms", calibrate=x).table) == 1
+
+
+def test_dyt_in_the_model_stays_and_is_no_site():
+    model = encoder((nn.LayerNorm, lambda width: make_norm("dyt", width)))
+    x = tokens(4, 5)
+    new = normlab.swap(model, "rms", calibrate=x)
+    assert [fit.site for fit in new.table] == ["1", "6"]
+    assert type(new.model[4]) is type(model[4])
+    with pytest.raises(ValueError, match="sites='4' matches no norm; its norms include 1, 6"):
+        normlab.swap(model, "rms", sites="4", calibrate=x)

@@ -1,4 +1,4 @@
-"""Further public bug reports of leaks, rebuilt as small models, each with a correct twin."""
+"""Bugs of cited issues, rebuilt as small models, each with a correct twin."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
-from tests.any_model.test_reported import Causal, Report, built, inspected
+from tests.any_model.rebuilt_bugs import Causal, RebuiltBug, built, inspected
 from tests.any_model.toys import Embedded, embedded, mean
 
 
@@ -448,8 +448,8 @@ def padding_in_a_decoder(faulty: bool) -> Case:
     return Case(Embedded(attend), text_batches(side="left"), {"causal": True})
 
 
-REPORTS: dict[Callable[[bool], Case], Report] = {
-    build: Report(build, question, verdict=verdict)
+BUGS: dict[Callable[[bool], Case], RebuiltBug] = {
+    build: RebuiltBug(build, question, verdict=verdict)
     for (question, verdict), builds in {
         ("padding", "broken"): (
             subsampled_mask,
@@ -496,10 +496,10 @@ REPORTS: dict[Callable[[bool], Case], Report] = {
 }
 
 
-@pytest.mark.parametrize("build", REPORTS, ids=lambda build: build.__name__)
-def test_a_further_reported_fault_is_found_and_its_correct_twin_is_fine(build):
-    report = REPORTS[build]
-    found = inspected(built(report, True), report.question).findings[report.question]
-    assert found.verdict == report.verdict, found
-    findings = inspected(built(report, False), report.question).findings.values()
+@pytest.mark.parametrize("build", BUGS, ids=lambda build: build.__name__)
+def test_the_bug_of_an_issue_is_found_and_its_correct_twin_is_fine(build):
+    bug = BUGS[build]
+    found = inspected(built(bug, True), bug.question).findings[bug.question]
+    assert found.verdict == bug.verdict, found
+    findings = inspected(built(bug, False), bug.question).findings.values()
     assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []

@@ -1,16 +1,16 @@
-"""Faults from public bug reports, rebuilt as small models, each with a correct twin."""
+"""Bugs reported for public models, rebuilt as small models, each with a correct twin."""
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import normlab
-from tests.any_model.pairs import NOT_CAUSAL, WIDTH, Case, Tiny, masked, text_batches, texts
+from tests.any_model.pairs import WIDTH, Case, Tiny, masked, text_batches, texts
+from tests.any_model.rebuilt_bugs import Causal, RebuiltBug, built, inspected
 from tests.any_model.toys import Embedded, embedded, mean
 
 
@@ -182,18 +182,6 @@ def placeholders(faulty: bool) -> Case:
     return Case(Images(faulty), [batch | {"features": torch.randn(4, 2, WIDTH)}])
 
 
-class Causal(nn.Module):
-    """A language model on bytes that mixes positions with a function that should be causal."""
-
-    def __init__(self, mix: Callable[[Tensor], Tensor]):
-        super().__init__()
-        self.embed, self.head, self.mix = nn.Embedding(256, WIDTH), nn.Linear(WIDTH, 256), mix
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        x = self.embed(input_ids)
-        return self.head(x + self.mix(x))
-
-
 def causal(sound: Callable[[Tensor], Tensor], wrong: Callable[[Tensor], Tensor]) -> Any:
     """Return a function that builds a pair on rows of 128 bytes."""
 
@@ -286,66 +274,45 @@ def cache_of_rows(faulty: bool) -> Case:
     return embedded(center)
 
 
-class Report(NamedTuple):
-    """A fault, the question whose finding must have `verdict`, and text that its answer has."""
-
-    build: Callable[[bool], Case]
-    question: str
-    says: str = ""
-    verdict: str = "broken"
-
-
-REPORTS = {
-    "LSTM without batch_first": Report(lstm_over_rows, "batch_mates", "lstm: LSTM"),
-    "causal attention over rows": Report(causal_over_rows, "batch_mates"),
-    "running mean over rows": Report(running_mean_over_rows, "batch_mates"),
-    "mask of the first row for all": Report(mask_of_the_first_row, "batch_mates"),
-    "rows sorted but not restored": Report(sorted_rows, "batch_mates", "in reverse order"),
-    "nested tensors": Report(nested_encoder, "padding", "conv: Conv1d"),
-    "no memory mask": Report(memory_mask, "padding", "multihead_attn"),
-    "pooled output": Report(pooled_output, "padding", "sentence_embedding changes"),
-    "quantization": Report(quantized, "padding", "Not in float64: aten::quantize_per_tensor"),
-    "a length of 1 modulo 32": Report(odd_length, "padding", "by 105 to 129 positions"),
-    "no causal mask": Report(no_causal_mask, "future", "causal=True", "look"),
-    "flag set permanently": Report(switched_for_good, "padding"),
-    "state kept between calls": Report(
+BUGS = {
+    "LSTM without batch_first": RebuiltBug(lstm_over_rows, "batch_mates", "lstm: LSTM"),
+    "causal attention over rows": RebuiltBug(causal_over_rows, "batch_mates"),
+    "running mean over rows": RebuiltBug(running_mean_over_rows, "batch_mates"),
+    "mask of the first row for all": RebuiltBug(mask_of_the_first_row, "batch_mates"),
+    "rows sorted but not restored": RebuiltBug(sorted_rows, "batch_mates", "in reverse order"),
+    "nested tensors": RebuiltBug(nested_encoder, "padding", "conv: Conv1d"),
+    "no memory mask": RebuiltBug(memory_mask, "padding", "multihead_attn"),
+    "pooled output": RebuiltBug(pooled_output, "padding", "sentence_embedding changes"),
+    "quantization": RebuiltBug(quantized, "padding", "Not in float64: aten::quantize_per_tensor"),
+    "a length of 1 modulo 32": RebuiltBug(odd_length, "padding", "by 105 to 129 positions"),
+    "no causal mask": RebuiltBug(no_causal_mask, "future", "causal=True", "look"),
+    "flag set permanently": RebuiltBug(switched_for_good, "padding"),
+    "state kept between calls": RebuiltBug(
         lambda faulty: Case(Growing(faulty), text_batches()), "forward", "keeps state", "look"
     ),
-    "noise from a private generator": Report(
+    "noise from a private generator": RebuiltBug(
         lambda faulty: Case(Noisy(faulty), text_batches()), "forward", "from one run to the next"
     ),
-    "means of whole blocks of 64": Report(causal(running, chunks(64)), "future"),
-    "means of whole chunks of 16": Report(causal(running, chunks(16)), "future"),
-    "a spectral filter that wraps around": Report(causal(filtered(1), filtered(0)), "future"),
-    "routing by the sequence's mean": Report(
+    "means of whole blocks of 64": RebuiltBug(causal(running, chunks(64)), "future"),
+    "means of whole chunks of 16": RebuiltBug(causal(running, chunks(16)), "future"),
+    "a spectral filter that wraps around": RebuiltBug(causal(filtered(1), filtered(0)), "future"),
+    "routing by the sequence's mean": RebuiltBug(
         causal(running, lambda x: x.mean(1, keepdim=True).expand_as(x)), "future"
     ),
-    "a path without the causal mask": Report(without_its_mask, "future"),
-    "mask ignored": Report(padding_is_the_unknown_token, "padding"),
-    "slopes by position, padded on the left": Report(slopes_of_positions, "padding"),
-    "score at the first padding": Report(reward_at_the_first_padding, "padding"),
-    "image placeholders": Report(placeholders, "padding"),
-    "two convolutions": Report(two_convolutions, "padding", "first: Conv1d"),
-    "mean over rows": Report(cache_of_rows, "batch_mates"),
+    "a path without the causal mask": RebuiltBug(without_its_mask, "future"),
+    "mask ignored": RebuiltBug(padding_is_the_unknown_token, "padding"),
+    "slopes by position, padded on the left": RebuiltBug(slopes_of_positions, "padding"),
+    "score at the first padding": RebuiltBug(reward_at_the_first_padding, "padding"),
+    "image placeholders": RebuiltBug(placeholders, "padding"),
+    "two convolutions": RebuiltBug(two_convolutions, "padding", "first: Conv1d"),
+    "mean over rows": RebuiltBug(cache_of_rows, "batch_mates"),
 }
 
 
-def inspected(case: Case, question: str) -> Any:
-    """Return the report; `causal=False` is passed unless the question is about that."""
-    options = {} if question == "future" else NOT_CAUSAL
-    return normlab.inspect(case.model.eval(), case.batches, **{**options, **case.arguments})
-
-
-def built(report: Report, faulty: bool) -> Case:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return report.build(faulty)
-
-
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", BUGS)
 def test_a_reported_fault_is_found_and_its_correct_twin_is_fine(name):
-    report = REPORTS[name]
-    found = inspected(built(report, True), report.question).findings[report.question]
-    assert found.verdict == report.verdict and report.says in found.answer, found
-    findings = inspected(built(report, False), report.question).findings.values()
+    bug = BUGS[name]
+    found = inspected(built(bug, True), bug.question).findings[bug.question]
+    assert found.verdict == bug.verdict and bug.says in found.answer, found
+    findings = inspected(built(bug, False), bug.question).findings.values()
     assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []

@@ -1,0 +1,61 @@
+"""The role of each axis of a norm's input: `batch`, `position`, both (flattened) or `feature`.
+
+It is inferred from how the axis's size changes with the number of rows and the length.
+"""
+
+from collections.abc import Sequence, Set
+
+from torch import Tensor
+
+from normlab.any_model.batches.example import Example
+from normlab.any_model.tracing.calls import Call
+from normlab.any_model.tracing.functional_norms import OVER_POSITIONS
+from normlab.any_model.tracing.norm_modules import CHANNELS_FIRST, CHANNELS_LAST
+from normlab.any_model.tracing.norm_trial import Trial
+
+FEATURE, POSITION, BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
+Roles = Sequence[Set[str]]
+"""The roles of each axis of a norm's input."""
+
+
+def axis_roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
+    """Return the roles of the axes of a module's output.
+
+    `calls` has its call with all rows and, if they could be run, with one row alone and padded.
+    """
+    shape, *others = (call.output.shape for call in calls)
+    axes, batch, position = range(len(shape)), {0}, set[int]()
+    if others and all(len(other) == len(shape) for other in others):
+        short, long = others
+        position = {a for a in axes if short[a] != long[a]}
+        batch = {a for a in axes if short[a] != shape[a]} - position
+        batch = batch or (position & {0})  # rows and positions are flattened
+    elif example.length:
+        fits = {a for a in axes if shape[a] == example.length}  # one of these may be the channels
+        position = (fits - {_channels(trial)} if len(fits) > 1 else fits) - batch
+    position = position or {*axes} - batch - {_channels(trial)}
+    roles = {"batch": batch, "position": position}
+    by_axis = ({role for role, its_axes in roles.items() if a in its_axes} for a in axes)
+    return [role or FEATURE for role in by_axis]
+
+
+def _channels(trial: Trial) -> int:
+    """Return the channel axis of an image: the gain's or, without a gain, torch's convention."""
+    before = trial.before()
+    for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
+        gain.data[0] += 1
+        counts = counts_by_axis(trial(trial.x) != before)
+        gain.data[0] -= 1
+        for axis, count in enumerate(counts):
+            if count == 1 and len(gain) == trial.x.shape[axis]:
+                return axis
+    function = getattr(vars(trial.module).get("function"), "__name__", "")
+    last = isinstance(trial.module, CHANNELS_LAST) or function in OVER_FEATURES
+    first = isinstance(trial.module, CHANNELS_FIRST) or function in OVER_POSITIONS
+    return trial.x.ndim - 1 if last or (trial.x.ndim < 4 and not first) else 1
+
+
+def counts_by_axis(changed: Tensor) -> list[int]:
+    """Return, for each axis, at how many indices anything changed."""
+    sizes = enumerate(changed.shape)
+    return [int(changed.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in sizes]

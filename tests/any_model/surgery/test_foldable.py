@@ -1,0 +1,73 @@
+"""The reasons why a norm stays, each of which names the module that is in the way."""
+
+import pytest
+import torch
+from torch import nn
+
+from normlab.any_model.surgery.flow import Flow
+from normlab.any_model.surgery.foldable import why_gain_stays, why_mean_stays
+
+D = 4
+
+
+class Block(nn.Module):
+    """Two linear layers with a layer norm between them, run by a function of the block."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.first, self.second = nn.Linear(D, D), nn.Linear(D, D, bias=False)
+        self.norm, self.run = nn.LayerNorm(D), run
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def reasons(run):
+    """Return why mean and gain of a block's norm stay; None for what can be folded."""
+    model = Block(run)
+    flow = Flow(model, ["norm"])
+    flow.run(lambda: model(torch.ones(2, 3, D)))
+    mean = why_mean_stays(flow, "norm", model, {"norm"})
+    return mean, why_gain_stays(flow, "norm", model, bias=None)
+
+
+def test_a_norm_between_two_linear_layers_folds_into_both():
+    assert reasons(lambda m, x: m.second(m.norm(m.first(x)))) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (lambda m, x: m.norm(m.first(x).relu()), "contains the result of relu"),
+        (lambda m, x: m.norm(m.norm(m.first(x))), "norm is called 2 times"),
+        (lambda m, x: (y := m.first(x)) + m.norm(y), "the sum with first.weight is an output"),
+        (lambda m, x: m.norm(y := m.first(x)) + m.second(y), "linear in second reads the sum with"),
+    ],
+    ids=["activation", "two calls", "residual output", "second reader"],
+)
+def test_the_mean_stays_if_anything_else_sees_it(run, reason):
+    assert reason in (reasons(run)[0] or "")
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (lambda m, x: m.norm(m.first(x)), "its output is an output of the model"),
+        (lambda m, x: m.second(m.norm(x).relu()), "relu reads its output"),
+        (lambda m, x: m.second(m.norm(x)) + m.second(x), "second.weight is also read by linear"),
+        (lambda m, x: m.second(x) + 0 * m.norm(x)[..., :1].sum(), "reads its output"),
+    ],
+    ids=["output", "activation", "shared weight", "no product"],
+)
+def test_the_gain_stays_unless_only_products_read_the_output(run, reason):
+    assert reason in (reasons(run)[1] or "")
+
+
+def test_a_bias_needs_a_product_that_can_take_it():
+    model = Block(lambda m, x: m.second(m.norm(x)))
+    flow = Flow(model, ["norm"])
+    flow.run(lambda: model(torch.ones(2, 3, D)))
+    assert why_gain_stays(flow, "norm", model, bias=torch.ones(D)) is None
+    model.second = nn.ParameterDict({"weight": model.second.weight})  # not a linear layer
+    reason = why_gain_stays(flow, "norm", model, bias=torch.ones(D))
+    assert reason == "second.weight has no bias that could take the norm's"
