@@ -14,9 +14,9 @@ def questions(*names: str, slow: bool = False) -> list[Question]:
 
     Raises UserError if a name is unknown.
     """
-    asked = questions_below(__package__ or "", "module", names=names)
+    selected = questions_below(__package__ or "", "module", names=names)
     if names:
-        by_name = {question.name: question for question in asked}
+        by_name = {question.name: question for question in selected}
         return [by_name[name] for name in names]
-    quick_or_slow = [question for question in asked if slow or not question.slow]
+    quick_or_slow = [question for question in selected if slow or not question.slow]
     return sorted(quick_or_slow, key=lambda question: (*_ORDER, question.name).index(question.name))
