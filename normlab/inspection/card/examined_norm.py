@@ -51,24 +51,48 @@ class ExaminedNorm:
 
     def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
         """Return the config of a task's run with this norm, or with the reference (layer norm)."""
-        sizes = self.sizes
-        steps = self.steps(task)
-        of_task = {
-            "pictures": sizes.pictures,
-            "translation": (*sizes.text, *sizes.translation),
-        }
-        text = (*sizes.text, *NO_TESTS, "task.length_buckets=[]")
-        placement = [word for word in self.overrides if word.startswith("placement")]
+        norm = self._reference() if reference else self.overrides
         return compose(
             [
-                *([f"norm={REFERENCE}", *placement] if reference else self.overrides),
-                *(*TASKS[task], *of_task.get(task, text)),
-                *("precision=fp32", f"device={self.device}", "observe.threads=1", f"seed={seed}"),
-                *("probe=[]", "sink=[jsonl]", "schedule=cosine", f"schedule.warmup={steps // 5}"),
-                *(f"budget.steps={steps}", f"validate.every={max(1, steps // 6)}"),
-                *("validate.best=false", f"observe.log_every={max(1, steps // 20)}"),
-                *(f"runs_dir='{self.folder / 'runs'}'", "observe.other_code=rerun", *more),
+                *norm,
+                *TASKS[task],
+                *self._sizes_of(task),
+                *self._training_settings(self.steps(task), seed),
+                f"runs_dir='{self.folder / 'runs'}'",
+                *more,
             ]
+        )
+
+    def _reference(self) -> tuple[str, ...]:
+        """Return the overrides that replace this norm by the reference, in the same placement."""
+        placement = [word for word in self.overrides if word.startswith("placement")]
+        return f"norm={REFERENCE}", *placement
+
+    def _sizes_of(self, task: str) -> tuple[str, ...]:
+        """Return the overrides with the sizes of a task's model and data."""
+        sizes = self.sizes
+        if task == "pictures":
+            return sizes.pictures
+        if task == "translation":
+            return (*sizes.text, *sizes.translation)
+        return (*sizes.text, *NO_TESTS, "task.length_buckets=[]")
+
+    def _training_settings(self, steps: int, seed: int) -> tuple[str, ...]:
+        """Return the overrides that are the same for all tasks, given the number of updates."""
+        return (
+            "precision=fp32",
+            f"device={self.device}",
+            "observe.threads=1",
+            f"seed={seed}",
+            "probe=[]",
+            "sink=[jsonl]",
+            "schedule=cosine",
+            f"schedule.warmup={steps // 5}",
+            f"budget.steps={steps}",
+            f"validate.every={max(1, steps // 6)}",
+            "validate.best=false",
+            f"observe.log_every={max(1, steps // 20)}",
+            "observe.other_code=rerun",
         )
 
     def check(self) -> None:

@@ -4,6 +4,7 @@ from torch import nn
 
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.claim_checks.check import check, close, finding
+from normlab.inspection.claim_checks.code import error_of
 from normlab.inspection.claim_checks.inputs import option
 from normlab.inspection.examples.articles import SHAPE, example_tensor
 from normlab.inspection.norm.pooling import dependence, pooled_cells
@@ -44,11 +45,7 @@ def worked() -> list[CheckFinding]:
 def positions() -> list[CheckFinding]:
     """What does the articles' batch norm pool over in their code, example and table?"""
     x = example_tensor().permute(0, 2, 1)
-    error = ""
-    try:
-        nn.BatchNorm1d(SHAPE[1], affine=False).double()(x)
-    except (RuntimeError, ValueError) as raised:
-        error = str(raised).splitlines()[0]
+    error = error_of(nn.BatchNorm1d(SHAPE[1], affine=False).double(), x)
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
     same_position = bool(y.mean(0).abs().max() < 1e-6)  # else it also pools over positions
     axes = "the batch" if same_position else "batch and positions"

@@ -121,7 +121,7 @@ def ranks() -> list[CheckFinding]:
 
 
 @check("batch.gradients")
-def gradients() -> list[CheckFinding]:
+def split_gradients() -> list[CheckFinding]:
     """Do gradients change if a batch is split over processes, or over steps that accumulate them?
 
     A linear layer is followed by a norm without running statistics; the loss is a fixed random

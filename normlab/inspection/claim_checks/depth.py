@@ -62,7 +62,7 @@ def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
 
 
 @check("depth.gradients")
-def gradients() -> list[CheckFinding]:
+def gradients_through_depth() -> list[CheckFinding]:
     """Do gradients vanish or explode on the way down 100 layers, before any training?"""
     ratios = {
         "post-norm": lowest_over_highest(PostResidual, "ln"),

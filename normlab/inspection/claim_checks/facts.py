@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -18,24 +18,28 @@ VISION = SURVEY.with_name("vision_norms.json")
 VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
+def parameters_of_bert_base() -> int:
+    """Return the number of parameters of BERT-base, which is built without any memory."""
+    with torch.device("meta"):
+        parts = [nn.Embedding(rows, DIM) for rows in (VOCABULARY, POSITIONS, SEGMENTS)]
+        parts += [nn.TransformerEncoderLayer(DIM, 12, 4 * DIM) for _ in range(LAYERS)]
+        parts += [nn.LayerNorm(DIM), nn.Linear(DIM, DIM)]
+    return sum(each.numel() for part in parts for each in part.parameters())
+
+
 @check("facts.bert_base")
 def bert_base() -> list[CheckFinding]:
     """How many parameters does BERT-base have?
 
     It has embeddings of words, positions and segments, a norm, twelve layers, and the pooler.
     """
-    with torch.device("meta"):
-        parts = [nn.Embedding(rows, DIM) for rows in (VOCABULARY, POSITIONS, SEGMENTS)]
-        parts += [nn.TransformerEncoderLayer(DIM, 12, 4 * DIM) for _ in range(LAYERS)]
-        parts += [nn.LayerNorm(DIM), nn.Linear(DIM, DIM)]
-    total = sum(each.numel() for part in parts for each in part.parameters())
-    holds = round(total / 1e7) == 11
+    total = parameters_of_bert_base()
     return [
         finding(
             "parameters",
             "BERT-base has 110 million parameters",
             f"{total:,}",
-            holds=holds,
+            holds=round(total / 1e7) == 11,
             total=float(total),
         )
     ]
@@ -48,57 +52,93 @@ def surveyed() -> dict[str, Any]:
     }
 
 
+class TransformersNorms(NamedTuple):
+    """The number of model classes in transformers: all, and by the kind of norm that they have.
+
+    `layer_or_rms` have a layer norm or an RMS norm; `only_batch` have a batch norm and neither.
+    """
+
+    classes: int
+    by_kind: Counter[str]
+    layer_or_rms: int
+    only_batch: int
+
+
+def norms_in_transformers() -> TransformersNorms:
+    """Count the norms of the surveyed classes."""
+    kinds = [{*row["norms"]} for row in surveyed().values()]
+    with_either = [bool(each & {"layer", "rms"}) for each in kinds]
+    return TransformersNorms(
+        len(kinds),
+        Counter(kind for each in kinds for kind in each),
+        sum(with_either),
+        sum(
+            "batch" in each and not either for each, either in zip(kinds, with_either, strict=True)
+        ),
+    )
+
+
 @check("facts.norms")
 def norms() -> list[CheckFinding]:
     """How many models in transformers use layer norm or RMS norm, and how many batch norm?"""
-    classes = surveyed()
-    total = len(classes)
-    has = Counter(kind for row in classes.values() for kind in row["norms"])
-    either = sum(bool({"layer", "rms"} & {*row["norms"]}) for row in classes.values())
-    alone = sum(
-        "batch" in row["norms"] and not {"layer", "rms"} & {*row["norms"]}
-        for row in classes.values()
-    )
+    total, has, either, only_batch = norms_in_transformers()
     answer = (
         f"{either} of {total} model classes do ({has['layer']} layer norm, {has['rms']} RMS norm); "
-        f"batch norm is in {has['batch']}, and alone in {alone}"
+        f"batch norm is in {has['batch']}, and alone in {only_batch}"
     )
     statement = "nearly all Transformers use layer norm or RMS norm"
     return [finding("most", statement, answer, holds=either >= 0.9 * total, share=either / total)]
 
 
+class VisionNorms(NamedTuple):
+    """The number of families of vision models: all, by the kind of norm, and without a norm."""
+
+    families: int
+    by_kind: Counter[str]
+    without: int
+
+
+def norms_in_vision_models() -> VisionNorms:
+    """Count the norms of timm's smallest model of each family."""
+    rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
+    by_kind = Counter(kind for row in rows for kind in row)
+    return VisionNorms(len(rows), by_kind, sum(not row for row in rows))
+
+
 @check("facts.vision_norms")
 def vision_norms() -> list[CheckFinding]:
     """Which norms does timm's smallest model of each family of vision models have?"""
-    rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
-    has = Counter(kind for row in rows for kind in row)
+    families, has, without = norms_in_vision_models()
     answer = (
-        f"{has['batch']} of {len(rows)} families have batch norm, {has['layer']} layer norm, "
-        f"{has['rms']} RMS norm and {has['group']} group norm; {sum(not row for row in rows)} none"
+        f"{has['batch']} of {families} families have batch norm, {has['layer']} layer norm, "
+        f"{has['rms']} RMS norm and {has['group']} group norm; {without} none"
     )
     statement = "more vision models have batch norm than any other norm"
-    counts = {"batch": float(has["batch"]), "layer": float(has["layer"]), "of": float(len(rows))}
+    counts = {"batch": float(has["batch"]), "layer": float(has["layer"]), "of": float(families)}
     return [finding("most", statement, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
+
+
+def placements_in_transformers() -> Counter[str]:
+    """Count where the blocks of the surveyed classes have norms.
+
+    They start with one (`pre`), end with one (`post`), or do both (`both`).
+    """
+    return Counter(row["order"] for row in surveyed().values())
 
 
 @check("facts.placement")
 def placement() -> list[CheckFinding]:
     """How many models in transformers normalize before their sub-layers?"""
-    classes = surveyed()
-    orders = Counter(row["order"] for row in classes.values())
-    answer = (
-        f"of {len(classes)} model classes, the blocks of {orders['pre'] + orders['both']} start "
-        f"with a norm, and the blocks of {orders['post']} only end with one"
-    )
-    statement = "most Transformers have pre-norm"
-    holds = orders["pre"] + orders["both"] > len(classes) / 2
+    counts = placements_in_transformers()
+    classes, start_with_norm = counts.total(), counts["pre"] + counts["both"]
     return [
         finding(
             "most",
-            statement,
-            answer,
-            holds=holds,
-            pre=float(orders["pre"]),
-            post=float(orders["post"]),
+            "most Transformers have pre-norm",
+            f"of {classes} model classes, the blocks of {start_with_norm} start with a norm, and "
+            f"the blocks of {counts['post']} only end with one",
+            holds=start_with_norm > classes / 2,
+            pre=float(counts["pre"]),
+            post=float(counts["post"]),
         )
     ]

@@ -1,6 +1,8 @@
 """Images and norms on them: shifts of an image, colours of a pixel, pixels next to each other."""
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,10 +12,17 @@ from torch.nn import functional
 from normlab.claims.evidence import CheckFinding
 from normlab.data.bundled import read_bundled
 from normlab.findings.relative_change import relative_change
-from normlab.inspection.claim_checks.check import change_finding, check, finding, in_words
+from normlab.inspection.claim_checks.check import (
+    change_finding,
+    changes,
+    check,
+    finding,
+    in_words,
+)
 from normlab.inspection.claim_checks.inputs import draw, new_norm
 from normlab.inspection.norm.norm_calls import run
 
+Images = Float[Tensor, "N P D"]
 HEIGHT, CHANNELS = 6, 8
 SHIFTED = ("bn", "in", "gn", "ln")
 
@@ -23,20 +32,43 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
+def change_by_shift(layer: Callable[[Images], Images]) -> float:
+    """Return how far a layer's output for the first of four images is from following its shift."""
+    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
+    with_shift = torch.cat([shifted(x[0])[None], x[1:]])
+    return relative_change(layer(with_shift)[0], shifted(layer(x)[0]))
+
+
+class ChangesByShift(NamedTuple):
+    """How far outputs are from following a shift: by norm, and those of a convolution.
+
+    `by_position` is that of batch norm with statistics for each pixel.
+    """
+
+    by_norm: dict[str, float]
+    by_position: float
+    by_convolution: float
+
+
+def changes_by_shift() -> ChangesByShift:
+    """Shift an image before each norm, and before a convolution."""
+
+    def change(name: str, **values: int) -> float:
+        return change_by_shift(lambda x: run(new_norm(name, CHANNELS, **values), x))
+
+    return ChangesByShift(
+        {name: change(name) for name in SHIFTED},
+        change("bn_position", num_positions=HEIGHT * HEIGHT),
+        change_by_shift(convolved),
+    )
+
+
 @check("images.shift")
 def shift() -> list[CheckFinding]:
     """If one image of a batch is shifted, is its output shifted in the same way?"""
-    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
-    other = torch.cat([shifted(x[0])[None], x[1:]])
-
-    def off(name: str, **values: int) -> float:
-        before, after = (run(new_norm(name, CHANNELS, **values), each)[0] for each in (x, other))
-        return relative_change(after, shifted(before))
-
-    following = [name for name in SHIFTED if off(name) < 1e-9]
-    others = [name for name in SHIFTED if name not in following]
-    by_position = off("bn_position", num_positions=HEIGHT * HEIGHT)
-    by_convolution = relative_change(convolved(other)[0], shifted(convolved(x)[0]))
+    by_norm, by_position, by_convolution = changes_by_shift()
+    following = [name for name, change in by_norm.items() if not changes(change)]
+    others = [name for name in by_norm if name not in following]
     in_groups = [
         f"{', '.join(names)} {verb}"
         for verb, names in (("do", following), ("do not", others))
@@ -66,7 +98,7 @@ def shift() -> list[CheckFinding]:
     ]
 
 
-def convolved(x: Float[Tensor, "N P D"]) -> Float[Tensor, "N P D"]:
+def convolved(x: Images) -> Images:
     """Return square images after a convolution with kernels of 3 x 3, wrapped at the edge."""
     planes = x.transpose(1, 2).unflatten(2, (HEIGHT, HEIGHT))
     wrapped = functional.pad(planes, (1, 1, 1, 1), "circular")
@@ -109,18 +141,19 @@ def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
     return float(torch.cat([each.flatten() for each in products]).abs().nanmean())
 
 
-@check("images.channels")
-def channels() -> list[CheckFinding]:
-    """Do other channels of the output change if one channel of all images does?"""
+def change_of_other_channels(name: str) -> float:
+    """Return how much a norm's other channels change if the first is five times as large."""
     x = draw(4, HEIGHT * HEIGHT, CHANNELS)
     other = x.clone()
     other[..., 0] *= 5
+    before, after = (run(new_norm(name, CHANNELS), each)[..., 1:] for each in (x, other))
+    return relative_change(after, before)
 
-    def moved(name: str) -> float:
-        before, after = (run(new_norm(name, CHANNELS), each)[..., 1:] for each in (x, other))
-        return relative_change(after, before)
 
-    bn, ln = moved("bn"), moved("ln")
+@check("images.channels")
+def channels() -> list[CheckFinding]:
+    """Do other channels of the output change if one channel of all images does?"""
+    bn, ln = change_of_other_channels("bn"), change_of_other_channels("ln")
     return [
         finding(
             "bn",
@@ -138,17 +171,23 @@ def channels() -> list[CheckFinding]:
     ]
 
 
+COLOURS = (
+    (50.0, 50.0, 50.0),  # dark grey
+    (200.0, 200.0, 200.0),  # light grey
+    (10.0, 20.0, 30.0),  # a dark colour
+    (100.0, 200.0, 300.0),  # the same, ten times as bright
+)
+
+
+def colours_after(name: str) -> Float[Tensor, "4 3"]:
+    """Return a norm's output for an image whose pixels have these colours."""
+    return run(new_norm(name, 3), torch.tensor([COLOURS], dtype=torch.float64))[0]
+
+
 @check("images.grey")
 def grey() -> list[CheckFinding]:
     """What happens to the colours of a pixel if its channels are normalized together?"""
-    colours = {
-        "dark grey": (50.0, 50.0, 50.0),
-        "light grey": (200.0, 200.0, 200.0),
-        "a dark colour": (10.0, 20.0, 30.0),
-        "the same, ten times as bright": (100.0, 200.0, 300.0),
-    }
-    x = torch.tensor([*colours.values()], dtype=torch.float64)[None]
-    ln, bn = (run(new_norm(name, 3), x)[0] for name in ("ln", "bn"))
+    ln, bn = colours_after("ln"), colours_after("bn")
     lost = float(ln[:2].abs().max()) == 0 and float((ln[2] - ln[3]).abs().max()) < 0.01
     apart = min(float((bn[0] - bn[1]).abs().min()), float((bn[2] - bn[3]).abs().min()))
     return [

@@ -42,14 +42,14 @@ def words() -> list[CheckFinding]:
             "ln brings",
             "ln brings 10 20 999 \u22125 to a mean of 0 and a variance of 1",
             f"it becomes {in_words(first)}, with the 999 {above:.2f} above the next value",
-            holds=_near_one(rms[0]),
+            holds=abs(rms[0] - 1) < 0.01,
         ),
         finding(
             "ln stretches",
             "ln stretches 0.1 0.2 0.1 0.1 to a normal range",
             f"it becomes {in_words(second)}: its 0.2 ends at {float(second[1]):.2f}, and the 999 "
             f"at {float(first[2]):.2f}",
-            holds=_near_one(rms[1]),
+            holds=abs(rms[1] - 1) < 0.01,
         ),
         finding(
             "ln keeps",
@@ -60,10 +60,6 @@ def words() -> list[CheckFinding]:
             holds=not gone,
         ),
     ]
-
-
-def _near_one(value: float) -> bool:
-    return abs(value - 1) < 0.01
 
 
 @check("outlier.range")

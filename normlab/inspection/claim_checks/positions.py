@@ -6,8 +6,8 @@ and position, how many words occur how often, and how many sentences have which 
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from normlab.claims.evidence import CheckFinding
 from normlab.config.folders import CONFIG_DIR
@@ -17,9 +17,11 @@ COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
 _SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # corpora by which claims name findings
 Spectrum = Sequence[Sequence[int]]
 """How many words occur how often: pairs (times, number of words)."""
+Corpus = dict[str, Any]
+Measured = TypeVar("Measured")
 
 
-def read() -> dict[str, Any]:
+def read() -> dict[str, Corpus]:
     """Return the counts of each corpus; OSError if the checkout has none."""
     return json.loads(COUNTS.read_text("utf-8"))
 
@@ -46,19 +48,43 @@ def quantile(lengths: Spectrum, share: float) -> int:
     raise AssertionError("no sentences")
 
 
+def by_corpus(measure: Callable[[Corpus], Measured]) -> dict[str, Measured]:
+    """Return what `measure` finds in the counts of each corpus, by the corpus's name."""
+    return {name: measure(corpus) for name, corpus in read().items()}
+
+
+def length_range(corpus: Corpus) -> tuple[int, int]:
+    """Return the 5th and the 95th percentile of the lengths of sentences."""
+    return quantile(corpus["lengths"], 0.05), quantile(corpus["lengths"], 0.95)
+
+
 @check("positions.lengths")
 def lengths() -> list[CheckFinding]:
     """Do sentences differ in length: is the 95th percentile at least twice the 5th?"""
-    findings = []
-    for name, corpus in read().items():
-        short, long = (quantile(corpus["lengths"], share) for share in (0.05, 0.95))
-        answer = f"nine of ten have {short} to {long} words"
-        statement = f"{name}: sentences differ in length by a factor of 2 or more"
-        numbers = {"short": float(short), "long": float(long)}
-        findings.append(
-            finding(_SHORT.get(name, name), statement, answer, holds=long >= 2 * short, **numbers)
+    return [
+        finding(
+            _SHORT.get(name, name),
+            f"{name}: sentences differ in length by a factor of 2 or more",
+            f"nine of ten have {short} to {long} words",
+            holds=long >= 2 * short,
+            short=float(short),
+            long=float(long),
         )
-    return findings
+        for name, (short, long) in by_corpus(length_range).items()
+    ]
+
+
+class Entropies(NamedTuple):
+    """The entropy in bits of first words, of last words, and of all words."""
+
+    first: float
+    last: float
+    all: float
+
+
+def entropies(corpus: Corpus) -> Entropies:
+    """Return the entropies of words at three kinds of positions."""
+    return Entropies(*(entropy(corpus["positions"][key]) for key in ("1", "last", "all")))
 
 
 @check("positions.differ")
@@ -67,72 +93,68 @@ def differ() -> list[CheckFinding]:
 
     They do if the entropy of the first word is below 0.9 times the entropy of all words.
     """
-    findings = []
-    for name, corpus in read().items():
-        bits = {key: entropy(corpus["positions"][key]) for key in ("1", "last", "all")}
-        answer = (
-            f"the first word has {bits['1']:.1f} bits of entropy, the last {bits['last']:.1f}, any "
-            f"word {bits['all']:.1f}"
+    return [
+        finding(
+            _SHORT.get(name, name),
+            f"{name}: words at the first position are distributed differently from all words",
+            f"the first word has {bits.first:.1f} bits of entropy, the last {bits.last:.1f}, any "
+            f"word {bits.all:.1f}",
+            holds=bits.first < 0.9 * bits.all,
+            **bits._asdict(),
         )
-        statement = (
-            f"{name}: words at the first position are distributed differently from all words"
-        )
-        numbers = {"first": bits["1"], "last": bits["last"], "all": bits["all"]}
-        findings.append(
-            finding(
-                _SHORT.get(name, name),
-                statement,
-                answer,
-                holds=bits["1"] < 0.9 * bits["all"],
-                **numbers,
-            )
-        )
-    return findings
+        for name, bits in by_corpus(entropies).items()
+    ]
+
+
+class FirstWords(NamedTuple):
+    """How often words are the same: two first words, and any two words, each a share of pairs.
+
+    `most_common` is the most common first word, and `most_common_share` the share of sentences that
+    start with it.
+    """
+
+    same: float
+    any_two_same: float
+    most_common: str
+    most_common_share: float
+
+
+def first_words(corpus: Corpus) -> FirstWords:
+    """Return how often the first words of a corpus are the same."""
+    same, any_two_same = (alike(corpus["positions"][key]) for key in ("1", "all"))
+    word, times = corpus["most"]["1"]
+    return FirstWords(same, any_two_same, word, times / corpus["sentences"])
 
 
 @check("positions.different_words")
 def different_words() -> list[CheckFinding]:
     """Do two sentences usually begin with different words?"""
-    findings = []
-    for name, corpus in read().items():
-        different = 1 - alike(corpus["positions"]["1"])
-        statement = f"{name}: two sentences usually begin with different words"
-        answer = f"in {different:.1%} of pairs"
-        findings.append(
-            finding(
-                _SHORT.get(name, name),
-                statement,
-                answer,
-                holds=different > 0.5,
-                different=different,
-            )
+    different = by_corpus(lambda corpus: 1 - first_words(corpus).same)
+    return [
+        finding(
+            _SHORT.get(name, name),
+            f"{name}: two sentences usually begin with different words",
+            f"in {share:.1%} of pairs",
+            holds=share > 0.5,
+            different=share,
         )
-    return findings
+        for name, share in different.items()
+    ]
 
 
 @check("positions.alike")
-def first_words() -> list[CheckFinding]:
+def first_words_in_common() -> list[CheckFinding]:
     """Are two sentences' first words less often the same than any two words?"""
-    findings = []
-    for name, corpus in read().items():
-        first, every = (alike(corpus["positions"][key]) for key in ("1", "all"))
-        word, times = corpus["most"]["1"]
-        share = times / corpus["sentences"]
-        answer = (
-            f"two first words are the same in {first:.1%} of pairs, any two words in {every:.1%}; "
-            f"{share:.0%} of sentences start with `{word}`"
+    return [
+        finding(
+            _SHORT.get(name, name),
+            f"{name}: first words of different sentences have less in common than any two words",
+            f"two first words are the same in {words.same:.1%} of pairs, any two words in "
+            f"{words.any_two_same:.1%}; {words.most_common_share:.0%} of sentences start with "
+            f"`{words.most_common}`",
+            holds=words.same < words.any_two_same,
+            first=words.same,
+            all=words.any_two_same,
         )
-        statement = (
-            f"{name}: first words of different sentences have less in common than any two words"
-        )
-        findings.append(
-            finding(
-                _SHORT.get(name, name),
-                statement,
-                answer,
-                holds=first < every,
-                first=first,
-                all=every,
-            )
-        )
-    return findings
+        for name, words in by_corpus(first_words).items()
+    ]

@@ -26,7 +26,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             "one value per sample",
             "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256",
             f"as N^\u2212{-slope:.2f}, {ratio:.3g} times",
-            holds=_near_one(-slope),
+            holds=abs(slope + 1) < 0.1,
             slope=slope,
             ratio=ratio,
         ),
@@ -35,7 +35,7 @@ def variance_of_the_mean() -> list[CheckFinding]:
             f"N is the batch size, for sentences of {length} tokens too",
             f"for 32 sentences of independent tokens, sigma^2 / 32 is {per_sentence:.3g} times the "
             "variance",
-            holds=_near_one(per_sentence),
+            holds=abs(per_sentence - 1) < 0.1,
             per_sentence=per_sentence,
         ),
         finding(
@@ -44,14 +44,10 @@ def variance_of_the_mean() -> list[CheckFinding]:
             f"the variance is {design:.2f} times sigma^2 / {tokens}: {tokens} tokens equal "
             f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "
             f"{expected:g} expected)",
-            holds=_near_one(design),
+            holds=abs(design - 1) < 0.1,
             design_effect=design,
         ),
     ]
-
-
-def _near_one(value: float) -> bool:
-    return abs(value - 1) < 0.1
 
 
 def variances_of_means(length: int, correlation: float) -> dict[int, float]:

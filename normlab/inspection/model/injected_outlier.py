@@ -48,7 +48,7 @@ def outlier(built: BuiltModel) -> Finding:
         return Finding.none("the model has no attention, and so no softmax over tokens")
     most = max([0.0, *(effect.saturated for effect in effects.values())])
     return Finding(
-        "; ".join(f"{_WITH[name]}, {effect.in_words()}" for name, effect in effects.items()),
+        "; ".join(f"{_WITH[name]}, {_in_words(effect)}" for name, effect in effects.items()),
         {"model": {name: effect.values() for name, effect in effects.items()}},
         AnswerTable(
             _COLUMNS, [row for name, effect in effects.items() for row in effect.rows(name)]
@@ -98,10 +98,18 @@ class Effect(NamedTuple):
         """The largest share of saturated rows, over the stacks with an outlier."""
         return max(each["saturated"] for each in self.by_stack.values())
 
+    @property
+    def alive(self) -> bool:
+        """Whether the softmax is alive with each outlier."""
+        return self.saturated <= ALIVE
+
+    def largest_change(self, where: str) -> float:
+        """Return the largest change of a stack's output by an outlier in its own input."""
+        return max(each["moved"][stack][where] for stack, each in self.by_stack.items())
+
     def values(self) -> dict[str, Any]:
         """Return the entry in `inspect.json`."""
-        alive = self.saturated <= ALIVE
-        return {"unchanged": self.unchanged, "outlier_in": self.by_stack, "alive": alive}
+        return {"unchanged": self.unchanged, "outlier_in": self.by_stack, "alive": self.alive}
 
     def rows(self, statistics: str) -> Iterator[tuple[Cell, ...]]:
         """Yield the rows of the table: the unchanged batch, and an outlier in each stack."""
@@ -110,17 +118,15 @@ class Effect(NamedTuple):
             shown = (each[name] for name in self.unchanged)
             yield stack, statistics, *shown, *each["moved"][stack].values()
 
-    def in_words(self) -> str:
-        """Say whether the softmax stays alive, and how much the outputs change."""
-        own_sentence, others = (
-            max(each["moved"][stack][where] for stack, each in self.by_stack.items())
-            for where in ("own", "others")
-        )
-        alive = "the softmax stays alive" if self.saturated <= ALIVE else "attention saturates"
-        return (
-            f"{alive} ({self.unchanged['saturated']:.0%} -> {self.saturated:.0%} of rows); other "
-            f"tokens of the sentence change by {own_sentence:.0%}, other sentences by {others:.0%}"
-        )
+
+def _in_words(effect: Effect) -> str:
+    """Say whether the softmax stays alive, and how much the outputs change."""
+    alive = "the softmax stays alive" if effect.alive else "attention saturates"
+    return (
+        f"{alive} ({effect.unchanged['saturated']:.0%} -> {effect.saturated:.0%} of rows); other "
+        f"tokens of the sentence change by {effect.largest_change('own'):.0%}, other sentences by "
+        f"{effect.largest_change('others'):.0%}"
+    )
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:

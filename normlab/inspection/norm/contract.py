@@ -137,7 +137,7 @@ def independent(norm: BareNorm) -> str:
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
     """Do the input and all parameters get a finite gradient, and an exact one if declared so?"""
-    gradients = measures.gradients(norm)
+    gradients = measures.gradients_by_name(norm)
     idle = _listed(name for name, gradient in gradients.items() if gradient is None)
     require(
         not idle,

@@ -133,7 +133,7 @@ def dependence_on_others_in_eval(norm: BareNorm) -> InEval:
     )
 
 
-def gradients(norm: BareNorm) -> dict[str, Tensor | None]:
+def gradients_by_name(norm: BareNorm) -> dict[str, Tensor | None]:
     """Return the gradients of the input and of all parameters, by name."""
     bare = norm.new()
     x, valid = norm.tokens()
