@@ -1,0 +1,23 @@
+"""Options at the width of the articles' example tensor."""
+
+from dataclasses import replace
+
+import pytest
+
+from normlab.config.registry import options
+from normlab.inspection.norm.example_norm import HALF_WAY, example_norm
+
+OPTIONS = {option.name: option for option in options("norm")}
+
+
+@pytest.mark.parametrize(("name", "changed"), [("gn", {"groups": 2}), ("bn", {})])
+def test_a_setting_is_replaced_only_if_the_norm_refuses_the_width(name, changed):
+    example = example_norm(OPTIONS[name])
+    assert example.changed == changed and example.make().dim == 4
+
+
+def test_a_norm_is_made_with_other_settings_and_at_a_step_of_a_run():
+    assert example_norm(OPTIONS["bn"]).make(padding="include").padding == "include"
+    example = example_norm(OPTIONS["prepbn"])
+    at_start, half_way = example.make(), replace(example, step=HALF_WAY).make()
+    assert at_start.ramps and at_start.clock != half_way.clock

@@ -1,0 +1,34 @@
+"""The questions of all folders, and a finding's entry in a file."""
+
+from pathlib import Path
+
+import pytest
+
+from normlab.errors import UserError
+from normlab.findings.finding import AnswerTable, Finding
+from normlab.inspection import questions as module
+from normlab.inspection.questions import entry, questions
+
+
+def test_each_question_of_a_file_is_found():
+    files = [p.read_text("utf-8") for p in Path(module.__file__).parent.rglob("[a-z]*.py")]
+    asked = sum(text.count("\n@question(") + text.count("\n@probed\n") for text in files)
+    assert sum(len(questions(kind)) for kind in ("model", "norm", "card")) == asked
+    assert len(questions("claim")) == sum(text.count("\n@check(") for text in files)
+
+
+def test_named_questions_are_returned_and_an_unknown_name_lists_the_known():
+    assert [each.name for each in questions("model", names=["leak"])] == ["leak"]
+    with pytest.raises(UserError, match=r"no question 'padding.eats'; .*padding.pollutes"):
+        questions("claim", names=["padding.eats"])
+
+
+def test_an_entry_has_the_values_the_table_and_the_board_of_a_finding():
+    (leak,) = questions("model", names=["leak"])
+    found = Finding("so", {"own": 1.0}, AnswerTable(("a",), [(1,)]), board={"mates": 2.0})
+    shown = entry(leak, found)
+    assert shown["question"] == leak.text and shown["answer"] == "so" and shown["applies"]
+    assert (shown["values"], shown["columns"], shown["rows"]) == ({"own": 1.0}, ("a",), [(1,)])
+    assert shown["board"] == {"mates": 2.0} and shown["why_not"] is None
+    refused = entry(leak, Finding.none("no text"))
+    assert not refused["applies"] and refused["why_not"] == "no text"
