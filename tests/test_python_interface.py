@@ -12,7 +12,7 @@ from torch import nn
 import normlab
 from normlab.any_model.inspect import check_arguments
 from normlab.cli import main
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.models.seq2seq import Seq2Seq
 from normlab.notebook import Records
 from normlab.records.record import RunRecord

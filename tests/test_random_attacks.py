@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from normlab.cli import main
 from normlab.config.compose import compose
-from normlab.config.plain import from_dict, to_dict
+from normlab.config.run_config import from_dict, to_dict
 from normlab.data.cache import MAX_BYTES, members
 from normlab.data.folder_corpus import FolderCorpus
 from normlab.records.labels import batch_label, corpus_label, norm_label

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from normlab.cli import main as cli
 from normlab.config.compose import compose
-from normlab.config.plain import from_dict, to_dict
+from normlab.config.run_config import from_dict, to_dict
 from normlab.data.cache import cached_folder
 from normlab.data.folder_corpus import FolderCorpus
 from normlab.records.record import Outcome
@@ -62,7 +62,7 @@ def test_unknown_probes_and_sinks_of_a_run_are_refused(kind, config):
 
 def test_the_whole_config_is_checked_before_anything_is_built(config, monkeypatch):
     built = []
-    monkeypatch.setattr("normlab.config.objects._build", lambda *_, **__: built.append(1))
+    monkeypatch.setattr("normlab.config.instantiation._build", lambda *_, **__: built.append(1))
     with pytest.raises(ValueError, match=r"task\.test_search\.url does not exist"):
         check_nodes(changed(config, "task.test_search", {"url": "x"}))
     assert not built

@@ -52,8 +52,8 @@ def _template(language: Locale) -> str:
 
 def _number(part: SavedPart) -> Sequence[str]:
     """Return a number and the ends of its interval: plain zeros if all of them round to zero."""
-    found = [each for each in (part.value, part.low, part.high) if isinstance(each, float)]
-    is_zero = found and all(round(each, MOST_DECIMALS) == 0 for each in found)
+    numbers = [each for each in (part.value, part.low, part.high) if isinstance(each, float)]
+    is_zero = numbers and all(round(each, MOST_DECIMALS) == 0 for each in numbers)
     return ["0"] * len(part.number) if is_zero else part.number
 
 

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 def _speed(overrides: list[str], *, as_json: bool) -> int:
     from normlab.config.compose import compose
-    from normlab.config.plain import to_dict
+    from normlab.config.run_config import to_dict
     from normlab.training.speed import measure
 
     config = to_dict(compose(overrides))

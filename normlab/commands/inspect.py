@@ -217,7 +217,7 @@ def _describe_data(overrides: list[str], *, as_json: bool) -> int:
     As JSON, such an error is also printed, as `{"error": "..."}`.
     """
     from normlab.config.compose import compose
-    from normlab.config.plain import to_dict
+    from normlab.config.run_config import to_dict
     from normlab.training.build import build_task
 
     try:

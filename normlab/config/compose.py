@@ -18,11 +18,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config.error_messages import setting_error
 from normlab.config.experiments import EXPERIMENT, files_of, names_in
+from normlab.config.hydra_source import CONFIG_NAME, configs_open, defaults_list
 from normlab.config.overrides import parsed, typed, written_out
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.config.schema import full_key
 from normlab.config.settle import default_recipe, settle
-from normlab.config.source import CONFIG_NAME, configs_open, defaults_list
 from normlab.errors import SettingError, UserError
 
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")

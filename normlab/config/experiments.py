@@ -74,15 +74,15 @@ def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> 
         limits = key_of(full_key(key)).range
         if isinstance(value, Mapping):
             settings[name] = _texts(value, written, f"{key}.")
-        elif value is None or limits is None or not (limits.has("text") or limits.has(["text"])):
+        elif value is None or limits is None or not (limits.is_text or limits.is_list_of_texts):
             settings[name] = value
         else:
-            is_one = limits.has(["text"]) and isinstance(written, str)
+            is_one = limits.is_list_of_texts and isinstance(written, str)
             settings[name] = [written] if is_one else written
     return settings
 
 
-def settings_of(names: Sequence[str]) -> dict[str, Any]:
+def values_of(names: Sequence[str]) -> dict[str, Any]:
     """Return the values that experiments set or inherit, by dotted key.
 
     The keys are in the order in which they are set last.

@@ -109,13 +109,13 @@ def _setting(key: str, value: str) -> str:
         value = ",".join(map(norm_name, value.split(",")))
     elif limits is None:
         pass
-    elif limits.has(["text"]):  # a list, with or without brackets
+    elif limits.is_list_of_texts:  # a list, with or without brackets
         value = value if value.startswith(("'[", '"[')) else f"[{_as_text(value.strip('[]'))}]"
-    elif limits.has("text") and key.partition(".")[0] in TRACKERS:  # never a sweep
+    elif limits.is_text and key.partition(".")[0] in TRACKERS:  # never a sweep
         value = value if value == "null" or value.startswith(("'", '"')) else quoted(value)
-    elif limits.has("text"):
+    elif limits.is_text:
         value = _as_text(value)
-    elif any(map(limits.has, (0.5, 1, 2))):
+    elif limits.is_number:
         value = value.strip("'\"")
     return f"{key}={value}"
 

@@ -22,15 +22,16 @@ CONTROL = re.compile(
 that are not UTF-8. Spaces and joiners of all scripts may occur in names."""
 
 
-def check(config: Mapping[str, Any]) -> None:
+def check_values(config: Mapping[str, Any]) -> None:
     """Raise SettingError, with the key, for the first invalid value of a plain config."""
     # Top-level keys first: a task's copy of `batch_size` is not what the user typed.
     for key, value in sorted(_leaves(config, ""), key=lambda leaf: leaf[0].count(".")):
         if problem := _problem(key_of(key).range, value):
             plain = isinstance(value, str) and value.isprintable()
             raise SettingError(f"{key}={value if plain else repr(value):.60} {problem}", key)
-    for conflict in _conflicts(config):
-        raise conflict
+    for rule in _CONFLICTS:
+        for conflict in rule(config):
+            raise conflict
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -61,46 +62,31 @@ def _problem(limits: Range | None, value: object) -> str | None:
     return None
 
 
-def _conflicts(config: Mapping[str, Any]) -> Iterator[SettingError]:
-    """Yield an error for each conflict between values that are valid individually."""
+# Conflicts between values that are valid individually --------------------------------------------
 
-    def get(key: str) -> Any:
-        part, _, name = key.partition(".")
-        return node.get(name) if isinstance(node := config.get(part), Mapping) else None
 
-    def conflict(message: str, *keys: str) -> SettingError:
-        return SettingError(message, *keys)
+def _get(config: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key such as `model.dim`; None if there is no such node or key."""
+    part, _, name = key.partition(".")
+    return node.get(name) if isinstance(node := config.get(part), Mapping) else None
 
+
+def _budget_without_limit(config: Mapping[str, Any]) -> Iterator[SettingError]:
     if (budget := config.get("budget")) and all(limit is None for limit in budget.values()):
         problem = "budget: set at least one of budget.steps, epochs, tokens, minutes"
-        yield conflict(problem, *(f"budget.{name}" for name in budget))
-    heads, dim = get("model.num_heads"), get("model.dim")
+        yield SettingError(problem, *(f"budget.{name}" for name in budget))
+
+
+def _width_not_divisible(config: Mapping[str, Any]) -> Iterator[SettingError]:
+    heads, dim = _get(config, "model.num_heads"), _get(config, "model.dim")
     if isinstance(heads, int) and isinstance(dim, int) and dim % heads:
         problem = f"model.num_heads={heads} does not divide the width {dim}"
-        yield conflict(problem, "model.num_heads", "model.dim")
-    yield from _misplaced(config.get("choices") or {})
-    warmup, total = get("schedule.warmup"), get("schedule.total")
-    if total is None and "total" in (schedule := config.get("schedule") or {}):
-        at_known_step = f"schedule={schedule.get('option')} ends at a known step"
-        problem = "but budget.steps is not set: give steps=N, or another schedule"
-        yield conflict(f"{at_known_step}, {problem}", "schedule", "budget.steps", "budget.epochs")
-    if isinstance(warmup, int) and isinstance(total, int) and total <= warmup:
-        problem = f"schedule.total={total} must be above schedule.warmup={warmup}"
-        yield conflict(problem, "schedule.total", "schedule.warmup", "budget.steps")
-    if not isinstance(targets := get("observe.targets"), Mapping | None):
-        problem = (
-            f"observe.targets={targets!r:.60}: give 'observe.targets={{mlm_accuracy:[0.25,0.5]}}'"
-        )
-        yield conflict(problem, "observe.targets")
-    if (buckets := get("task.length_buckets")) and buckets != sorted(set(buckets)):
-        yield conflict(f"task.length_buckets={buckets} must be ascending", "task.length_buckets")
-    if (average := get("validate.average")) and get("validate.test") == "best":
-        problem = f"validate.test=best and validate.average={average}: give one of them"
-        yield conflict(problem, "validate.test", "validate.average")
+        yield SettingError(problem, "model.num_heads", "model.dim")
 
 
-def _misplaced(choices: Mapping[str, Any]) -> Iterator[SettingError]:
+def _norms_misplaced(config: Mapping[str, Any]) -> Iterator[SettingError]:
     """Yield an error for each norm of a run that does not fit its placement (`_norms_`)."""
+    choices = config.get("choices") or {}
     placement, run = choices.get("placement"), choices.get("norm")
     option = option_of("placement", str(placement))
     norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
@@ -115,3 +101,52 @@ def _misplaced(choices: Mapping[str, Any]) -> Iterator[SettingError]:
             grows = f"placement={placement} makes the residual stream grow in each layer"
             problem = "but norm=none does not shrink it: give norm=ln, or placement=pre"
             yield SettingError(f"{grows}, {problem}", "placement", "norm")
+
+
+def _schedule_without_end(config: Mapping[str, Any]) -> Iterator[SettingError]:
+    schedule = config.get("schedule") or {}
+    if "total" in schedule and _get(config, "schedule.total") is None:
+        at_known_step = f"schedule={schedule.get('option')} ends at a known step"
+        problem = "but budget.steps is not set: give steps=N, or another schedule"
+        keys = ("schedule", "budget.steps", "budget.epochs")
+        yield SettingError(f"{at_known_step}, {problem}", *keys)
+
+
+def _warmup_beyond_end(config: Mapping[str, Any]) -> Iterator[SettingError]:
+    warmup, total = _get(config, "schedule.warmup"), _get(config, "schedule.total")
+    if isinstance(warmup, int) and isinstance(total, int) and total <= warmup:
+        problem = f"schedule.total={total} must be above schedule.warmup={warmup}"
+        yield SettingError(problem, "schedule.total", "schedule.warmup", "budget.steps")
+
+
+def _targets_without_scores(config: Mapping[str, Any]) -> Iterator[SettingError]:
+    if not isinstance(targets := _get(config, "observe.targets"), Mapping | None):
+        example = "'observe.targets={mlm_accuracy:[0.25,0.5]}'"
+        yield SettingError(f"observe.targets={targets!r:.60}: give {example}", "observe.targets")
+
+
+def _buckets_not_ascending(config: Mapping[str, Any]) -> Iterator[SettingError]:
+    buckets = _get(config, "task.length_buckets")
+    if buckets and buckets != sorted(set(buckets)):
+        problem = f"task.length_buckets={buckets} must be ascending"
+        yield SettingError(problem, "task.length_buckets")
+
+
+def _best_and_average(config: Mapping[str, Any]) -> Iterator[SettingError]:
+    average = _get(config, "validate.average")
+    if average and _get(config, "validate.test") == "best":
+        problem = f"validate.test=best and validate.average={average}: give one of them"
+        yield SettingError(problem, "validate.test", "validate.average")
+
+
+_CONFLICTS = (
+    _budget_without_limit,
+    _width_not_divisible,
+    _norms_misplaced,
+    _schedule_without_end,
+    _warmup_beyond_end,
+    _targets_without_scores,
+    _buckets_not_ascending,
+    _best_and_average,
+)
+"""The rules, in the order in which they are checked: each yields an error for each conflict."""

@@ -3,7 +3,7 @@
 A folder below `configs/` is a group, a YAML file in it is an option, and the comment at the top of
 the file is its description; the user's own folders add options to these groups. Listing needs
 neither torch nor Hydra. A node in a run's config names an option with its values, and
-`settings_of` returns the file's settings, which name the class.
+`node_settings` returns the file's settings, which name the class.
 
 Some keys of a file say something about the option and are no settings (`ABOUT`):
 
@@ -182,7 +182,7 @@ def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
     return content or {}
 
 
-def settings_of(node: object, key: str) -> Mapping[str, Any]:
+def node_settings(node: object, key: str) -> Mapping[str, Any]:
     """Return the content of a node's option file, including its class; UserError without one.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.

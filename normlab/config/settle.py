@@ -12,14 +12,14 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from normlab.config import ranges, registry
+from normlab.config import registry
 from normlab.config.error_messages import no_such_key
-from normlab.config.experiments import EXPERIMENT, names_in, settings_of
+from normlab.config.experiments import EXPERIMENT, names_in, values_of
 from normlab.config.folders import groups
 from normlab.config.keys import MISSING
 from normlab.config.machine import settled_precision
 from normlab.config.overrides import typed
-from normlab.config.plain import check_plain, has_data_dir, in_schema, to_dict
+from normlab.config.ranges import check_values
 from normlab.config.registry import (
     START_FILE,
     TARGET,
@@ -27,6 +27,7 @@ from normlab.config.registry import (
     option_settings,
     with_option_names,
 )
+from normlab.config.run_config import check_plain, has_data_dir, in_schema, to_dict
 from normlab.config.schema import (
     NEWER_OF_MODELS,
     NORM_KEYS,
@@ -88,7 +89,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     OmegaConf.resolve(run)  # last, since all of the above changes what other keys repeat
     check_complete(run)
     check_plain(plain := to_dict(run))
-    ranges.check(plain)
+    check_values(plain)
     return run
 
 
@@ -113,7 +114,7 @@ def what_was_written(
     if classes := [text for text in overrides if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     values = typed(overrides)
-    files = settings_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
+    files = values_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
     check_keys(files, choices)
     keys = [*files, *(text.partition("=")[0].lstrip("+") for text in overrides)]
     return Written(short, files, values, keys)

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 
 class Range(NamedTuple):
@@ -21,6 +21,26 @@ class Range(NamedTuple):
         except msgspec.ValidationError:
             return False
         return True
+
+    @property
+    def is_number(self) -> bool:
+        return any(isinstance(each, inspect.IntType | inspect.FloatType) for each in self._types)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether any text may be given, in some form; False for a choice of words."""
+        return any(isinstance(each, inspect.StrType) for each in self._types)
+
+    @property
+    def is_list_of_texts(self) -> bool:
+        lists = [each for each in self._types if isinstance(each, inspect.ListType)]
+        return any(isinstance(each.item_type, inspect.StrType) for each in lists)
+
+    @property
+    def _types(self) -> tuple[inspect.Type, ...]:
+        """The types of values, several for a union such as `int | Literal["epoch"]`."""
+        whole = inspect.type_info(self.kind)
+        return whole.types if isinstance(whole, inspect.UnionType) else (whole,)
 
 
 _MOST = sys.float_info.max  # leaves out infinity

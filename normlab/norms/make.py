@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
-from normlab.config import ranges
 from normlab.config.error_messages import check_option
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
+from normlab.config.ranges import check_values
 from normlab.config.registry import norm_name, option_settings
 from normlab.errors import UserError
 from normlab.norms.base import Norm
@@ -23,7 +23,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     """
     option = norm_name(option)
     check_option("norm", option)
-    ranges.check({"norm": values})
+    check_values({"norm": values})
     node = {**option_settings("norm", option, "norm"), **values}
     norm = instantiate(node, "norm", Norm, dim=dim)
     # In eval, torch's nn.TransformerEncoderLayer passes norm1.weight, .bias and .eps to a kernel

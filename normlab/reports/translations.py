@@ -164,8 +164,8 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     They are read from `data_dir`, or from the run's own data folder. Raises UserError if the task
     is not translation, or if the text is missing or differs from the record's.
     """
-    from normlab.config.objects import check
-    from normlab.config.registry import settings_of
+    from normlab.config.instantiation import builder_of
+    from normlab.config.registry import node_settings
     from normlab.data.cache import offline
     from normlab.data.corpus import Corpus
 
@@ -178,7 +178,7 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     with offline():  # reads only the corpus, because a task would import torch
         try:
             corpus = cast(
-                "Corpus", check(node, key, Corpus, (), settings_of(task, "task")["corpus"])()
+                "Corpus", builder_of(node, key, Corpus, (), node_settings(task, "task")["corpus"])()
             )
             text = corpus.splits[SPLIT]
         except (UserError, OSError) as error:

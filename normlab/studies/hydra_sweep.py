@@ -51,8 +51,8 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
 
     from normlab.config.compose import compose_written, with_recipe
     from normlab.config.experiments import EXPERIMENT
+    from normlab.config.hydra_source import CONFIG_NAME, register
     from normlab.config.overrides import first_run, quoted, typed
-    from normlab.config.source import CONFIG_NAME, register
 
     values = typed(argv)
     if True in (values.get("debug"), values.get("observe.debug")):

@@ -87,7 +87,7 @@ def runs_of(
 def _with_files(run: Planned) -> Planned:
     """Return a run without `data_dir` if its task reads no files (other runs of the study may)."""
     from normlab.config.compose import TASK
-    from normlab.config.plain import reads_files
+    from normlab.config.run_config import reads_files
 
     task = run.settings.get("task", TASK)
     if task not in option_names("task") or reads_files(task):
@@ -98,7 +98,7 @@ def _with_files(run: Planned) -> Planned:
 def composed(run: Planned) -> dict[str, Any]:
     """Return the config of a run, or raise UserError if overrides are wrong."""
     from normlab.config.compose import compose
-    from normlab.config.plain import to_dict
+    from normlab.config.run_config import to_dict
 
     return to_dict(compose(run.overrides))
 

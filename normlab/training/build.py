@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from normlab.config.objects import check, instantiate
+from normlab.config.instantiation import builder_of, instantiate
 from normlab.config.registry import OPTION
 from normlab.config.schema import NORM_KEYS, SITES
 from normlab.errors import UserError
@@ -51,7 +51,7 @@ def check_nodes(config: Mapping[str, Any]) -> None:
     nodes |= {f"observe.probe.{name}": (n, Probe, ()) for name, n in observe["probe"].items()}
     nodes |= {f"observe.sink.{name}": (n, Sink, ()) for name, n in observe["sink"].items()}
     for key, (node, kind, live) in nodes.items():
-        check(node, key, kind, live)
+        builder_of(node, key, kind, live)
     group_settings(config["optim"])
 
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.config.objects import check, instantiate
-from normlab.config.registry import OPTION, TARGET, settings_of
+from normlab.config.instantiation import builder_of, instantiate
+from normlab.config.registry import OPTION, TARGET, node_settings
 from normlab.config.schema import leaves
 from normlab.data.cache import cache_key, known_checksum
 from normlab.data.source import DataSource
@@ -51,13 +51,13 @@ def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
 
 def _sources(config: Mapping[str, Any]) -> Iterator[DataSource]:
     """Yield the sources from which the task of a config reads its data."""
-    settings = settings_of(config["task"], "task")
+    settings = node_settings(config["task"], "task")
     for name, node in config["task"].items():
         content = settings.get(name)
         if isinstance(node, Mapping) and (OPTION in node or TARGET in node):
-            content = settings_of(node, f"task.{name}")
+            content = node_settings(node, f"task.{name}")
         if isinstance(content, Mapping) and TARGET in content:
-            built = check(node, f"task.{name}", object, settings=content)()
+            built = builder_of(node, f"task.{name}", object, settings=content)()
             if isinstance(built, DataSource):
                 yield built
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from normlab.config.instantiation import instantiate
 from normlab.config.machine import MOST_THREADS
-from normlab.config.objects import instantiate
 from normlab.config.schema import TRACKERS
 from normlab.data.cache import cache_key
 from normlab.distributed import process_group

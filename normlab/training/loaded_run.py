@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from normlab.config.plain import from_dict, to_dict
+from normlab.config.run_config import from_dict, to_dict
 from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.running import running_norms

@@ -8,7 +8,7 @@ import msgspec
 import torch
 from torch import nn
 
-from normlab.config.objects import class_of, instantiate
+from normlab.config.instantiation import class_of, instantiate
 from normlab.errors import UserError
 from normlab.models.layers import OutputLayer
 from normlab.norms.base import Norm
@@ -174,5 +174,5 @@ def own_keys(config: Mapping[str, Any], key: str) -> Any:
     `model.depth` has already set the numbers of layers, and `build_optimizer` reads `optim.groups`.
     """
     if not isinstance(node := config[key], dict):
-        return node  # `check` raises an error for it
+        return node  # `builder_of` raises an error for it
     return {name: value for name, value in node.items() if name not in ("depth", "groups")}

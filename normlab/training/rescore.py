@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.config.plain import from_dict, to_dict
+from normlab.config.run_config import from_dict, to_dict
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record

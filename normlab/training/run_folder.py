@@ -119,7 +119,7 @@ class RunFolder:
     """One run: its fully resolved config and its folder."""
 
     def __init__(self, config: "DictConfig"):
-        from normlab.config.plain import from_dict, to_dict
+        from normlab.config.run_config import from_dict, to_dict
 
         self.config: dict[str, Any] = to_dict(from_dict(to_dict(config)))
         self.config["precision"] = settled_precision(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 from normlab.training.runtime import Runtime

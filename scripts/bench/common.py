@@ -9,7 +9,7 @@ from typing import Any
 from bench.corpus import SyntheticCorpus, SyntheticImages
 from normlab.commands._arguments import add_notes
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.tasks.base import Task

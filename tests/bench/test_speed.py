@@ -7,7 +7,7 @@ import torch
 
 from normlab.cli import main as cli
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.training import speed
 from normlab.training.runtime import Runtime
 from normlab.training.speed import Span, StepClock, flop_per_token, peak, start

@@ -15,8 +15,8 @@ from normlab.claims.other_endpoints import Computed, Timing
 from normlab.claims.study_endpoints import Contrast, Level
 from normlab.config.compose import compose
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.plain import to_dict
 from normlab.config.registry import option_names, options
+from normlab.config.run_config import to_dict
 from normlab.config.yaml_files import read_yaml
 from normlab.inspection.questions import questions
 from normlab.studies.load import load_study

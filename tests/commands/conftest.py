@@ -5,7 +5,7 @@ import random
 import pytest
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.metrics.bleu import bleu_scores
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from normlab.commands.compare import main
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.data.folder_corpus import FolderCorpus
 from normlab.records.record import Outcome, RunRecord
 from normlab.records.store import RunStore, read_record

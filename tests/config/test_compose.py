@@ -7,8 +7,8 @@ import pytest
 
 from normlab.config.compose import compose
 from normlab.config.error_messages import run_groups
-from normlab.config.plain import from_dict, reads_files, to_dict
 from normlab.config.registry import option_names, option_settings
+from normlab.config.run_config import from_dict, reads_files, to_dict
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.layer import LayerNorm, NoNorm

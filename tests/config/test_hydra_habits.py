@@ -12,7 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 import normlab
 from normlab.cli import main
 from normlab.commands import train as train_command
-from normlab.config import folders, objects, registry
+from normlab.config import folders, instantiation, registry
 from normlab.norms.make import make_norm
 from tests.records.examples import record
 
@@ -33,7 +33,7 @@ def own(tmp_path, monkeypatch):
     folders._own_folders.cache_clear()
     for name in ("habit_one", "habit_two"):
         sys.modules.pop(name, None)
-        objects._IMPORTED.pop((tmp_path / "own" / f"{name}.py").resolve(), None)
+        instantiation._IMPORTED.pop((tmp_path / "own" / f"{name}.py").resolve(), None)
 
 
 def option(folder: Path, target: str, eps: float) -> None:

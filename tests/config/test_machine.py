@@ -9,7 +9,7 @@ import torch
 
 from normlab.config import machine
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.distributed.process_group import Shard
 from normlab.records.record import fingerprint
 from normlab.training import runtime

@@ -8,8 +8,8 @@ import pytest
 from normlab.config import folders
 from normlab.config.compose import compose
 from normlab.config.overrides import written_out
-from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.records.record import fingerprint
 from normlab.studies.load import load_study

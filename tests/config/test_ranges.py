@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from normlab.config import ranges
 from normlab.config.compose import compose
 from normlab.config.key_list import config_keys
 from normlab.config.keys import OPTION_KEYS
 from normlab.config.machine import MOST_THREADS
-from normlab.config.plain import from_dict, to_dict
+from normlab.config.ranges import check_values
+from normlab.config.run_config import from_dict, to_dict
 from normlab.config.schema import key_of, top_level_keys
 from normlab.training import train
 from normlab.training.build import build_task, check_scores
@@ -48,11 +48,11 @@ def test_a_range_accepts_exactly_the_values_that_it_describes(key, fitting, othe
         return value
 
     for value in fitting:
-        ranges.check(nested(value))
+        check_values(nested(value))
     assert allowed in key_of(key).range.allowed
     for value in (*others, math.nan, "1", "many", True, {}, -1):
         with pytest.raises(ValueError, match=rf"^{key}=.* must be "):
-            ranges.check(nested(value))
+            check_values(nested(value))
 
 
 def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
@@ -129,7 +129,7 @@ def test_a_recorded_config_without_a_part_is_an_error_that_names_the_part(part, 
 def test_the_configs_of_all_published_records_are_in_range():
     for path in RESULTS.glob("*/*/records.jsonl"):
         with path.open() as lines:
-            ranges.check(json.loads(next(lines))["config"])
+            check_values(json.loads(next(lines))["config"])
 
 
 def test_the_list_of_keys_contains_every_key_of_the_schema_and_of_options():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.tasks.lm import DocumentTask
 from normlab.training import train
 from normlab.training.build import build_model, build_task, check_nodes

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 
 from normlab.commands import train as train_command
 from normlab.config.compose import compose, with_recipe
-from normlab.config.objects import instantiate
-from normlab.config.plain import to_dict
+from normlab.config.instantiation import instantiate
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.training.schedule import Schedule
 

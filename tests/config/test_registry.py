@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from normlab.config import folders, registry
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_settings
 from normlab.norms.base import Norm
 

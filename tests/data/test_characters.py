@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError
 from normlab.training.build import build_task

@@ -7,8 +7,8 @@ import torch
 from omegaconf import OmegaConf
 
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.objects import instantiate
-from normlab.config.plain import to_dict
+from normlab.config.instantiation import instantiate
+from normlab.config.run_config import to_dict
 from normlab.distributed import process_group
 from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize

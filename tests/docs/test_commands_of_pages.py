@@ -25,8 +25,8 @@ from normlab.commands import DOES
 from normlab.commands import train as training
 from normlab.commands._arguments import Parser
 from normlab.config.overrides import written_out
-from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
+from normlab.config.run_config import to_dict
 from normlab.records.store import run_id
 from normlab.studies import hydra_sweep
 from normlab.studies.load import load_study

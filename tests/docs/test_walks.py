@@ -11,7 +11,7 @@ import torch
 
 from normlab.cli import main
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.training.build import build_task
 from normlab.training.trainer import Trainer
 from tests.docs.pages import ROOT

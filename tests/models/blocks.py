@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.models.base import Image, Text
 from normlab.models.layers import initialize
 from normlab.models.text import TextArchitecture

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_names, option_settings
 from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
 from normlab.models.noise import noisy, noisy_weights

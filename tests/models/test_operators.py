@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.norms.base import Norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.norms.tokens import Tokens

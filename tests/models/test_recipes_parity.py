@@ -21,7 +21,7 @@ from transformers import (
 
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.norms.tokens import Tokens
 from normlab.training.build import build_model
 from tests.models.blocks import LM

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.models.base import Image, Text, TextToText
 from normlab.models.recurrent import Noise, StateDecoding
 from normlab.norms.make import make_norm

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.models.rotary import Rope, Rotary
 from normlab.training.build import build_model
 from tests.models.blocks import GATES, Images, block, double, whole

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.models.base import Text
 from normlab.norms.base import Norm
 from normlab.norms.rms import RMSNorm, UnitNorm

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.training.build import build_model
 from tests.models.small import Words
 

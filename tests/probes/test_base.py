@@ -10,7 +10,7 @@ import yaml
 from torch import nn
 
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.probes.base import Probe, ProbeGroup, StepView, Values

@@ -9,7 +9,7 @@ import pytest
 
 from normlab.cli import main as cli
 from normlab.config.compose import compose
-from normlab.config.plain import from_dict, to_dict
+from normlab.config.run_config import from_dict, to_dict
 from normlab.records import packed
 from normlab.records.files import read_file
 from normlab.records.packed import CURVES, HYPOTHESES, PACK, RECORDS, Key, Pack, write_pack

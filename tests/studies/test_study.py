@@ -8,9 +8,9 @@ import yaml
 
 from normlab.config.compose import compose
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.objects import instantiate
-from normlab.config.plain import to_dict
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_names, options
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.study import Tuning

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import normlab
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.data.bundled import read_bundled
 from normlab.data.tables import BundledTable
 from normlab.errors import UserError

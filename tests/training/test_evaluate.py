@@ -7,7 +7,7 @@ import torch
 
 import normlab
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.distributed.process_group import Shard
 from normlab.norms.running import running_norms
 from normlab.training.build import build_evaluator, build_model, build_task

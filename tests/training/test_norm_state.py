@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
 from normlab.config.registry import option_names
+from normlab.config.run_config import to_dict
 from normlab.distributed.process_group import Shard
 from normlab.norms.make import make_norm
 from normlab.norms.running import RunningNorm, running_norms

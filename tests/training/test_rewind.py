@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.training.divergence import Diverged
 from normlab.training.trainer import Trainer

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.records.record import fingerprint
 from normlab.training import train
 from normlab.training.loaded_run import load_run

@@ -11,9 +11,9 @@ import torch
 
 import normlab
 from normlab.config.folders import CONFIG_DIR
-from normlab.config.objects import instantiate
-from normlab.config.plain import to_dict
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_names
+from normlab.config.run_config import to_dict
 from normlab.distributed.process_group import is_main
 from normlab.norms.running import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.distributed import process_group
 from normlab.training.build import build_model, build_parts, build_task, calibrate_model
 from normlab.training.checkpoint import Checkpoints

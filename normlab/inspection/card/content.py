@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from normlab.config.plain import to_dict
 from normlab.config.registry import options
+from normlab.config.run_config import to_dict
 from normlab.findings.finding import Finding
 from normlab.findings.question import Question
 from normlab.inspection.card.examined_norm import ExaminedNorm, trained_record

@@ -1,6 +1,6 @@
 """A card's question about gradients and first updates in a deep model."""
 
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import ExaminedNorm

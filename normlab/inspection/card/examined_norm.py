@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from normlab.config.compose import compose
 from normlab.config.overrides import check_given_once
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.inspection.card.scales import NO_TESTS, SCALES, TASKS, CardScale
 from normlab.records.labels import norm_label

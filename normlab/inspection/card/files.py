@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.inspection.card.examined_norm import ExaminedNorm
 from normlab.inspection.card.scales import TASKS

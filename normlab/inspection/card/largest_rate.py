@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import ExaminedNorm, trained_record

@@ -1,7 +1,7 @@
 """A card's question about what its norm pools over."""
 
-from normlab.config.plain import to_dict
 from normlab.config.registry import options
+from normlab.config.run_config import to_dict
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import ExaminedNorm

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from normlab.config.folders import own_line
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import Option, option_settings
 from normlab.findings.finding import AnswerTable
 from normlab.inspection.explain.section import Explanation, Section

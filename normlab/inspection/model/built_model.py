@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.norms.running import running_norms
 from normlab.tasks.base import Task
 from normlab.tasks.batch import Batch

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.errors import UserError
 from normlab.findings.finding import Finding, Findings
 from normlab.findings.question import Question

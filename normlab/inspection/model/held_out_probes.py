@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_settings
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question

@@ -17,7 +17,7 @@ from normlab.any_model.surgery.fold import EXACT, FoldedRMSNorm
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.cli import main
 from normlab.config.compose import compose
-from normlab.config.plain import to_dict
+from normlab.config.run_config import to_dict
 from normlab.models.base import Text
 from normlab.tasks.lm import LanguageModeling
 from normlab.training.build import build_model

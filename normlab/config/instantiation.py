@@ -1,4 +1,4 @@
-"""Builds the objects of a run from the nodes of its config, once all their values are valid.
+"""Instantiation of a run's objects from the nodes of its config, once their values are valid.
 
 A node names an option with its values; its class is looked up in the option's file.
 """
@@ -15,7 +15,7 @@ from typing import get_type_hints as hints_of
 import msgspec
 
 from normlab.config.folders import folders, own_line, source_of
-from normlab.config.registry import OPTION, TARGET, settings_of, sha256
+from normlab.config.registry import OPTION, TARGET, node_settings, sha256
 from normlab.errors import UserError
 
 _IMPORTED: dict[Path, str] = {}  # the checksum of each own file whose class was used
@@ -28,10 +28,10 @@ def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
     arguments that no config holds, such as a width. Nothing is built unless all values are valid.
     """
-    return cast("_Kind", check(node, key, kind, live)(**live))
+    return cast("_Kind", builder_of(node, key, kind, live)(**live))
 
 
-def check(
+def builder_of(
     node: object,
     key: str,
     kind: type,
@@ -42,8 +42,8 @@ def check(
 
     The option's file names the class; `settings` is the file's content, if already known.
     """
-    settings = settings or settings_of(node, key)
-    assert isinstance(node, Mapping), "settings_of refuses anything else"
+    settings = settings or node_settings(node, key)
+    assert isinstance(node, Mapping), "node_settings refuses anything else"
     target = _target(str(settings.get(TARGET)), key, kind)
     parameters = inspect.signature(target).parameters
     allowed = [name for name in parameters if name not in live]
@@ -81,7 +81,7 @@ def _at(error: Exception) -> str:
 
 def class_of(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
     """Return the class of a node, which must be a `kind`; UserError otherwise."""
-    return _target(str(settings_of(node, key).get(TARGET)), key, kind)
+    return _target(str(node_settings(node, key).get(TARGET)), key, kind)
 
 
 def _target(name: str, key: str, kind: type) -> type:
@@ -104,11 +104,11 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     default = settings
     if isinstance(value, Mapping) and (OPTION in value or TARGET in value):
-        default = settings_of(value, key)
+        default = node_settings(value, key)
     if isinstance(value, Mapping) and isinstance(default, Mapping) and TARGET in default:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
-                return check(value, key, kind, settings=default)
+                return builder_of(value, key, kind, settings=default)
         raise UserError(f"{key} must be a value, not an option")
     try:
         return msgspec.convert(value, hint)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab.config.objects import instantiate
+from normlab.config.instantiation import instantiate
 from normlab.config.registry import option_settings
 from normlab.norms.base import Norm
 from normlab.norms.layer import LayerNorm

@@ -1,4 +1,4 @@
-"""The config of a run in the types of its schema, and as the plain data of a record.
+"""The config of a run: in the types of its schema, and as the plain data of a record.
 
 Nothing here imports torch.
 """
@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from normlab.config import ranges, registry
+from normlab.config import registry
 from normlab.config.error_messages import meant, setting_error
 from normlab.config.machine import MOST_THREADS
+from normlab.config.ranges import check_values
 from normlab.config.registry import TARGET
 from normlab.config.schema import OPTIONS, PARTS, REPEATS, RunConfig, key_of, leaves
 from normlab.errors import SettingError, UserError
@@ -80,7 +81,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     threads = changed.observe.threads
     if isinstance(threads, int) and threads > MOST_THREADS and not is_change:
         changed.observe.threads = None  # the run was made on a machine with more cores
-    ranges.check(to_dict(changed))
+    check_values(to_dict(changed))
     return changed
 
 
