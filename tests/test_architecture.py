@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +39,33 @@ VAGUE = (
     *("made", "named", "wanted", "asked"),
 )
 """Words that say nothing about what a local, an argument or an attribute holds."""
+
+WITHOUT_A_TEST_OF_THEIR_NAME = {
+    "any_model": 21,
+    "articles": 8,
+    "claims": 4,
+    "commands": 7,
+    "config": 13,
+    "data": 6,
+    "distributed": 1,
+    "findings": 1,
+    "formats": 1,
+    "inspection": 32,
+    "metrics": 1,
+    "models": 5,
+    "norms": 18,
+    "notebook": 1,
+    "openmp": 1,
+    "placements": 6,
+    "progress": 1,
+    "records": 3,
+    "reports": 20,
+    "studies": 4,
+    "tasks": 3,
+    "templates": 1,
+    "training": 11,
+}
+"""How many modules of each package have no test of their name and place: at most this many."""
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
@@ -132,6 +160,21 @@ def test_packages_import_only_from_lower_layers():
 def test_no_file_is_longer_than_four_hundred_lines():
     lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in MODULES.items()}
     assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
+
+
+def module_tests(name):
+    """Return the file that tests a module: it has the module's name and place."""
+    *folders, module = name.split(".")
+    return ROOT.joinpath("tests", *folders, f"test_{module.strip('_')}.py")
+
+
+def test_the_number_of_modules_without_a_test_of_their_name_does_not_grow():
+    missing = Counter(
+        package_of(name)
+        for name, path in MODULES.items()
+        if path.stem not in ("__init__", "__main__") and not module_tests(name).is_file()
+    )
+    assert missing <= Counter(WITHOUT_A_TEST_OF_THEIR_NAME)
 
 
 def test_errors_that_users_can_fix_are_not_plain_value_errors():

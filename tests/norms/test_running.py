@@ -8,50 +8,30 @@ import torch
 from normlab.config.registry import option_names
 from normlab.norms.base import during
 from normlab.norms.make import make_norm
-from normlab.norms.model_norms import ModelNorms, recalibrated
+from normlab.norms.model_norms import recalibrated
 from normlab.norms.ramp import Clock
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
+from tests.norms.trained_norms import (
+    PAST,
+    VALID,
+    model_norms_of,
+    random_batch,
+    take_step,
+    trained_norm,
+)
 from tests.training.trainers import on_ranks
 
 RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
 WARMUPS = [n for n in RUNNING if make_norm(n, 8).ramps]
-PAST = 12  # steps: past the end of every warm-up
-VALID = torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None]
-
-
-def _batch(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64) * 3 + 2
-    return x, Tokens(VALID)
-
-
-def _step(norm, step, *, total=PAST, seed=None):
-    x, tokens = _batch(step if seed is None else seed)
-    x.requires_grad_()
-    norm.begin_step(Clock(step, total))
-    y = norm(x, tokens) * tokens.valid[..., None]
-    (y * y.detach().cos()).sum().backward()
-    return y.detach(), x.grad
-
-
-def _trained(option, steps=PAST, **values):
-    norm = make_norm(option, 8, **values).double()
-    for step in range(1, steps + 1):
-        _step(norm, step)
-    return norm
-
-
-def _model_norms(*norms, **settings):
-    return ModelNorms(torch.nn.Sequential(*norms), **settings)
 
 
 @pytest.mark.parametrize("option", RUNNING)
 def test_frozen_statistics_do_not_change_and_training_then_equals_inference(option):
-    norm = _trained(option, 3)
-    norms = _model_norms(norm, freeze_statistics=0.5)
+    norm = trained_norm(option, 3)
+    norms = model_norms_of(norm, freeze_statistics=0.5)
     assert norms.milestones(4)["freeze_statistics"] == 2
-    x, tokens = _batch(9)
+    x, tokens = random_batch(9)
     moved = []
     for step in (2, 3):
         before = {name: table.clone() for name, table in norm.tables.items()}
@@ -66,7 +46,7 @@ def test_frozen_statistics_do_not_change_and_training_then_equals_inference(opti
 
 def test_freezing_statistics_requires_a_known_number_of_steps():
     with pytest.raises(ValueError, match=r"needs budget\.steps"):
-        _model_norms(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
+        model_norms_of(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
 
 
 def _compiled_and_plain():
@@ -75,7 +55,7 @@ def _compiled_and_plain():
     for option in ("rms", "bn", "pn", "rbn"):
         norms = [make_norm(option, 8).double() for _ in range(2)]
         norms[0].compile(fullgraph=option in ("rms", "bn"), backend="aot_eager")
-        found[option] = [[*_step(norm, 1), norm.state_dict()] for norm in norms]
+        found[option] = [[*take_step(norm, 1), norm.state_dict()] for norm in norms]
     return found
 
 
@@ -97,15 +77,15 @@ def test_a_batch_of_one_token_and_a_position_beyond_num_positions_are_refused():
     with pytest.raises(ValueError, match="batch of 1 token"):
         make_norm("bn", 8)(torch.randn(1, 3, 8), Tokens(torch.tensor([[True, False, False]])))
     with pytest.raises(ValueError, match="num_positions=4"):
-        make_norm("bn_position", 8, num_positions=4).double()(*_batch())
+        make_norm("bn_position", 8, num_positions=4).double()(*random_batch())
 
 
 def test_recalibration_pools_batches_as_one_and_then_restores_the_old_statistics():
-    norm = _trained("bn")
+    norm = trained_norm("bn")
     model = torch.nn.Sequential(norm)
     former = {name: table.clone() for name, table in norm.tables.items()}
-    tokens = torch.cat([_batch(seed)[0][VALID] for seed in (20, 21)])
-    with recalibrated(model, lambda: [norm(*_batch(seed)) for seed in (20, 21)]):
+    tokens = torch.cat([random_batch(seed)[0][VALID] for seed in (20, 21)])
+    with recalibrated(model, lambda: [norm(*random_batch(seed)) for seed in (20, 21)]):
         torch.testing.assert_close(norm.running_mean[0], tokens.mean(0))
         torch.testing.assert_close(norm.running_var[0], tokens.var(0))
     torch.testing.assert_close(norm.tables, former, rtol=0, atol=0)
@@ -128,12 +108,12 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
 
 @pytest.mark.parametrize("option", ["bn", *WARMUPS])
 def test_a_second_forward_pass_before_backward_does_not_change_the_first_ones_gradient(option):
-    norm = _trained(option)
+    norm = trained_norm(option)
     state = {name: value.clone() for name, value in norm.state_dict().items()}
     grads = []
     for order in ("apart", "together"):
         norm.load_state_dict(state)
-        xs, sums = [_batch(seed)[0].requires_grad_() for seed in (50, 51)], []
+        xs, sums = [random_batch(seed)[0].requires_grad_() for seed in (50, 51)], []
         for x in xs:
             sums.append((norm(x, Tokens(VALID)) * VALID[..., None]).square().sum())
             if order == "apart":
@@ -151,10 +131,10 @@ def test_a_second_forward_pass_before_backward_does_not_change_the_first_ones_gr
 @pytest.mark.parametrize("saved", [2, PAST - 2])
 @pytest.mark.parametrize("option", ["bn_noisy", *WARMUPS])
 def test_a_saved_norm_resumes_bitwise(option, saved):
-    norm, resumed = _trained(option, saved), make_norm(option, 8).double()
+    norm, resumed = trained_norm(option, saved), make_norm(option, 8).double()
     resumed.load_state_dict(norm.state_dict())
     for step in range(saved + 1, PAST + 2):
-        torch.testing.assert_close(_step(resumed, step), _step(norm, step), rtol=0, atol=0)
+        torch.testing.assert_close(take_step(resumed, step), take_step(norm, step), rtol=0, atol=0)
     torch.testing.assert_close(resumed.state_dict(), norm.state_dict(), rtol=0, atol=0)
 
 
@@ -163,8 +143,8 @@ def test_a_saved_norm_resumes_bitwise(option, saved):
 def test_micro_batches_of_one_update_enter_the_statistics_as_one_batch(option, past):
     found = []
     for size in (4, 2):
-        norm, (x, tokens) = _trained(option, past), _batch(40)
-        norms = _model_norms(norm)
+        norm, (x, tokens) = trained_norm(option, past), random_batch(40)
+        norms = model_norms_of(norm)
         norms.begin_step(past + 1, PAST)
         before = [moment.clone() for moment in norm.running_moments()]
         for part, valid in zip(x.split(size), tokens.valid.split(size), strict=True):
@@ -176,53 +156,19 @@ def test_micro_batches_of_one_update_enter_the_statistics_as_one_batch(option, p
 
 
 def test_batch_norm_updates_its_statistics_after_every_micro_batch():
-    norm, alone = _trained("bn", 3), _trained("bn", 3)
-    norms = _model_norms(norm)
+    norm, alone = trained_norm("bn", 3), trained_norm("bn", 3)
+    norms = model_norms_of(norm)
     norms.begin_step(4, PAST)
     for seed in (40, 41):
-        torch.testing.assert_close(norm(*_batch(seed)), alone(*_batch(seed)))
+        torch.testing.assert_close(norm(*random_batch(seed)), alone(*random_batch(seed)))
     norms.commit()
     torch.testing.assert_close(norm.tables, alone.tables)
-
-
-@pytest.mark.parametrize("ghost", [None, 1])
-def test_after_its_warm_up_power_norm_treats_two_micro_batches_as_one_batch(ghost):
-    found = []
-    for size in (4, 2):
-        norm = _trained("pn", 8, backward="paper", ghost=ghost)
-        norms, (x, tokens) = _model_norms(norm), _batch(40)
-        norms.begin_step(9, PAST)
-        outputs, grads = [], []
-        for part, valid in zip(x.split(size), tokens.valid.split(size), strict=True):
-            y = norm(part.requires_grad_(), Tokens(valid)) * valid[..., None]
-            (grad,) = torch.autograd.grad((y * part.detach().cos()).sum(), part)
-            outputs.append(y.detach())
-            grads.append(grad)
-        norms.commit()
-        found.append([torch.cat(outputs), torch.cat(grads), norm.tables])
-    torch.testing.assert_close(*found)
-
-
-def test_power_norms_paper_and_code_backward_passes_agree_only_during_the_warm_up():
-    code, paper = make_norm("pn", 8).double(), make_norm("pn", 8, backward="paper").double()
-    for step in range(1, 9):
-        (y, dx), (other_y, other_dx) = _step(code, step), _step(paper, step)
-        assert torch.allclose(dx, other_dx) == (step <= 3)
-        if step <= 4:
-            torch.testing.assert_close(y, other_y)
-
-
-def test_pn_v_equals_batch_norm_on_tokens_with_zero_mean():
-    x, tokens = _batch()
-    x = x - x[VALID].mean(0)
-    y = make_norm("pn_v", 8, groups=None).double()(x, tokens)
-    torch.testing.assert_close(y, make_norm("bn", 8).double()(x, tokens))
 
 
 def test_noisy_batch_norm_draws_one_shift_and_scale_per_step_for_all_tokens():
     norm = make_norm("bn_noisy", 8, noise_shift=0.5, noise_scale=1.25).double()
     norm.initialize(torch.Generator().manual_seed(1))
-    plain, (x, tokens) = make_norm("bn", 8).double(), _batch()
+    plain, (x, tokens) = make_norm("bn", 8).double(), random_batch()
     z, moves = plain(x, tokens)[VALID], []
     for step in (1, 2, 1):
         norm.begin_step(Clock(step))
@@ -236,33 +182,7 @@ def test_noisy_batch_norm_draws_one_shift_and_scale_per_step_for_all_tokens():
     assert not torch.isclose(moves[0], moves[1]).any()
 
 
-def test_the_penalty_is_returned_only_in_training_and_has_a_gradient_in_real_tokens():
-    norm = make_norm("rbn", 8, penalty_mean=0.5, penalty_var=0.0, momentum=0.25).double()
-    norms = _model_norms(norm, make_norm("bn", 8))
-    assert norms.penalty() is None
-    x, tokens = _batch()
-    norm(x.requires_grad_(), tokens)
-    penalty = norms.penalty()
-    # The batch has entered: three quarters of mu's distance from a running mean of 0 are left.
-    torch.testing.assert_close(penalty, 0.5 * (0.75 * x[VALID].mean(0)).square().sum())
-    (grad,) = torch.autograd.grad(penalty, x)
-    assert grad[VALID].abs().min() > 0 and not grad[~VALID].any()
-    norm.eval()(x, tokens)
-    assert norms.penalty() is None
-
-
-@pytest.mark.parametrize("penalty", ["reldiffcosine", "reldiffnorm", "symkl"])
-def test_the_penalty_of_a_batch_without_variance_is_finite(penalty):
-    norm = make_norm("rbn", 8, penalty=penalty, penalty_mean=0.5, penalty_var=0.5, ghost=1).double()
-    x = torch.zeros(2, 3, 8, dtype=torch.double)
-    x[1] = torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).double()
-    norm(x.requires_grad_())
-    penalty = _model_norms(norm).penalty()
-    (grad,) = torch.autograd.grad(penalty, x)
-    assert penalty.isfinite() and grad.isfinite().all()
-
-
 @pytest.mark.parametrize("option", ["pn", "mabn", "un"])
 def test_ghost_batches_keep_statistics_finite_past_the_warm_up_without_a_run(option):
-    norm = _trained(option, PAST + 4, ghost=2)
+    norm = trained_norm(option, PAST + 4, ghost=2)
     assert all(bool(table.isfinite().all()) for table in norm.tables.values())

@@ -1,0 +1,40 @@
+"""Evidence from runs: means, counts and gaps in both languages."""
+
+import json
+import re
+import statistics
+
+from normlab.articles.evidence import GapEvidence, ScoreEvidence, TrainsEvidence
+from normlab.articles.language import CHINESE, ENGLISH
+from normlab.config.folders import RESULTS
+
+BATCH_NORM = {"of": "translation_norms/small", "row": "bn", "at": "placement=pre"}
+
+
+def test_a_mean_and_a_count_match_the_records(results):
+    lines = (RESULTS / "translation_norms" / "small" / "records.jsonl").read_text().splitlines()
+    runs = [json.loads(line) for line in lines]
+    chosen = [run for run in runs if (run["row"], run["point"]) == ("bn", "placement=pre")]
+    values, n = [run["scores"]["test/bleu_tok"]["value"] for run in chosen], len(chosen)
+    text = ScoreEvidence(score="test/bleu_tok", **BATCH_NORM).text(results, ENGLISH)
+    mean, deviation = statistics.fmean(values), statistics.stdev(values)
+    assert text == f"{mean:.2f} +- {deviation:.2f} (Multi30k de-en, {n} seeds)"
+    assert (
+        TrainsEvidence(trains="test/bleu", **BATCH_NORM).text(results, ENGLISH) == f"{n}/{n} train"
+    )
+
+
+def test_minus_and_plus_minus_signs_are_typographic_only_in_typeset_text(results):
+    score = ScoreEvidence(score="test/bleu_tok", **BATCH_NORM)
+    for language, sign in ((CHINESE, "+-"), (CHINESE.typeset, "\u00b1")):
+        assert re.match(rf"\d+\.\d+ {re.escape(sign)} \d", score.text(results, language))
+    random = {"of": "batching/small", "row": "bn", "to": "ln", "at": "batching=random"}
+    gap = GapEvidence(gap="test/bleu", **random)
+    both = [gap.text(results, language) for language in (ENGLISH, ENGLISH.typeset)]
+    assert both[1] == both[0].replace("[-", "[\u2212").replace(" -", " \u2212")
+
+
+def test_a_score_at_the_untrained_baseline_says_so(results):
+    row = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
+    text = ScoreEvidence(score="test/nsp_accuracy", **row, percent=True).text(results, ENGLISH)
+    assert text.startswith("50.0 +- 0.0 % (") and text.endswith(ENGLISH.untrained)
