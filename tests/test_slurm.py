@@ -70,7 +70,7 @@ class Cluster:
     def time_out(self, job: str) -> None:
         """Send the signal that Slurm sends to a submitit job shortly before its time limit."""
         command = ["scancel", "--signal=USR2", job]
-        # scancel repeats its request although the first signal reaches the job, as would a second.
+        # scancel sends the signal again until it gets an answer, so it is killed after the first.
         asking = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)
         try:
             requeued = f"Requeuing JobId={job}("

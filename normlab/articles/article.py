@@ -91,7 +91,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             rows.setdefault(needed.study, []).extend(needed.rows)
             points.setdefault(needed.study, set()).add(needed.point)
         if not rows:
-            raise UserError("the table has no scores of runs; its parts: normlab claims N")
+            raise UserError("no cell of this table is a score of training runs; what its cells rest on: normlab claims N")
         studies: list[list[str]] = []
         for study, names in rows.items():
             listed = ",".join(f"'{name}'" for name in dict.fromkeys(names))

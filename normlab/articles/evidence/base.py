@@ -32,9 +32,9 @@ class Shown(NamedTuple):
 
 
 class Evidence(OneOfKinds):
-    """What a sentence or a cell refers to; `about` says which half of its words.
+    """The evidence for a sentence or a cell. `about` is the part of its words that it answers.
 
-    UserError of a method: what it refers to does not exist.
+    Methods raise UserError if the evidence does not exist.
     """
 
     KINDS: ClassVar[dict[str, type["Evidence"]]] = {}
