@@ -91,7 +91,10 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             rows.setdefault(needed.study, []).extend(needed.rows)
             points.setdefault(needed.study, set()).add(needed.point)
         if not rows:
-            raise UserError("no cell of this table is a score of training runs; what its cells rest on: normlab claims N")
+            raise UserError(
+                "no cell of this table is a score of training runs; what its cells rest on: "
+                "normlab claims N"
+            )
         studies: list[list[str]] = []
         for study, names in rows.items():
             listed = ",".join(f"'{name}'" for name in dict.fromkeys(names))
