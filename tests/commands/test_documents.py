@@ -26,7 +26,7 @@ def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
         (["6"], "numbered 1 to 5"),
         (["--latex"], "name an article"),
         (["5", "--latex"], "article 5 has no tables"),
-        (["1", "--table", "summary", "--run"], "has no scores of runs"),
+        (["1", "--table", "summary", "--run"], "no cell of this table is a score of training runs"),
         (["1", "--run"], "name the table with --table"),
     ],
 )
