@@ -1,6 +1,7 @@
 """Rules that keep the package easy to change: its layers, file lengths and imports."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -358,3 +359,26 @@ def test_no_code_branches_on_the_text_of_a_message(package):
                 read |= {text for each in node.args for text in texts_of(each)}
     prose = {text for text in read if re.search(r"[a-z]{2,} [a-z]| \(", text)}
     assert prose <= NAMES_OF_TWO_WORDS
+
+
+def test_every_name_in_the_code_is_defined():
+    """Names in strings do not count, because ruff takes shape strings of jaxtyping for names."""
+    folders = [ROOT / name for name in ("normlab", "scripts", "tests")]
+    command = [
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "F821",
+        "--output-format",
+        "json",
+        *folders,
+    ]
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    undefined = []
+    for finding in json.loads(done.stdout):
+        path, start = Path(finding["filename"]), finding["location"]
+        line = path.read_text("utf-8").splitlines()[start["row"] - 1]
+        if line[: start["column"] - 1].count('"') % 2 == 0:
+            undefined.append(f"{path.relative_to(ROOT)}:{start['row']}: {finding['message']}")
+    assert undefined == []

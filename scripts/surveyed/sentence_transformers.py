@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer import modules as dense
 from sentence_transformers.sparse_encoder import modules as sparse
 from torch import Tensor, nn
 
-from normlab.any_model.loading.tiny import LENGTHS, VOCABULARY, mask_of
+from normlab.any_model.loading.tiny import LENGTHS, VOCABULARY, mask_of, small_models
 from surveyed import Subject
 
 KIND = (

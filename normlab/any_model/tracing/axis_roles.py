@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normlab.any_model.batches.example import Example
 from normlab.any_model.tracing.calls import Call
-from normlab.any_model.tracing.functional_norms import OVER_POSITIONS
+from normlab.any_model.tracing.functional_norms import OVER_FEATURES, OVER_POSITIONS
 from normlab.any_model.tracing.norm_modules import CHANNELS_FIRST, CHANNELS_LAST
 from normlab.any_model.tracing.norm_trial import Trial
 

@@ -162,6 +162,19 @@ def test_the_pooled_axes_of_norms_on_images_are_found():
     assert (layer.pools, layer.misnomer) == ("position, feature", None)
 
 
+@pytest.mark.parametrize(
+    ("norm", "pools"),
+    [
+        (nn.InstanceNorm2d(8), "position"),
+        (nn.BatchNorm2d(8, affine=False), "batch, position (fixed in evaluation)"),
+    ],
+    ids=["instance", "batch"],
+)
+def test_the_pooled_axes_of_an_image_norm_without_a_gain_are_found(norm, pools):
+    (only,) = found(nn.Sequential(nn.Conv2d(3, 8, 3), norm), 4, 3, 8, 8)
+    assert only.pools == pools
+
+
 CLASSES = (
     *("llama.LlamaRMSNorm", "t5.T5LayerNorm", "gemma.GemmaRMSNorm", "gemma3.Gemma3RMSNorm"),
     *("qwen3.Qwen3RMSNorm", "olmo2.Olmo2RMSNorm", "cohere.CohereLayerNorm"),
