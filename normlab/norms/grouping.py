@@ -26,7 +26,7 @@ class Values(NamedTuple):
         real: 1 at tokens that count, else 0, with a last dimension of 1; None if all count.
         axes: the dimensions of `x` that a group spans.
         count: the number that each mean is divided by, and `var_count` the same for each variance,
-        both of the moments' shape.
+            both of the moments' shape.
         packed: whether `x` holds only the real tokens.
     """
 
