@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, cast, get_type_hints
 
-from normlab.config.keys import MISSING, OPTION_KEYS, Key, key
+from normlab.config.keys import MISSING, OPTION_KEYS, KeyFacts, key
 from normlab.config.machine import MOST_THREADS
 from normlab.config.value_range import (
     COUNT,
@@ -166,17 +166,17 @@ TRACKERS = ("wandb", "tensorboard")
 """The sinks with short keys of their own: `wandb=true`, `wandb.KEY=VALUE`."""
 
 
-def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
+def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, KeyFacts]]:
     """Yield the keys of a schema and of its parts; their types say the ranges of some."""
     kinds = get_type_hints(schema)
     for each in dataclasses.fields(schema):
-        facts: Key = each.metadata["key"]
+        facts: KeyFacts = each.metadata["key"]
         yield f"{prefix}{each.name}", facts if facts.range else _with_range(facts, kinds[each.name])
         if each.name in PARTS and not prefix:
             yield from _keys_of(PARTS[each.name], f"{each.name}.")
 
 
-def _with_range(facts: Key, kind: Any) -> Key:
+def _with_range(facts: KeyFacts, kind: Any) -> KeyFacts:
     """Return a key with the range that its type has."""
     if kind in (str, str | None, bool):
         return dataclasses.replace(facts, range=TRUE_OR_FALSE if kind is bool else TEXT)
@@ -185,9 +185,9 @@ def _with_range(facts: Key, kind: Any) -> Key:
     return facts
 
 
-RUN_KEYS: Mapping[str, Key] = dict(_keys_of(RunConfig))
+RUN_KEYS: Mapping[str, KeyFacts] = dict(_keys_of(RunConfig))
 """The keys and nodes that every run has, whatever options it chooses."""
-KEYS: Mapping[str, Key] = {**RUN_KEYS, **OPTION_KEYS}
+KEYS: Mapping[str, KeyFacts] = {**RUN_KEYS, **OPTION_KEYS}
 """All keys that something is true of, by pattern."""
 SHORT = {facts.short: name for name, facts in KEYS.items() if facts.short}
 """Short keys, with what each stands for."""
@@ -210,13 +210,13 @@ WrittenConfig = make_dataclass(
 
 
 @lru_cache(maxsize=4096)
-def key_of(name: str) -> Key:
-    """Return what is true of a dotted key; nothing but the defaults of `Key` if it is not known."""
+def key_of(name: str) -> KeyFacts:
+    """Return what is true of a dotted key; nothing but the defaults of `KeyFacts` if it is not known."""
     first, _, rest = name.partition(".")
     if first in ("sites", *NORM_KEYS) and rest:
         name = f"norm.{name.rpartition('.')[2] if first == 'sites' else rest}"
     patterns = (facts for pattern, facts in OPTION_KEYS.items() if fnmatchcase(name, pattern))
-    return KEYS.get(name) or next(patterns, Key())
+    return KEYS.get(name) or next(patterns, KeyFacts())
 
 
 def full_key(name: str) -> str:

@@ -34,7 +34,7 @@ Calls = dict[tuple[str, int], Call]
 
 
 @dataclass(frozen=True)
-class Place:
+class CulpritPlace:
     """A module that changes an output, and how many `copies` of it are in other layers.
 
     `before` is the path of a module inside it whose inputs differ already, so that the change is
@@ -55,7 +55,7 @@ class Culprit:
     There are none if no module explains at least half of the change.
     """
 
-    places: Sequence[Place] = ()
+    places: Sequence[CulpritPlace] = ()
     explains_all: bool = False
 
     @property
@@ -92,7 +92,7 @@ def culprit_in_words(culprit: Culprit, cause: Cause) -> str:
     return "; ".join(parts)
 
 
-def _in_words(place: Place, cause: Cause) -> str:
+def _in_words(place: CulpritPlace, cause: Cause) -> str:
     name = class_name(place.module)
     copies = f" (and {place.copies} like it)" if place.copies else ""
     if place.caller is not None:
@@ -155,7 +155,7 @@ class _Search:
     def culprit(self) -> Culprit:
         """Replace the outputs of the module that matters most, until the output is the base's."""
         replaced: set[str] = set()
-        places: list[Place] = []
+        places: list[CulpritPlace] = []
         remaining = total = 0.0
         for number in range(ROUNDS):
             calls, outputs = self.run.record(self.variant, self._replaced(replaced))
@@ -210,7 +210,7 @@ class _Search:
 
         return {other.name for other in self.base.values() if kind(other) == kind(call)}
 
-    def _place(self, call: Call, variant: Calls) -> Place:
+    def _place(self, call: Call, variant: Calls) -> CulpritPlace:
         """Return where the change enters: in the call, before a call inside it, or by its indices.
 
         In a call inside it, the inputs differ already: floats that the outer module changed, or
@@ -222,9 +222,9 @@ class _Search:
                 continue
             if not self._agree(self.base[key].inputs, inner.inputs):
                 if any(x.is_floating_point() for x in tensors(inner.inputs)):
-                    return Place(call.name, call.module, copies, before=inner.name)
-                return Place(inner.name, inner.module, caller=call.module)
-        return Place(call.name, call.module, copies)
+                    return CulpritPlace(call.name, call.module, copies, before=inner.name)
+                return CulpritPlace(inner.name, inner.module, caller=call.module)
+        return CulpritPlace(call.name, call.module, copies)
 
     def _agree(self, base: Any, variant: Any) -> bool:
         """Return whether all tensors in two nested values agree where they overlap."""

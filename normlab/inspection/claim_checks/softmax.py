@@ -98,19 +98,19 @@ def softmax_values() -> list[CheckFinding]:
     ]
 
 
-class Attention(NamedTuple):
+class WordAttention(NamedTuple):
     """The standard deviation of logits, and the largest weight of a row, averaged over rows."""
 
     logits: float
     share: float
 
 
-def attention_of(name: str, factor: float) -> Attention:
+def attention_of(name: str, factor: float) -> WordAttention:
     """Return the attention over a norm's output for drawn tokens, `factor` times as large."""
     x, maps = draw(1, LENGTH, WIDTH), draw(2, WIDTH, WIDTH, seed=SEED + 1) / math.sqrt(WIDTH)
     y = run(new_norm(name), factor * x)[0]
     logits = (y @ maps[0]) @ (y @ maps[1]).T / math.sqrt(WIDTH)
-    return Attention(float(logits.std()), float(logits.softmax(-1).amax(-1).mean()))
+    return WordAttention(float(logits.std()), float(logits.softmax(-1).amax(-1).mean()))
 
 
 @check("outlier.scale")

@@ -13,8 +13,8 @@ from normlab.inspection.norm.example_norm import LONG_RUN
 from normlab.inspection.norm.pooling import Cell, Source, by_axes
 from normlab.inspection.norm.worked_example import (
     FULL_WIDTH,
+    FittedLine,
     Group,
-    Line,
     WorkedExample,
     stored,
     worked_example,
@@ -164,7 +164,7 @@ def _drawing(group: Group) -> list[str]:
     ]
 
 
-def _line(line: Line | None) -> str:
+def _line(line: FittedLine | None) -> str:
     """Format a line such as `(x - 2.50) / 1.12`."""
     if line is None:
         return "no straight line of x"

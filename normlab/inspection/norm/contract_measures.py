@@ -252,7 +252,7 @@ def resumed(norm: BareNorm) -> Iterator[Resumed]:
         yield Resumed(stop, step, tensors, not same)
 
 
-class RunningStatistics(NamedTuple):
+class StatisticsEffects(NamedTuple):
     """The tensors changed by a pass with batch statistics, by recalibration, and after its end."""
 
     by_bypass: list[str]
@@ -260,7 +260,7 @@ class RunningStatistics(NamedTuple):
     not_restored: list[str]
 
 
-def running_statistics(norm: BareNorm) -> RunningStatistics:
+def running_statistics(norm: BareNorm) -> StatisticsEffects:
     """Bypass, recalibrate and restore the running statistics of a trained norm."""
     bare = norm.trained()
     model, before = nn.Sequential(bare), _state(bare)
@@ -274,7 +274,7 @@ def running_statistics(norm: BareNorm) -> RunningStatistics:
 
     with recalibrated(model, feed):
         by_recalibration = _changed(before, _state(bare))
-    return RunningStatistics(by_bypass, by_recalibration, _changed(before, _state(bare)))
+    return StatisticsEffects(by_bypass, by_recalibration, _changed(before, _state(bare)))
 
 
 def _state(norm: nn.Module) -> dict[str, Tensor]:

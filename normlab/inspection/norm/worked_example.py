@@ -34,7 +34,7 @@ FULL_WIDTH = 512  # the width at which parameters and buffers are counted
 _CLOSE = 1e-6
 
 
-class Line(NamedTuple):
+class FittedLine(NamedTuple):
     """The straight line `(x - center) / divisor`."""
 
     center: float
@@ -53,8 +53,8 @@ class Group:
     values: list[float]
     mean: float
     var: float
-    line: Line | None
-    line_in_eval: Line | None
+    line: FittedLine | None
+    line_in_eval: FittedLine | None
 
 
 class Stored(NamedTuple):
@@ -138,7 +138,7 @@ def worked_groups(norm: Norm, cells: Cells) -> list[Group]:
     return worked
 
 
-def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
+def line_through(xs: Sequence[float], ys: Sequence[float]) -> FittedLine | None:
     """Return the straight line through all points, or None if they are not on one."""
     low, high = xs.index(min(xs)), xs.index(max(xs))
     if xs[low] == xs[high] or ys[low] == ys[high]:
@@ -147,4 +147,4 @@ def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
     center = xs[low] - ys[low] * divisor
     on_it = [(x - center) / divisor for x in xs]
     fits = all(math.isclose(a, b, abs_tol=_CLOSE) for a, b in zip(on_it, ys, strict=True))
-    return Line(center, divisor) if fits else None
+    return FittedLine(center, divisor) if fits else None

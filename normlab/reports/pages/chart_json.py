@@ -11,7 +11,7 @@ from normlab.reports.runs import significant
 _POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
 
 
-class Line(TypedDict):
+class ChartLine(TypedDict):
     """A row's line in a facet, by column: x, and the mean, lowest and highest seed at each x.
 
     `at` is the grid point of the line, or of each x. `n` is the number of seeds, of the line or at
@@ -28,7 +28,7 @@ class Line(TypedDict):
     high: NotRequired[list[float]]
 
 
-class Divergence(TypedDict):
+class ChartDivergence(TypedDict):
     """Where a seed diverged: the step, and the last finite value before it."""
 
     row: str
@@ -56,8 +56,8 @@ class Chart(TypedDict):
     names: Sequence[str] | None
     joined: bool
     marked: bool
-    series: list[Line]
-    ended: list[Divergence]
+    series: list[ChartLine]
+    ended: list[ChartDivergence]
 
 
 class Charts(TypedDict):
@@ -99,7 +99,9 @@ def chart(panel: Panel) -> Chart:
         marked=all(len(line.x) <= _POINTS_SHOWN for line in panel.series),
         series=[_line(line) for line in panel.series],
         ended=[
-            Divergence(row=line.row, facet=line.facet, at=line.at, seed=seed, x=step, mean=value)
+            ChartDivergence(
+                row=line.row, facet=line.facet, at=line.at, seed=seed, x=step, mean=value
+            )
             for line in panel.series
             for seed, step, value in line.lost
             if value is not None
@@ -107,10 +109,10 @@ def chart(panel: Panel) -> Chart:
     )
 
 
-def _line(line: Series) -> Line:
+def _line(line: Series) -> ChartLine:
     """Return a line without redundant columns, which would make the page larger."""
     counts = set(line.n)
-    columns = Line(
+    columns = ChartLine(
         row=line.row,
         facet=line.facet,
         at=line.at,

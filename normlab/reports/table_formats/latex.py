@@ -13,7 +13,7 @@ from normlab.records.labels import one_line
 from normlab.reports.table_formats.latex_layout import (
     Cell,
     DifferenceCell,
-    Line,
+    LatexRow,
     MissingCell,
     ScoreCell,
     TextCell,
@@ -118,28 +118,28 @@ def _caption(table: ScoreTable, baseline: str, uncertainty: Uncertainty, pivoted
     )
 
 
-def _pivot(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[Line]]:
+def _pivot(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[LatexRow]]:
     """Return the head, one line per row and one column per value of the only axis."""
     (axis,), (column,) = table_axes(table), table.columns
     places = {
         (row.name, values_at(row.point, table.axes)[axis.key]): row.entries[column]
         for row in table.rows
     }
-    lines: list[Line] = []
+    lines: list[LatexRow] = []
     for name in dict.fromkeys(row.name for row in table.rows):
         entries = [places.get((name, value)) for value in axis.values]
         lines += _lines_of_row(name, entries, uncertainty)
     return [table.axis_name(axis.key), *axis.values], lines
 
 
-def _grouped(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[Line]]:
+def _grouped(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], list[LatexRow]]:
     """Return the head and one line per row, in groups by point, and one column per score."""
     ended = any(not _whole(row) for row in table.rows)
-    lines: list[Line] = []
+    lines: list[LatexRow] = []
     before = ""
     for row, entries, _ in table.lines:
         if row.point != before:
-            lines.append(Line((row.at,), title=True))
+            lines.append(LatexRow((row.at,), title=True))
         before = row.point
         lines += _lines_of_row(row.name, entries, uncertainty, [row.outcome] if ended else [])
     return ["", *map(table.heading, table.columns), *(["runs"] if ended else [])], lines
@@ -147,13 +147,13 @@ def _grouped(table: ScoreTable, uncertainty: Uncertainty) -> tuple[list[str], li
 
 def _lines_of_row(
     name: str, entries: Sequence[Entry | None], uncertainty: Uncertainty, texts: Sequence[str] = ()
-) -> list[Line]:
+) -> list[LatexRow]:
     """Return the line of a row and, with intervals, a second line with its differences."""
     cells = [_score_cell(entry, uncertainty) for entry in entries]
-    lines = [Line((name,), (*cells, *map(TextCell, texts)))]
+    lines = [LatexRow((name,), (*cells, *map(TextCell, texts)))]
     differences = [_difference_cell(entry) for entry in entries]
     if uncertainty == "intervals" and any(type(each) is DifferenceCell for each in differences):
-        lines.append(Line(("",), (*differences, *(TextCell("") for _ in texts))))
+        lines.append(LatexRow(("",), (*differences, *(TextCell("") for _ in texts))))
     return lines
 
 

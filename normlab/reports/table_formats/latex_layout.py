@@ -86,7 +86,7 @@ Cell = ScoreCell | DifferenceCell | TextCell | MissingCell
 _EMPTY = TextCell("")
 
 
-class Line(NamedTuple):
+class LatexRow(NamedTuple):
     """A line of a table: the row's name, folded if need be, and a cell for each column.
 
     A `title` is a line across all columns instead, above the rows of a point.
@@ -102,18 +102,18 @@ class Line(NamedTuple):
         return max(1, len(self.name))
 
 
-class Block(NamedTuple):
+class LatexBlock(NamedTuple):
     """Columns of a table that fit side by side: their headings, each in lines, and their lines."""
 
     head: list[list[str]]
-    lines: list[Line]
+    lines: list[LatexRow]
 
 
 class Layout(NamedTuple):
     """A table as it fits on pages: its letters, and its blocks, one below the other."""
 
     size: Size
-    blocks: list[Block]
+    blocks: list[LatexBlock]
 
     @property
     def is_tall(self) -> bool:
@@ -121,7 +121,7 @@ class Layout(NamedTuple):
         return self.size.leading * sum(map(_height, self.blocks)) > PAGE_HEIGHT
 
 
-def laid_out(head: Sequence[str], lines: Sequence[Line]) -> Layout:
+def laid_out(head: Sequence[str], lines: Sequence[LatexRow]) -> Layout:
     """Fit a table on pages: as it is, with smaller letters, with folded names, or in blocks.
 
     `head` has the name of the first column, then those of the others.
@@ -134,18 +134,20 @@ def laid_out(head: Sequence[str], lines: Sequence[Line]) -> Layout:
     return Layout(size, [_block(head, lines, columns, size) for columns in blocks])
 
 
-def _block(head: Sequence[str], lines: Sequence[Line], columns: range, size: Size) -> Block:
+def _block(
+    head: Sequence[str], lines: Sequence[LatexRow], columns: range, size: Size
+) -> LatexBlock:
     """Return a block of columns with its titles and the lines that have any text in it."""
     headings = [_wrapped(head[n + 1], lines, n, size.digit) for n in columns]
     of_block = [
-        line if line.title else Line(line.name, tuple(line.cells[n] for n in columns))
+        line if line.title else LatexRow(line.name, tuple(line.cells[n] for n in columns))
         for line in lines
     ]
     shown = [line for line in of_block if line.title or {*line.cells} != {_EMPTY}]
-    return Block([[head[0]], *headings], shown)
+    return LatexBlock([[head[0]], *headings], shown)
 
 
-def _columns_of_blocks(head: Sequence[str], lines: Sequence[Line], size: Size) -> list[range]:
+def _columns_of_blocks(head: Sequence[str], lines: Sequence[LatexRow], size: Size) -> list[range]:
     """Return the columns in groups that fit on a page, one group below the other; none is empty."""
     names = [head[0], *(part for line in lines if not line.title for part in line.name)]
     room = _PAGE_WIDTH - size.gap - max(_digits(text) * size.digit for text in names)
@@ -170,13 +172,13 @@ def _folded(name: Sequence[str]) -> tuple[str, ...]:
     return tuple(parts) or ("",)
 
 
-def _wrapped(words: str, lines: Sequence[Line], place: int, digit: float) -> list[str]:
+def _wrapped(words: str, lines: Sequence[LatexRow], place: int, digit: float) -> list[str]:
     """Return a heading in lines that are no wider than the column's cells, where possible."""
     width = max(_HEAD_LINE, int(_widest(lines, place, digit) / digit))
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _widest(lines: Sequence[Line], place: int, digit: float) -> float:
+def _widest(lines: Sequence[LatexRow], place: int, digit: float) -> float:
     """Return the width of the widest cell of a column."""
     return max((line.cells[place].width(digit) for line in lines if line.cells), default=0.0)
 
@@ -187,7 +189,7 @@ def _digits(text: str) -> float:
     return len(text) - 0.36 * narrow + 0.56 * wide
 
 
-def _height(block: Block) -> int:
+def _height(block: LatexBlock) -> int:
     """Return the lines that a block takes with its head and rules."""
     titles = sum(line.title for line in block.lines[1:])  # with space above each but the first
     return 3 + titles + sum(line.height for line in block.lines)

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from normlab.any_model.questions.culprit import Culprit, Place, culprit_in_words
+from normlab.any_model.questions.culprit import Culprit, CulpritPlace, culprit_in_words
 
 
 class BertSelfAttention(nn.Module):
@@ -33,11 +33,14 @@ class Raindrop(nn.Module):
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )
 def test_the_words_follow_the_type_or_a_word_of_the_class_name(module, cause, words):
-    assert words in culprit_in_words(Culprit([Place("layer", module)], True), cause)
+    assert words in culprit_in_words(Culprit([CulpritPlace("layer", module)], True), cause)
 
 
 def test_further_modules_copies_and_an_unexplained_part_are_named():
-    places = [Place("0.mix", PatternMatching(), copies=2), Place("head", nn.Linear(4, 4))]
+    places = [
+        CulpritPlace("0.mix", PatternMatching(), copies=2),
+        CulpritPlace("head", nn.Linear(4, 4)),
+    ]
     assert culprit_in_words(Culprit(places), "padding") == (
         "0.mix: PatternMatching, mixes in padding (and 2 like it); also head; "
         "this explains only part of the change"

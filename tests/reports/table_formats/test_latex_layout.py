@@ -1,10 +1,10 @@
 """How a table in LaTeX fits on a page."""
 
-from normlab.reports.table_formats.latex_layout import Line, ScoreCell, TextCell, laid_out
+from normlab.reports.table_formats.latex_layout import LatexRow, ScoreCell, TextCell, laid_out
 
 
 def lines(names, columns, cell=ScoreCell("30.00", "0.10")):  # noqa: B008
-    return [Line((name,), (cell,) * columns) for name in names]
+    return [LatexRow((name,), (cell,) * columns) for name in names]
 
 
 def head(columns):
@@ -26,8 +26,8 @@ def test_a_table_keeps_its_letters_then_has_smaller_ones_then_folded_names_then_
 
 
 def test_a_block_leaves_out_lines_that_are_empty_in_it_but_no_titles():
-    of_first = Line(("",), (TextCell("-9.90 [-9.99, -9.81]"), *[TextCell("")] * 11))
-    title = Line(("batch size 8",), title=True)
+    of_first = LatexRow(("",), (TextCell("-9.90 [-9.99, -9.81]"), *[TextCell("")] * 11))
+    title = LatexRow(("batch size 8",), title=True)
     first, *others = laid_out(head(12), [title, *lines(["ln"], 12), of_first]).blocks
     assert len(first.lines) == 3 and first.lines[0] is title
     assert all(len(block.lines) == 2 and block.lines[0] is title for block in others)
