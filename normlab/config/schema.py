@@ -211,7 +211,7 @@ WrittenConfig = make_dataclass(
 
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> KeyFacts:
-    """Return what is true of a dotted key; nothing but the defaults of `KeyFacts` if it is not known."""
+    """Return what is true of a dotted key, or the defaults of `KeyFacts` for an unknown key."""
     first, _, rest = name.partition(".")
     if first in ("sites", *NORM_KEYS) and rest:
         name = f"norm.{name.rpartition('.')[2] if first == 'sites' else rest}"
