@@ -15,9 +15,10 @@ from normlab.errors import UserError
 from normlab.records import manifest
 from normlab.records.code import commit_text
 from normlab.records.files import only_writer
+from normlab.records.grouping import grouped
 from normlab.records.manifest import accept, write_files
 from normlab.records.packed import PACK, RECORDS, Key, Pack, pack, write_pack
-from normlab.records.pairs import Experiment
+from normlab.records.pairs import why_not_one_experiment
 from normlab.records.record import Row, RunRecord, plain, portable
 from normlab.records.store import read_hypotheses
 from normlab.reports.pages.literature import LITERATURE, literature_page
@@ -180,17 +181,16 @@ def _check_same_experiments(known: Pack, others: Mapping[Key, PublishedRun]) -> 
     Their configs are the same, but the data or the size of the model has changed since, as with a
     later version of a generated corpus.
     """
-    new = {key: other.record for key, other in others.items()}
-    everything = {**new, **{key: record for key, record in known.records.items() if record}}
-    for place in {(key.row, key.point) for key in new}:
-        records = [run for key, run in everything.items() if (key.row, key.point) == place and run]
-        try:
-            Experiment.of(records)
-        except UserError as error:
+    published = {key: run for key, run in known.records.items() if run is not None}
+    records = {key: other.record for key, other in others.items()} | published
+    places = grouped((key.row_and_point, run) for key, run in records.items() if run)
+    for place in {key.row_and_point for key in others} & places.keys():
+        seeds = sorted(places[place], key=lambda run: run.seed)
+        if (reason := why_not_one_experiment(seeds)) is not None:
             raise UserError(
-                f"{known.folder}: these seeds cannot be added to the published ones: {error}. Run "
+                f"{known.folder}: these seeds cannot be added to the published ones: {reason}. Run "
                 "the published seeds again, too, and give --replace"
-            ) from None
+            )
 
 
 def _with_lost_rows(study: Study, keys: Iterable[Key]) -> Study:
