@@ -204,9 +204,15 @@ NEWER_OF_MODELS = {
 }
 """The newer keys of models, with their defaults."""
 WrittenConfig = make_dataclass(
-    "WrittenConfig", [(name, Any, MISSING) for name in SHORT], bases=(RunConfig,)
+    "WrittenConfig",
+    [(name, Any, MISSING) for name in SHORT],
+    bases=(RunConfig,),
+    namespace={"__module__": __name__},
 )
-"""What may be typed, or written in an experiment: the config of a run, and short keys."""
+"""What may be typed, or written in an experiment: the config of a run, and short keys.
+
+Launchers pickle it by its module and name; the annotations of its fields cannot be pickled.
+"""
 
 
 @lru_cache(maxsize=4096)
