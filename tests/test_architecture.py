@@ -89,7 +89,6 @@ WRITERS = (
         "studies.process_pool",
         "training.checkpoint",
         "training.export",
-        "training.live",
         "training.sinks",
     ),
 )
