@@ -82,7 +82,7 @@ CONFIGURED = (
 # Files that may write without `atomic_write`: that module itself, a folder that is renamed as a
 # whole, logs that are appended to, and a run's progress.
 WRITERS = (
-    *("data.cache", "data.cifar10", "data.encoded", "data.prepare", "data.vocabulary"),
+    *("data.cache", "data.cifar10", "data.encoded", "data.corpus", "data.vocabulary"),
     *("data.prepare_documents", "data.prepare_pairs"),
     *(
         "records.files",
@@ -258,7 +258,6 @@ def test_the_training_loop_imports_no_concrete_task_norm_or_probe():
             concrete = {m for m in inner(name) if package_of(m) in packages}
             assert concrete <= {
                 "tasks.base",
-                "tasks.batch",
                 "tasks.conditions",
                 "progress",
                 "probes.base",

@@ -106,10 +106,14 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     the hash of each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options,
     only files that the class needs and that have uncommitted changes are listed.
     """
-    nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
-    chosen = {*(config.get("choices") or {}).items()}
-    chosen |= {("norm", n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
-    chosen |= {("probe", name) for name in (config.get("observe") or {}).get("probe") or {}}
+    sites: Mapping[str, Any] = config.get("sites") or {}
+    choices: Mapping[str, Any] = config.get("choices") or {}
+    observe: Mapping[str, Any] = config.get("observe") or {}
+    nodes: list[Mapping[str, Any]] = [
+        node for node in [*map(config.get, NORM_KEYS), *sites.values()] if isinstance(node, Mapping)
+    ]
+    chosen = {*choices.items()} | {("norm", node[OPTION]) for node in nodes if OPTION in node}
+    chosen |= {("probe", name) for name in observe.get("probe") or {}}
     edited = uncommitted_files()
     digests: dict[str, str] = {}
     for group, name in sorted((str(group), str(name)) for group, name in chosen):

@@ -23,8 +23,7 @@ from normlab.norms.model_norms import ModelNorms
 from normlab.probes.base import ProbeGroup, StepView
 from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
-from normlab.tasks.base import Task
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch, Task
 from normlab.training.checkpoint import (
     Checkpoints,
     check_kept,

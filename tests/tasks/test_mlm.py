@@ -11,7 +11,7 @@ from normlab.config.schema import NORM_KEYS as SITES
 from normlab.data.batching import BatchesAhead
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed.process_group import Shard
-from normlab.tasks.batch import Draw
+from normlab.tasks.base import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.training.evaluate import Evaluator, Weights

@@ -9,7 +9,7 @@ import torch
 from normlab.data.batching import Batches, BatchesAhead
 from normlab.errors import UserError
 from normlab.norms.tokens import Tokens
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch
 from normlab.training.trainer import Trainer
 from tests.training.trainers import build_trainer, largest_difference, weights
 
