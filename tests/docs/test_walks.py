@@ -28,7 +28,7 @@ WALKS = {
     part.partition("\n")[0]: re.findall(r"^\d+\. `([\w/]+)\.py`", part, re.MULTILINE)
     for part in PAGE.split("\n## ")[1:4]
 }
-COUNTED = re.search(r"enters (\d+), (\d+) and (\d+) files.* (\d+) of them", PAGE, re.DOTALL)
+COUNTED = re.search(r"enters (\d+), (\d+) and (\d+) files.*? (\d+) of them", PAGE, re.DOTALL)
 MOST = {"A line of text to a loss": 35, "A command line to a gradient": 63}
 MOST |= {"The last step to a verdict": 80}
 MOST_OF_RECORDS = 24
