@@ -15,12 +15,12 @@ from normlab.metrics.score_text import score_text
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
-from normlab.reports.arrangement.arranged import arranged, main_tests
+from normlab.reports.arrangement.unplanned import arrange, main_tests
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import KINDS, LACK
 from normlab.reports.runs import rows_of_run, unplaced_run
-from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.markdown import markdown_table
 from normlab.reports.tables.build_table import build_table
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Records(list[RunRecord]):
         if kind not in KINDS:
             raise UserError(f"unknown figure {kind!r}; choose from {', '.join(KINDS)}")
         pairs = zip(self.folders, self, strict=True)
-        runs = arranged([unplaced_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
+        runs = arrange([unplaced_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
             raise UserError(f"kind {kind!r}: {LACK}")
@@ -119,7 +119,7 @@ class Records(list[RunRecord]):
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        return markdown(build_table(arranged([unplaced_run(None, run) for run in self])))
+        return markdown_table(build_table(arrange([unplaced_run(None, run) for run in self])))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:

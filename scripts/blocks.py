@@ -31,10 +31,10 @@ from normlab.formats import pipes
 from normlab.metrics.score_text import score_text
 from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.legend import About, Note
 from normlab.reports.publishing.published import read
-from normlab.reports.table_formats.markdown import averaged, markdown
+from normlab.reports.table_formats.markdown import averaged, markdown_table
 from normlab.reports.tables.build_table import build_table
 from normlab.reports.tables.score_table import ScoreTable
 from normlab.studies.load import load_study
@@ -144,7 +144,7 @@ def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
         study = replace(study, columns=(*study.columns, also))
-    return build_table(TableRuns.of_study(study, folder.name, runs))
+    return build_table(Arrangement.of_study(study, folder.name, runs))
 
 
 def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
@@ -159,7 +159,9 @@ def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:
     )
     notes = [n.text for n in table.notes if n.about in (About.DATA, About.TESTED, About.SEEDS)]
     note = "; ".join([*notes, f"full table: results/{place}/table.md"])
-    return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(Note(note),)))}\n"
+    return (
+        f"\n\n{markdown_table(replace(table, columns=columns, rows=rows, notes=(Note(note),)))}\n"
+    )
 
 
 def _inspected(path: Path, named: Mapping[str, str]) -> str:

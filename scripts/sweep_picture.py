@@ -5,7 +5,7 @@ It writes `docs/images/batch_size.svg` from the records of the study `batch_size
 
 from pathlib import Path
 
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.score_charts import by_axis
@@ -21,7 +21,7 @@ PATH = ROOT / "docs" / "images" / "batch_size.svg"
 def picture(path: Path = PATH) -> Path:
     """Plot the study's first score over its batch sizes; return the file."""
     runs = read(ROOT / "results" / "batch_size" / "small")
-    table = renamed(TableRuns.of_study(load_study("batch_size"), "small", runs), {}, full=True)
+    table = renamed(Arrangement.of_study(load_study("batch_size"), "small", runs), {}, full=True)
     panels = next(iter(by_axis(build_table(table)).values()))
     write(draw(panels[:1], row_styles(table.runs), LIGHT), path, title="BLEU by batch size")
     return path

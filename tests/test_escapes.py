@@ -12,8 +12,8 @@ from normlab.records.store import RunStore
 from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.legend import Note, print_legend
 from normlab.reports.table_formats.comma_separated import comma_separated
-from normlab.reports.table_formats.latex import latex
-from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.latex import latex_table
+from normlab.reports.table_formats.markdown import markdown_table
 from normlab.terminal import print_error, print_table
 from tests.records.examples import changed, record
 from tests.reports.handmade import build, runs, study
@@ -29,7 +29,7 @@ def evil_table():
 
 
 def test_a_hostile_value_adds_no_row_or_tag_to_a_markdown_table():
-    text, plain = markdown(evil_table()), markdown(build(study(), runs({"ln": [30.0]})))
+    text, plain = markdown_table(evil_table()), markdown_table(build(study(), runs({"ln": [30.0]})))
     bars = {line.replace(r"\|", "").count("|") for line in text.splitlines() if line[:1] == "|"}
     assert bars == {plain.splitlines()[2].count("|")}
     assert not any(mark in text for mark in ("<script", "\x1b", "\u202e"))
@@ -44,7 +44,7 @@ def test_a_hostile_value_is_not_a_formula_in_a_csv_file():
 
 
 def test_a_hostile_value_is_not_a_command_in_latex():
-    body, comments = latex(evil_table()).split(r"\end{table}")
+    body, comments = latex_table(evil_table()).split(r"\end{table}")
     assert r"\write18" not in body and r"\textbackslash{}write18" in body and "$x$" not in body
     assert all(line.startswith("%") for line in comments.strip().splitlines())
 

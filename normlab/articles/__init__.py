@@ -1,8 +1,8 @@
 """The five articles, sentence by sentence, with what was found.
 
-`normlab documents` shows them: the command's documents are articles, and not those of a corpus.
-An article is a file of `configs/article`. A sentence of it, or a cell of its tables, refers to its
-evidence: a part of a claim, a finding of a check, a row of a study.
+The command `normlab articles` shows them. An article is a file of the config group `article`,
+`configs/article/1.yaml`. A sentence of it, or a cell of its tables, refers to its evidence: a part
+of a claim, a finding of a check, a row of a study.
 
 article.py     an article as its file has it       evidence/        what a sentence refers to
 results.py     the ledger, checks and runs         explanation.py   what opens below a sentence

@@ -24,7 +24,7 @@ COMMANDS = {
     "studies and claims": {
         "study": "run, plan, tune, publish and verify studies",
         "claims": "show claims, what was measured, and the verdicts",
-        "documents": "show the articles' tables, each cell above what was found",
+        "articles": "show the articles' tables, each cell above what was found",
     },
     "tools": {
         "list": "list norms, placements, studies, keys, runs, ...",

@@ -1,4 +1,4 @@
-"""Plans and runs of studies, printed: for `normlab study` and `normlab documents --run`."""
+"""Plans and runs of studies, printed: for `normlab study` and `normlab articles --run`."""
 
 import math
 import time
@@ -70,7 +70,7 @@ def run_studies(
     ended = []
     if queue.left():
         ended = run_all_shown(queue, processes, again=again, deadline=until)
-    print_tables(runnable, notes=notes)
+    print_study_tables(runnable, notes=notes)
     for folder in publisher.folders:
         print(f"written to {folder}")
     if runnable:
@@ -107,9 +107,9 @@ def publisher_to(
     return Publisher(publish, on_line=on_line, on_problem=print_error)
 
 
-def print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
+def print_study_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
-    from normlab.reports.arrangement.table_runs import TableRuns
+    from normlab.reports.arrangement.arrangement import Arrangement
     from normlab.reports.runs import Run
     from normlab.reports.table_formats.terminal_table import print_score_table
     from normlab.reports.tables.build_table import build_table
@@ -117,6 +117,6 @@ def print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     for job in jobs:
         runs = [Run(run.planned.key, run.record()) for run in job.runs]
         print()
-        table = build_table(TableRuns.of_study(job.study, job.scale, runs)).filled
+        table = build_table(Arrangement.of_study(job.study, job.scale, runs)).filled
         print_score_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)

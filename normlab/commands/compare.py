@@ -18,26 +18,20 @@ from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.significance import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
-from normlab.reports.arrangement.arranged import arranged, by_recipe
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.reports.arrangement.unplanned import arrange, arrange_by_recipe
 from normlab.reports.legend import About, Note, print_legend
 from normlab.reports.renaming import Names, chosen_names, renamed
-from normlab.reports.run_selection import (
-    matching_runs,
-    none_below,
-    none_matching,
-    unmatched_values,
-)
+from normlab.reports.run_paths import none_below
 from normlab.reports.runs import Run, by_setting, read_runs
-from normlab.reports.table_formats.latex import latex
-from normlab.reports.table_formats.markdown import markdown
 from normlab.reports.table_formats.terminal_table import print_tables
 from normlab.reports.tables.build_table import build_table
-from normlab.reports.translations import SideBySide, bootstrap, side_by_side
+from normlab.reports.where import matching_runs, none_matching, unmatched_values
 from normlab.terminal import folded, print_error, print_prose, print_table
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap
+    from normlab.reports.translations.side_by_side import SideBySide
 
 _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
@@ -108,7 +102,7 @@ def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
         "scores": arguments.columns,
         "order": arguments.order,
     }
-    whole = [arranged(runs, **chosen)] if arguments.bootstrap else by_recipe(runs, **chosen)
+    whole = [arrange(runs, **chosen)] if arguments.bootstrap else arrange_by_recipe(runs, **chosen)
     names = chosen_names(arguments.names, whole)
     tables = [renamed(each, names, full=arguments.latex) for each in whole]
     if arguments.bootstrap:
@@ -121,18 +115,21 @@ def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
 
 
 def _show_tables(
-    tables: Sequence[TableRuns], names: Names, arguments: argparse.Namespace
+    tables: Sequence[Arrangement], names: Names, arguments: argparse.Namespace
 ) -> list[str]:
     """Print the tables in the requested format; return a line for each refused row."""
     if not arguments.latex and not arguments.markdown:
         return print_tables(tables, names, whole_notes=arguments.notes)
+    from normlab.reports.table_formats.latex import latex_table
+    from normlab.reports.table_formats.markdown import markdown_table
+
     built = [build_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True), 1):
         if arguments.latex:
             options = {"baseline": runs.baseline, "uncertainty": arguments.uncertainty}
-            text = latex(table, **options, number=number)
+            text = latex_table(table, **options, number=number)
         else:
-            text = markdown(table)
+            text = markdown_table(table)
         print(text, end="" if number == len(tables) else "\n")
     return [problem for table in built for problem in table.problems]
 
@@ -140,11 +137,13 @@ def _show_tables(
 # Translations -------------------------------------------------------------------------------------
 
 
-def show_samples(tables: Sequence[TableRuns], arguments: argparse.Namespace) -> None:
+def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -> None:
     """Print sentences, their references, and the translations of each row's first seed.
 
     Raises `UserError` if no run has kept translations, or the test text cannot be read.
     """
+    from normlab.reports.translations.side_by_side import side_by_side
+
     count, first = arguments.samples, tables[0].runs[0].folder
     of_tables = [side_by_side(each.runs, arguments.data_dir, count=count) for each in tables]
     for each, samples in zip(tables, of_tables, strict=True):
@@ -158,7 +157,7 @@ def show_samples(tables: Sequence[TableRuns], arguments: argparse.Namespace) -> 
         raise UserError(f"{path}: no such file, and no run here has one; to write it: {cure}")
 
 
-def show_sentences(samples: SideBySide) -> None:
+def show_sentences(samples: "SideBySide") -> None:
     """Print sentences with their translations; long row names get a separate line."""
     room = shutil.get_terminal_size().columns
     for number, texts in samples.sentences.items():
@@ -180,12 +179,14 @@ def show_sentences(samples: SideBySide) -> None:
         print_prose(f"left out: {reason}")
 
 
-def show_bootstrap(runs: TableRuns, arguments: argparse.Namespace) -> None:
+def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
     A difference is the other row minus the baseline. Raises UserError unless there are exactly two
     experiments, or if they cannot be compared, with the reason.
     """
+    from normlab.reports.translations.bootstrap import bootstrap
+
     if arguments.columns:
         raise UserError("--bootstrap always compares test/bleu; omit --columns")
     by_place = by_setting(runs.runs)

@@ -15,7 +15,7 @@ from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
 from normlab.reports.legend import Note, print_legend
-from normlab.reports.run_selection import runs_of
+from normlab.reports.run_paths import runs_of
 from normlab.terminal import at_work, print_error, print_table
 
 _EXAMPLES = """\

@@ -11,7 +11,7 @@ from normlab.commands._arguments import (
 )
 from normlab.commands._loading import say_stopped
 from normlab.errors import UserError
-from normlab.reports.run_selection import one_run
+from normlab.reports.run_paths import one_run
 
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold

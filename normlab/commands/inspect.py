@@ -32,7 +32,7 @@ from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
 from normlab.reports.legend import Note, print_legend
-from normlab.reports.run_selection import ended_runs, none_below
+from normlab.reports.run_paths import ended_runs, none_below
 from normlab.reports.table_formats.markdown import averaged
 from normlab.terminal import at_work, in_colour, print_prose, print_section, print_table
 

@@ -5,7 +5,7 @@ import sys
 from normlab.commands._arguments import add_run, command_parser
 from normlab.commands._loading import load
 from normlab.errors import UserError
-from normlab.reports.run_selection import one_run
+from normlab.reports.run_paths import one_run
 from normlab.terminal import at_work
 
 _EXAMPLES = """\

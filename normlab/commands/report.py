@@ -18,7 +18,7 @@ from normlab.terminal import print_error
 
 if TYPE_CHECKING:
     from normlab.reports.pages.sections import TableSection
-    from normlab.reports.runs_report import RunsReport
+    from normlab.reports.report import Report
 
 _EXAMPLES = """examples:
   normlab report                    a page of all runs: report/report.html
@@ -46,9 +46,9 @@ def main(argv: list[str]) -> int:
     """
     arguments = _parser().parse_args(argv)
     check_compared(arguments)
-    from normlab.reports.runs_report import RunsReport, for_paper, write_latex
+    from normlab.reports.report import Report, for_paper, write_latex
 
-    report = RunsReport(
+    report = Report(
         arguments.runs,
         arguments.out,
         conditions=conditions(arguments.where),
@@ -88,7 +88,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _rewrite_until_interrupted(report: "RunsReport") -> None:
+def _rewrite_until_interrupted(report: "Report") -> None:
     """Rewrite the page, which reloads itself, while runs train, until Ctrl-C."""
     try:
         while True:
@@ -107,7 +107,7 @@ def _draw(
 ) -> None:
     """Draw figures, and print the path of each at once, because a dozen may take a minute."""
     from normlab.reports.figures.paper_figures import LACK
-    from normlab.reports.runs_report import draw_figures
+    from normlab.reports.report import draw_figures
 
     lacking: dict[str, None] = {}
     for name, path in draw_figures(sections, folder, form, columns_only=columns_only):

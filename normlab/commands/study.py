@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
-from normlab.commands._study_runs import print_plan, print_tables, publisher_to, run_studies
+from normlab.commands._study_runs import print_plan, print_study_tables, publisher_to, run_studies
 from normlab.config.folders import PUBLISH_TO, include_words
 from normlab.errors import UserError
 from normlab.studies import study_runs as studied
@@ -208,7 +208,7 @@ def _publish(arguments: argparse.Namespace) -> int:
     publisher = publisher_to(arguments.results, jobs, replace=arguments.replace, making=False)
     for job in jobs:
         print_prose(job.progress(job.left(print_error)))
-    print_tables(jobs, notes=arguments.notes)
+    print_study_tables(jobs, notes=arguments.notes)
     for job in jobs:
         publisher.publish(job, job.complete_seeds)
     return 1 if publisher.problems else 0

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,6 +63,8 @@ def _own_folders(listed: str) -> tuple[Path, ...]:
 @lru_cache(maxsize=1)
 def _packages() -> list[tuple[str, Path, list[str]]]:
     """Return the installed packages with options: entry point, package folder, path inside it."""
+    from importlib.metadata import entry_points  # 20 ms, which most commands need not take
+
     packages: list[tuple[str, Path, list[str]]] = []
     for entry in entry_points(group="normlab.options"):
         package, *below = entry.value.split(".")

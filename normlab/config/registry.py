@@ -23,7 +23,6 @@ from typing import Any
 
 from normlab.config.folders import PATH, folders
 from normlab.config.schema import leaves
-from normlab.config.yaml_files import read_yaml12
 from normlab.errors import UserError
 
 OPTION, TARGET = "option", "_target_"
@@ -176,6 +175,8 @@ def _content_of(path: Path) -> Mapping[str, Any]:
 @lru_cache(maxsize=512)
 def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
     """Read an option's file; read it again after each edit."""
+    from normlab.config.yaml_files import read_yaml12  # not every command needs YAML
+
     content = read_yaml12(path)
     if not isinstance(content, dict | None):
         raise UserError(f"{path}: not a mapping: write one `key: value` per line")

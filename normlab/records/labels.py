@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from normlab.config.schema import STACK_NORMS, STEP_NORMS
+from normlab.formats import CONTROL
 
-# Characters to escape: control characters except tab and newline, and text-direction marks.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
-)
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -72,7 +69,7 @@ def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def printable(text: str) -> str:
     r"""Return text with control characters except tab and newline escaped, such as `\x1b`."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    return CONTROL.sub(lambda each: each[0] if each[0] in "\t\n" else repr(each[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:

@@ -232,13 +232,16 @@ _SHAPES = {
 _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 
 
+_PLAIN = frozenset({type(None), bool, int, str})
+
+
 def plain(value: Any) -> Any:
     """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
     Tuples become lists, numpy scalars become numbers, and NaN and infinities become strings. Raises
     `TypeError` for values of other types.
     """
-    if value is None or isinstance(value, bool | str):
+    if type(value) in _PLAIN or isinstance(value, str):
         return value
     if isinstance(value, Integral):
         return int(value)

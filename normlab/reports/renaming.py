@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from normlab.config.registry import option_title, options
 from normlab.errors import UserError
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.arrangement.row_names import RowName
-from normlab.reports.arrangement.table_runs import TableRuns
 
 Names = Mapping[str, str]
 """The user's names, by a row or its norm, a score, or the config key of an axis."""
 
 
-def chosen_names(words: Sequence[str], tables: Sequence[TableRuns]) -> dict[str, str]:
+def chosen_names(words: Sequence[str], tables: Sequence[Arrangement]) -> dict[str, str]:
     """Return the names in `--names NAME=TEXT ...`.
 
     Raises UserError for a NAME that is neither in the tables nor a norm. A norm needs no row, since
@@ -44,7 +44,7 @@ def chosen_names(words: Sequence[str], tables: Sequence[TableRuns]) -> dict[str,
     return names
 
 
-def renamed(table: TableRuns, names: Names, *, full: bool = False) -> TableRuns:
+def renamed(table: Arrangement, names: Names, *, full: bool = False) -> Arrangement:
     """Return the runs of a table with the user's names of rows.
 
     With `full`, a norm without such a name has its full name. Raises UserError if two rows would
@@ -58,7 +58,7 @@ def renamed(table: TableRuns, names: Names, *, full: bool = False) -> TableRuns:
     return replace(
         table,
         rows={name.text: name for name in row_names},
-        article_values={rows.get(row, row): values for row, values in table.article_values.items()},
+        article={rows.get(row, row): values for row, values in table.article.items()},
         runs=[replace(run, key=run.key._replace(row=rows[run.key.row])) for run in table.runs],
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from normlab.records.files import read_file
 from normlab.records.grouping import grouped
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, run_at
-from normlab.records.record import Row, RunRecord, fingerprint, is_probe_metric
+from normlab.records.record import Parts, Row, RunRecord, fingerprint, is_probe_metric, parts
 from normlab.records.store import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -18,7 +19,6 @@ from normlab.records.store import (
     RunStore,
     read_rows,
 )
-from normlab.studies.study_runs import StudyRun
 
 Config = Mapping[str, Any]
 """The config of a run."""
@@ -50,6 +50,11 @@ class Run:
     def settings(self) -> Config:
         """Return the config; empty if the run was never started."""
         return (self.config or {}) if self.record is None else self.record.config
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The hashed part of the config by dotted key."""
+        return parts(self.settings) if self.record is None else self.record.parts
 
     @property
     def name(self) -> str:
@@ -160,10 +165,3 @@ def rows_of_run(place: Path) -> list[dict[str, Any]]:
 def significant(value: Any) -> Any:
     """Round a float to six significant digits; return anything else unchanged."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def run_of_study(run: StudyRun) -> Run:
-    """Return a study's run in the form that tables and pages read; no record until it has ended."""
-    record = run.record()
-    ended = record if run.has_ended(record) else None
-    return Run(run.planned.key, ended, folder=run.folder)

@@ -36,15 +36,15 @@ def test_commands_to_try_run_or_are_in_a_tested_page(capsys):
     capsys.readouterr()
 
 
-def test_documents_html_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):
+def test_articles_html_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    assert main(["documents", "--html"]) == 0
+    assert main(["articles", "--html"]) == 0
     assert capsys.readouterr().out.startswith("<!doctype html>") and not opened
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert main(["documents", "--html"]) == 0
+    assert main(["articles", "--html"]) == 0
     assert opened == [PLAY.as_uri()] and capsys.readouterr().out == f"{PLAY}\n"
-    assert main(["documents"]) == 0 and "normlab documents --html" in capsys.readouterr().out
+    assert main(["articles"]) == 0 and "normlab articles --html" in capsys.readouterr().out
 
 
 def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkeypatch, capsys):

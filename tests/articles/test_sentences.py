@@ -75,7 +75,7 @@ def test_the_page_lists_each_sentence_and_cell_of_the_articles_once():
 
 
 def test_the_committed_page_matches_the_output_of_the_command(capsys):
-    assert main(["documents", "--markdown"]) == 0
+    assert main(["articles", "--markdown"]) == 0
     committed = (RESULTS / pages.SENTENCES).read_text("utf-8")
     assert capsys.readouterr().out == committed, "run: python scripts/blocks.py"
 

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.commands.compare import main, show_sentences
 from normlab.commands.report import main as report
-from normlab.reports.translations import SentenceVersion, SideBySide
+from normlab.reports.translations.side_by_side import SentenceVersion, SideBySide
 from tests.commands.test_compare_bootstrap import changed
 from tests.html_text import Text
 from tests.test_architecture import loaded_after

@@ -14,7 +14,7 @@ from normlab.records import packed
 from normlab.records.files import read_file
 from normlab.records.packed import CURVES, HYPOTHESES, PACK, RECORDS, Key, Pack, write_pack
 from normlab.records.store import RunStore, read_hypotheses, read_record
-from normlab.reports.run_selection import one_run, runs_of
+from normlab.reports.run_paths import one_run, runs_of
 from normlab.reports.runs import read_runs, rows_of_run
 from tests.records.examples import record
 

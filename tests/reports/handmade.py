@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.publishing.publish import publish
 from normlab.reports.runs import Run
 from normlab.reports.tables.build_table import build_table
@@ -68,7 +68,7 @@ def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") ->
 
 def build(of: Study, table_runs: Sequence[Run]) -> ScoreTable:
     """Return the table of a study's runs at its smallest scale."""
-    return build_table(TableRuns.of_study(of, "smoke", table_runs))
+    return build_table(Arrangement.of_study(of, "smoke", table_runs))
 
 
 BLEU = "test/bleu"

@@ -3,9 +3,9 @@
 import pytest
 
 from normlab.errors import UserError
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.renaming import chosen_names, renamed
-from normlab.reports.table_formats.latex import latex
+from normlab.reports.table_formats.latex import latex_table
 from normlab.reports.tables.build_table import build_table
 from tests.reports.handmade import BLEU, made, run, study
 
@@ -18,18 +18,18 @@ def sized():
         run(made("ln", 1, {BLEU: 30.0}), row, 1, f"batch_size={n}") for row in rows for n in (8, 32)
     ]
     grid = {"batch_size": {"8": (), "32": ()}}
-    return TableRuns.of_study(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
+    return Arrangement.of_study(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
 
 
 def test_latex_uses_the_full_names_of_norms_unless_the_user_renames_them(sized):
-    full = latex(build_table(renamed(sized, {}, full=True)))
+    full = latex_table(build_table(renamed(sized, {}, full=True)))
     assert all(f"\n{row} & 30.00" in full for row in ("Layer norm", "Batch norm + Layer norm pre"))
     words = ["ln=LN", "bn, lr=1=BN & co", "batch_size=sentences", f"{BLEU}=quality"]
     names = chosen_names(words, [sized])
     named = build_table(renamed(sized, names, full=True), names)
     rows = [*dict.fromkeys(row.name for row in named.rows)]
     assert rows == ["LN", "BN & co", "Batch norm + LN pre"] and named.head[2] == "quality"
-    text = latex(named)
+    text = latex_table(named)
     assert r"sentences & 8 & 32 \\" in text and r"BN \& co & 30.00" in text
     assert r"\label{tab:norms-smoke}" in text
 

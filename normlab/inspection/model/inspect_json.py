@@ -12,7 +12,7 @@ from normlab.inspection.model.built_model import BuiltModel, model_from_run
 from normlab.inspection.questions import entry, questions
 from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord, plain
-from normlab.reports.arrangement.arranged import arranged
+from normlab.reports.arrangement.unplanned import arrange
 from normlab.reports.runs import unplaced_run
 
 FORMAT = "normlab.inspect/1"
@@ -60,7 +60,7 @@ def side_by_side(
     values: dict[str, dict[str, list[Any]]] = {}
     columns = {each.name: dict[str, None]() for each in chosen}
     sheets: dict[str, Any] = {}
-    for run in arranged([unplaced_run(*each) for each in runs.items()]).runs:
+    for run in arrange([unplaced_run(*each) for each in runs.items()]).runs:
         of_row = values.setdefault(f"{run.key.row} {run.key.point}".strip(), {})
         with doing(f"run {len(sheets) + 1} of {len(runs)}"):
             built = model_from_run(run.folder or Path(), changes)

@@ -1,7 +1,9 @@
 """Runs arranged as the rows of tables.
 
-- `table_runs.py`: `TableRuns`, the rows, axes and columns of one table and the runs that fill it
-- `arranged.py`: arranges any runs so (`arranged`), or as one table per recipe (`by_recipe`)
+- `arrangement.py`: `Arrangement`, the rows, axes and columns of one table and the runs that fill it
+- `unplanned.py`: arranges runs that no study planned, in one table (`arrange`), or in one table per
+  recipe (`arrange_by_recipe`)
+- `settings.py`: the settings of experiments, and in which of them several differ
 - `recipes.py`: which experiments share a table; `grid.py`: which settings are the axes of its grid
-- `row_names.py`: names rows by their norms and by what differs (`differing_settings.py`)
+- `row_names.py`: names rows by their norms and by the settings in which they differ
 """

@@ -1,42 +1,54 @@
 """The grid of a sweep: which settings are its axes, such as batch sizes crossed with norms."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.records.grouping import grouped
-from normlab.reports.arrangement.differing_settings import differing_settings
-from normlab.reports.arrangement.row_names import BATCH, PLACEMENT, label, names
-from normlab.reports.runs import Config
+from normlab.reports.arrangement.row_names import BATCH, PLACEMENT, row_names
+from normlab.reports.arrangement.settings import Settings, differing_settings
 
 
-def grid_of(configs: Sequence[Config]) -> list[str]:
-    """Return the keys that a sweep over a grid varies; empty unless a row has all points."""
-    every = swept_keys(configs)
-    values = values_of(configs)
-    rows = [name.text for name in names(configs, every)]
-    points = [tuple(values[key][n] for key in every) for n in range(len(configs))]
-    places = {*zip(rows, points, strict=True)}
-    filled = any(all((row, at) in places for at in points) for row in {*rows})
-    return every if every and filled and len({*rows}) > 1 else []
+class Grid(NamedTuple):
+    """The grid of a sweep: the settings that it varies, and their values in every experiment.
+
+    `axes` are the settings that no earlier axis decides, as a batch size decides its tuned rate.
+    """
+
+    swept: Sequence[str]
+    axes: Sequence[str]
+    values: Mapping[str, Sequence[Any]]
+
+    def point(self, experiment: int) -> dict[str, Any]:
+        """Return the value of each axis in an experiment, by its index."""
+        return {key: self.values[key][experiment] for key in self.axes}
 
 
-def values_of(configs: Sequence[Config]) -> dict[str, list[Any]]:
-    """Return the settings that distinguish experiments, and their placements."""
-    return {
-        **differing_settings(configs),
-        PLACEMENT: [label(config).placement for config in configs],
+def grid_of(experiments: Sequence[Settings]) -> Grid | None:
+    """Return the grid that experiments form; None unless one of several rows has all points."""
+    swept = swept_keys(experiments)
+    values = {
+        **differing_settings(experiments),
+        PLACEMENT: [each.label.placement for each in experiments],
     }
+    rows = [name.text for name in row_names(experiments, swept)]
+    points = [tuple(values[key][n] for key in swept) for n in range(len(experiments))]
+    places = {*zip(rows, points, strict=True)}
+    has_full_row = any(all((row, at) in places for at in points) for row in {*rows})
+    if not swept or not has_full_row or len({*rows}) == 1:
+        return None
+    axes = [key for key in swept if not _is_decided(key, swept, values)]
+    return Grid(swept, axes, {key: values[key] for key in swept})
 
 
-def swept_keys(configs: Sequence[Config]) -> list[str]:
+def swept_keys(experiments: Sequence[Settings]) -> list[str]:
     """Return the numeric keys with several values for one norm, placement and task.
 
     Placement is also an axis if there are several norms and all have the same placements.
     """
-    labels = [label(config)[:3] for config in configs]
+    labels = [each.label[:3] for each in experiments]
     axes = [
         key
-        for key, values in differing_settings(configs).items()
+        for key, values in differing_settings(experiments).items()
         if {*map(type, values)} <= {int, float}
         and len({*zip(labels, values, strict=True)}) > len({*labels})
     ]
@@ -47,9 +59,9 @@ def swept_keys(configs: Sequence[Config]) -> list[str]:
     return axes
 
 
-def follows(key: str, axes: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether an earlier axis or the batch size sets a key's values, such as tuned rates."""
-    earlier = [*axes[: axes.index(key)], *(BATCH & {*axes})]
+def _is_decided(key: str, swept: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether an earlier setting or the batch size decides a key's values."""
+    earlier = [*swept[: swept.index(key)], *(BATCH & {*swept})]
     return key not in BATCH and any(
         len({*zip(values[other], values[key], strict=True)}) == len({*values[other]})
         for other in earlier

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from normlab.records.grouping import grouped
-from normlab.reports.arrangement.differing_settings import differing_settings
 from normlab.reports.arrangement.grid import grid_of
-from normlab.reports.arrangement.row_names import fewest, label, phrases
-from normlab.reports.runs import Config
+from normlab.reports.arrangement.row_names import fewest, phrases
+from normlab.reports.arrangement.settings import Settings, differing_settings
 
 _RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
 """First parts of the config keys that make scores incomparable if they differ."""
@@ -24,35 +23,36 @@ class Recipe(NamedTuple):
     members: list[int]
 
 
-def recipes(configs: Sequence[Config]) -> list[Recipe]:
+def recipes(experiments: Sequence[Settings]) -> list[Recipe]:
     """Group experiments by recipe.
 
     A task is always a recipe of its own. Other settings separate recipes only if each recipe then
     has several experiments to compare, and if the settings do not form a grid.
     """
-    by_task = grouped((label(config).task, n) for n, config in enumerate(configs))
+    by_task = grouped((each.label.task, n) for n, each in enumerate(experiments))
     return [
         Recipe(text, [members[n] for n in indices])
         for members in by_task.values()
-        for text, indices in _recipes_of_task([configs[n] for n in members])
+        for text, indices in _recipes_of_task([experiments[n] for n in members])
     ]
 
 
-def _recipes_of_task(configs: Sequence[Config]) -> list[Recipe]:
-    differing = differing_settings(configs)
+def _recipes_of_task(experiments: Sequence[Settings]) -> list[Recipe]:
+    differing = differing_settings(experiments)
     keys = [key for key in differing if key.replace("/", ".").split(".")[0] in _RECIPE]
-    of_recipe = {key: differing[key] for key in keys}
-    whole = [Recipe("", [*range(len(configs))])]
-    values = [tuple(map(repr, each)) for each in zip(*of_recipe.values(), strict=True)]
-    groups = grouped((value, n) for n, value in enumerate(values))
-    if len(groups) in (0, 1, len(configs)) or {*keys} <= {*grid_of(configs)}:
+    values = [tuple(repr(differing[key][n]) for key in keys) for n in range(len(experiments))]
+    groups = [*grouped((value, n) for n, value in enumerate(values)).values()]
+    whole = [Recipe("", [*range(len(experiments))])]
+    if not keys or len(groups) in (1, len(experiments)):
         return whole
-    first = [members[0] for members in groups.values()]
-    differing = {key: [of_recipe[key][n] for n in first] for key in keys if key != "scale"}
-    shown = fewest(differing)
-    return [  # titles have the data and the scale
-        Recipe(
-            ", ".join(phrases({k: values[n] for k, values in differing.items()}, shown)), members
-        )
-        for n, members in enumerate(groups.values())
+    if (grid := grid_of(experiments)) is not None and {*keys} <= {*grid.swept}:
+        return whole
+    of_titles = {  # titles have the data and the scale
+        key: [differing[key][members[0]] for members in groups] for key in keys if key != "scale"
+    }
+    shown = fewest(of_titles)
+    texts = [
+        ", ".join(phrases({key: values[n] for key, values in of_titles.items()}, shown))
+        for n in range(len(groups))
     ]
+    return [Recipe(text, members) for text, members in zip(texts, groups, strict=True)]

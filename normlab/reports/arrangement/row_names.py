@@ -1,19 +1,19 @@
 """Names of the rows of tables: `ln, 3,000 steps`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
-from normlab.config.registry import option_names
 from normlab.records.grouping import grouped
-from normlab.records.labels import corpus_label, norms_of, placement_label
 from normlab.records.pairs import ABSENT, ROW_KEYS
-from normlab.reports.arrangement.differing_settings import differing_settings
-from normlab.reports.runs import Config
+from normlab.reports.arrangement.settings import Label, Settings, differing_settings
 from normlab.reports.setting_names import phrase
 
 PLACEMENT = "placement"
 BATCH = {"batch_size", "max_tokens"}
+"""The keys of the batch size, in sequences or in tokens."""
+_LIMITS = {"budget.steps", "budget.tokens", "budget.epochs", "budget.minutes"}
+"""The keys that limit the length of training."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,10 @@ class RowName:
     shown: tuple[str, ...] = ()
     chosen: str = ""
 
-    @classmethod
-    def planned(cls, text: str) -> "RowName":
-        """Return the name that a study's file gives a row: `bn+ln, padding counted`.
-
-        Its first word is its norms if they are options, and otherwise only words (`pictures`).
-        """
-        start, *settings = text.split(", ")
-        word, space, rest = start.partition(" ")
-        norms = word.split("+")
-        if {*norms} <= {*option_names("norm")}:
-            return cls(tuple(norms), space + rest, tuple(settings))
-        return cls((), start, tuple(settings))
+    @property
+    def norm(self) -> str:
+        """The label of the norms, such as `bn` or `bn+ln` (encoder+decoder)."""
+        return "+".join(self.norms)
 
     @property
     def text(self) -> str:
@@ -57,69 +49,67 @@ class RowName:
 
     @property
     def _start(self) -> str:
-        shown = self.shown or self.norms
-        return ("+" if shown == self.norms else " + ").join(shown) + self.where
+        is_plain = self.shown in ((), self.norms)
+        return (self.norm if is_plain else " + ".join(self.shown)) + self.where
 
 
-class Label(NamedTuple):
-    """The norms, the placement, the task with its corpus, and the batch size of an experiment."""
-
-    norms: tuple[str, ...]
-    placement: str
-    task: str
-    batch: str
+def rows_called(word: str, rows: Sequence[RowName]) -> list[RowName]:
+    """Return the rows that a user's word means: the row of this name, or all rows of this norm."""
+    of_name = [row for row in rows if row.text == word]
+    return of_name or [row for row in rows if row.norm == word]
 
 
-def label(config: Config) -> Label:
-    """Return the labels of an experiment; a placement, task or batch size it lacks is `-`."""
-    choices = config.get("choices", {})
-    size, tokens = config.get("batch_size"), config.get("max_tokens")
-    batch = phrase("batch_size", size) if size is not None else phrase("max_tokens", tokens)
-    batch = batch if (size, tokens) != (None, None) else "-"
-    task = "/".join(filter(None, (choices.get("task"), corpus_label(config))))
-    placement = placement_label(choices, config) or "-"
-    return Label(tuple(norms_of(choices)), placement, task or "-", batch)
-
-
-def names(configs: Sequence[Config], axes: Sequence[str] = ()) -> list[RowName]:
+def row_names(experiments: Sequence[Settings], axes: Sequence[str] = ()) -> list[RowName]:
     """Name experiments by their norm and the settings in which they differ, except `axes`.
 
     If a single setting differs, it is in every name. If several differ, they are only in names that
     would be equal without them, and only as many as needed.
     """
-    labels = [label(config) for config in configs]
-    shown = [n for n in (1, 2) if len({each[n] for each in labels}) > 1]
-    shown = [n for n in shown if not (n == 1 and PLACEMENT in axes)]
-    where = ["".join(f" {its[n]}" for n in shown if its[n] != "-") for its in labels]
-    shows_batch = not BATCH & {*axes} and len({its.batch for its in labels}) > 1
-    words = [[its.batch] if shows_batch else [] for its in labels]
-    keys_of: list[list[str]] = [[] for _ in configs]
-
-    def add(
-        members: Sequence[int], differing: Mapping[str, Sequence[Any]], keys: Sequence[str]
-    ) -> None:
-        for place, n in enumerate(members):
-            keys_of[n] += keys
-            words[n] += phrases({key: values[place] for key, values in differing.items()}, keys)
-
-    differing = differing_settings(configs)
+    names = _shortest([each.label for each in experiments], axes)
+    differing = differing_settings(experiments)
     keys = [key for key in differing if key not in axes and not f"{key}.".startswith(ROW_KEYS)]
     if len(keys) == 1:
-        add(range(len(configs)), differing, keys)
-    below = tuple(f"{axis}." for axis in axes)
-    every = [*zip(labels, where, words, strict=True)]
-    for same in grouped(
-        ((its.norms, at, *each), n) for n, (its, at, each) in enumerate(every)
-    ).values():
+        names = _extended(names, differing, keys)
+    below_axes = tuple(f"{axis}." for axis in axes)
+    for members in grouped((name, n) for n, name in enumerate(names)).values():
         of_group = {
             key: values
-            for key, values in differing_settings([configs[n] for n in same]).items()
-            if not f"{key}.".startswith(below)
+            for key, values in differing_settings([experiments[n] for n in members]).items()
+            if not f"{key}.".startswith(below_axes)
         }
-        add(same, of_group, fewest(of_group))
+        longer = _extended([names[n] for n in members], of_group, fewest(of_group))
+        for n, name in zip(members, longer, strict=True):
+            names[n] = name
+    return names
+
+
+def _shortest(labels: Sequence[Label], axes: Sequence[str]) -> list[RowName]:
+    """Return names of the norms, with the placement, task and batch size if these differ."""
+    shows_placement = PLACEMENT not in axes and len({each.placement for each in labels}) > 1
+    shows_task = len({each.task for each in labels}) > 1
+    shows_batch = not BATCH & {*axes} and len({each.batch for each in labels}) > 1
+    names: list[RowName] = []
+    for label in labels:
+        places = [*([label.placement] if shows_placement else []), *([label.task] * shows_task)]
+        where = "".join(f" {place}" for place in places if place != "-")
+        names.append(RowName(label.norms, where, (label.batch,) if shows_batch else ()))
+    return names
+
+
+def _extended(
+    names: Sequence[RowName], differing: Mapping[str, Sequence[Any]], keys: Sequence[str]
+) -> list[RowName]:
+    """Return the names with some settings in words; `differing` has each name's values by key."""
     return [
-        RowName(its.norms, at, tuple(each), tuple(keys_of[n]))
-        for n, (its, at, each) in enumerate(every)
+        replace(
+            name,
+            settings=(
+                *name.settings,
+                *phrases({key: values[n] for key, values in differing.items()}, keys),
+            ),
+            keys=(*name.keys, *keys),
+        )
+        for n, name in enumerate(names)
     ]
 
 
@@ -140,15 +130,9 @@ def phrases(settings: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
 
     Otherwise runs of 12,000 tokens, next to runs of 6 steps, would be called "no steps".
     """
-    limits = [key for key, value in settings.items() if _is_limit(key) and value is not None]
-    off = any(_is_limit(key) and settings[key] is None for key in shown)
-    keys = [*shown, *(key for key in limits if off and key not in shown)]
+    unset = {key for key in _LIMITS & {*shown} if settings[key] is None}
+    limits = [key for key in settings if key in _LIMITS and settings[key] is not None]
+    keys = [*shown, *(key for key in limits if unset and key not in shown)]
     return [
-        phrase(key, settings[key])
-        for key in keys
-        if settings[key] != ABSENT and not (off and _is_limit(key) and settings[key] is None)
+        phrase(key, settings[key]) for key in keys if key not in unset and settings[key] != ABSENT
     ]
-
-
-def _is_limit(key: str) -> bool:
-    return key in ("budget.steps", "budget.tokens", "budget.epochs", "budget.minutes")

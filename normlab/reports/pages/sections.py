@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from normlab.metrics.glossary import has_direction
 from normlab.records.record import RunRecord
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.figures.panel import Panel
 from normlab.reports.figures.score_charts import by_axis
 from normlab.reports.figures.training_charts import over_training
@@ -15,7 +15,7 @@ from normlab.reports.runs import Run
 from normlab.reports.tables.score_table import ScoreTable
 
 if TYPE_CHECKING:
-    from normlab.reports.translations import SideBySide
+    from normlab.reports.translations.side_by_side import SideBySide
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TableSection:
     sections on a page distinct, and is "" for the first section.
     """
 
-    source: TableRuns
+    source: Arrangement
     table: ScoreTable
     name: str = ""
     number: str = ""

@@ -23,9 +23,10 @@ from normlab.records.record import Row, RunRecord, plain, portable
 from normlab.records.store import read_hypotheses
 from normlab.reports.pages.literature import LITERATURE, literature_page
 from normlab.reports.publishing.published import checked, read, rendered
-from normlab.reports.runs import Run, rows_of_run, run_of_study, thinned
+from normlab.reports.runs import Run, rows_of_run, thinned
 from normlab.studies.job import Job
 from normlab.studies.study import Study
+from normlab.studies.study_runs import StudyRun
 
 
 class PublishedRun(NamedTuple):
@@ -223,15 +224,22 @@ def check_jobs(root: Path, jobs: Iterable[Job], *, replacing: bool, making: bool
         experiments = {run.planned.key: run.folder.parent.name for run in job.runs}
         runs = check(root, job.study.name, job.scale, experiments)
         if not replacing:
-            check_unchanged(runs, map(run_of_study, job.runs), making=making)
+            check_unchanged(runs, map(_ended_run, job.runs), making=making)
 
 
 def publish_seeds(
     root: Path, replacing: Callable[[str], object] | None, job: Job, seeds: Iterable[int]
 ) -> Path:
     """Publish the runs of a job with these seeds like `publish`, and return the folder."""
-    runs = [run_of_study(run) for seed in seeds for run in job.by_seed[seed]]
+    runs = [_ended_run(run) for seed in seeds for run in job.by_seed[seed]]
     return publish(root, job.study, job.scale, runs, replacing=replacing)
+
+
+def _ended_run(run: StudyRun) -> Run:
+    """Return a study's run in the form that tables and pages read; no record until it has ended."""
+    record = run.record()
+    ended = record if run.has_ended(record) else None
+    return Run(run.planned.key, ended, folder=run.folder)
 
 
 def _by_plan(study: Study, scale: str, keys: Iterable[Key]) -> list[Key]:

@@ -10,13 +10,13 @@ from normlab.errors import UserError
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
 from normlab.records.record import fingerprint
-from normlab.reports.arrangement.table_runs import TableRuns
-from normlab.reports.pages.run_pages import study_page
+from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.reports.pages.report_page import study_page
 from normlab.reports.renaming import renamed
 from normlab.reports.runs import Run
 from normlab.reports.table_formats.comma_separated import comma_separated
-from normlab.reports.table_formats.latex import latex
-from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.latex import latex_table
+from normlab.reports.table_formats.markdown import markdown_table
 from normlab.reports.tables.build_table import build_table
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
@@ -59,12 +59,12 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
             f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; put it back, "
             f"or remove {folder} and publish again"
         )
-    source = TableRuns.of_study(study, scale, runs)
+    source = Arrangement.of_study(study, scale, runs)
     table = build_table(source)
     paper = renamed(source, {}, full=True)
-    in_latex = latex(build_table(paper), baseline=paper.baseline, uncertainty="stars")
+    in_latex = latex_table(build_table(paper), baseline=paper.baseline, uncertainty="stars")
     return {
-        folder / "table.md": markdown(table),
+        folder / "table.md": markdown_table(table),
         folder / "table.tex": in_latex,
         folder / "table.csv": comma_separated(table),
         folder / PAGE_FILE: study_page(source, table, folder),

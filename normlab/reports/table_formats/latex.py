@@ -52,7 +52,7 @@ class Caption(NamedTuple):
     baseline: str
 
 
-def latex(
+def latex_table(
     table: ScoreTable,
     *,
     baseline: str = "the baseline",

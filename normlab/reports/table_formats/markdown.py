@@ -7,7 +7,7 @@ from normlab.records.labels import in_markdown, in_prose
 from normlab.reports.tables.score_table import ScoreTable
 
 
-def markdown(table: ScoreTable) -> str:
+def markdown_table(table: ScoreTable) -> str:
     """Return a table in Markdown, followed by its notes as a list."""
     rows: list[list[str]] = []
     for row, entries, article in table.lines:

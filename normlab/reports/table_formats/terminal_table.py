@@ -3,26 +3,27 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.reports.arrangement.arranged import by_recipe
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.reports.arrangement.unplanned import arrange_by_recipe
 from normlab.reports.legend import print_legend
 from normlab.reports.renaming import Names
 from normlab.reports.runs import read_runs
 from normlab.reports.tables.axes import values_at
-from normlab.reports.tables.build_table import build_table, ended_in_brief
+from normlab.reports.tables.build_table import build_table
 from normlab.reports.tables.score_table import ScoreTable
+from normlab.reports.tables.stability import ended_in_brief
 from normlab.terminal import print_error, print_prose, print_table
 
 
 def compare_ended_runs(places: Sequence[Path]) -> None:
     """Print the tables of all ended runs at some places, and what is wrong with them."""
     runs, problems = read_runs(places, ended=True)
-    problems += print_tables(by_recipe(runs), {}, whole_notes=False)
+    problems += print_tables(arrange_by_recipe(runs), {}, whole_notes=False)
     for problem in problems:
         print_error(problem)
 
 
-def print_tables(tables: Sequence[TableRuns], names: Names, *, whole_notes: bool) -> list[str]:
+def print_tables(tables: Sequence[Arrangement], names: Names, *, whole_notes: bool) -> list[str]:
     """Print tables, and the notes on all of them; return a line for each refused row."""
     built = [build_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True)):

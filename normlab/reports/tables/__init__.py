@@ -1,7 +1,7 @@
 """The table of some runs: its scores, how rows compare, and what is said about them.
 
 - `score_table.py`: `ScoreTable`, its rows (`ScoreRow`) and their entries (`Entry`)
-- `build_table.py`: `build_table` computes it from `TableRuns`
+- `build_table.py`: `build_table` computes it from `Arrangement`
 - `comparison.py`: which rows may be compared, on which seeds, their difference, and the best row
 - `standing.py`: whether a row is above, below or not clearly different from the baseline
 - `answer.py`: the sentence above the table; `notes.py`: the notes below it

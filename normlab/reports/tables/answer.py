@@ -4,9 +4,10 @@
 gives the bare difference and says that it is one seed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
+from typing import NamedTuple
 
 from normlab.metrics.score_text import heading, score_text, unit_of_differences
 from normlab.records.grouping import grouped
@@ -58,36 +59,41 @@ def answer(table: ScoreTable, baseline: RowName) -> str:
     if column is None:
         return ""
     rows = [row for row in table.rows if row.entries[column].scores]
+    clauses = _clauses(table, rows, column, baseline)
+    return _sentence(clauses, rows, column) if clauses else ""
+
+
+def _clauses(
+    table: ScoreTable, rows: Sequence[ScoreRow], column: str, baseline: RowName
+) -> list[str]:
+    """Return the parts of the answer; `rows` are those that have the score."""
     words = _Phrasing.of(table, column)
-    reference = baseline.in_sentence
     if all(is_untrained(row, column) for row in rows):
         why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
-        return _sentence([f"{why}, so differences say nothing about norms"], rows, column)
+        return [f"{why}, so differences say nothing about norms"]
     others = grouped((row.row_name, row) for row in table.rows if not row.is_baseline)
     if not others:
-        return _sentence(words.of_one_row(rows), rows, column)
+        return words.of_one_row(rows)
     bases = {row.point: row for row in table.rows if row.is_baseline}
     if bases and all(is_untrained(row, column) for row in bases.values()):
-        near = f"in {heading(column)}, {reference} is near the untrained baseline"
-        return _sentence([f"{near}, so no row is compared with it"], rows, column)
-    clauses: list[str] = []
-    for name, of_name in islice(others.items(), _MOST_ROWS):
-        differences = [point_difference(row, bases.get(row.point), column) for row in of_name]
-        if any(each.standing is not Standing.UNKNOWN for each in differences):
-            whole = words.axes or len(others) == 1
-            clauses.append(
-                words.of_row(name.in_sentence, differences, reference if whole else "", not clauses)
-            )
-    if clauses and (more := len(others) - len(clauses)) > 0:
-        clauses.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
-    if clauses and not words.axes:
-        start = (
-            f"in {words.score}"
-            if len(others) == 1
-            else f"compared with {reference} in {words.score}"
-        )
-        clauses[0] = f"{start}, {clauses[0]}"
-    return _sentence(clauses, rows, column)
+        near = f"in {heading(column)}, {baseline.in_sentence} is near the untrained baseline"
+        return [f"{near}, so no row is compared with it"]
+    differences = {
+        name: [point_difference(row, bases.get(row.point), column) for row in of_name]
+        for name, of_name in others.items()
+    }
+    return words.of_rows(differences, baseline.in_sentence)
+
+
+class _Stretch(NamedTuple):
+    """Points at which a row stands in the same way to the baseline."""
+
+    standing: Standing
+    differences: Sequence[PointDifference]
+
+    @property
+    def verb(self) -> str:
+        return "has" if self.standing is Standing.DIVERGED else "is"
 
 
 @dataclass(frozen=True)
@@ -118,42 +124,100 @@ class _Phrasing:
         """Return the score's name, with `(lower is better)` if it is."""
         return heading(self.column) + (" (lower is better)" if self.falls else "")
 
-    def of_row(
-        self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
-    ) -> str:
-        """Describe the findings of a row, by value of the axis or as counts.
+    def of_rows(
+        self, differences: Mapping[RowName, Sequence[PointDifference]], reference: str
+    ) -> list[str]:
+        """Return a clause for each of the first rows that are compared, and the number of others.
 
-        `reference` is the row that it is compared with, or "" if that has been named already. The
-        first row's clause names the score.
+        With axes, the first clause names the score and each clause the baseline, `reference`.
+        Without, both are named before the first clause; a single other row names the baseline.
         """
-        parts = [[*group] for _, group in groupby(differences, key=lambda each: each.standing)]
+        compared = {
+            name: of_name
+            for name, of_name in islice(differences.items(), _MOST_ROWS)
+            if any(each.standing is not Standing.UNKNOWN for each in of_name)
+        }
+        if not compared:
+            return []
+        names_baseline = self.axes or len(differences) == 1
+        clauses = [
+            self._of_row(name.in_sentence, of_name, reference if names_baseline else "", n == 0)
+            for n, (name, of_name) in enumerate(compared.items())
+        ]
+        if not self.axes:
+            whom = "" if names_baseline else f"compared with {reference} "
+            clauses[0] = f"{whom}in {self.score}, {clauses[0]}"
+        if more := len(differences) - len(compared):
+            clauses.append(
+                f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table"
+            )
+        return clauses
+
+    def _of_row(
+        self, name: str, differences: Sequence[PointDifference], reference: str, names_score: bool
+    ) -> str:
+        """Describe a row, by value of the axis or as counts.
+
+        `reference` is the row that it is compared with, or "" if that has been named already.
+        """
+        stretches = [
+            _Stretch(standing, [*group])
+            for standing, group in groupby(differences, key=lambda each: each.standing)
+        ]
         if len(self.axes) == 1 and not self.axes[0].numeric:
-            parts = [[each] for each in differences]
-        if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
-            return self._counted(name, differences, reference, is_first)
+            stretches = [_Stretch(each.standing, [each]) for each in differences]
+        if len(self.axes) > 1 or len(stretches) > _MOST_PARTS:
+            return self._counted(name, differences, reference, names_score)
+        predicates = self._predicates(stretches, reference, names_score and bool(reference))
         clauses: list[str] = []
-        subject, whom = name, reference
-        for part in parts:
-            what = self._clause(part, whom, names_score=is_first and bool(whom))
-            if part[0].standing.is_compared:
-                whom = ""  # the baseline is named once
-            where = self._where([each.point for each in part], first=not clauses)
-            verb = "has" if part[0].standing is Standing.DIVERGED else "is"
-            again = clauses and verb == "is" and parts[0][0].standing is not Standing.DIVERGED
-            clauses.append(where + (what if again else f"{subject} {verb} {what}"))
-            subject = "it"
+        for n, (stretch, predicate) in enumerate(zip(stretches, predicates, strict=True)):
+            shares_verb = n > 0 and stretches[0].verb == stretch.verb == "is"
+            subject = "" if shares_verb else f"{'it' if n else name} {stretch.verb} "
+            where = self._where([each.point for each in stretch.differences], first=n == 0)
+            clauses.append(where + subject + predicate)
         return ", ".join(clauses)
 
-    def _clause(self, part: Sequence[PointDifference], whom: str, *, names_score: bool) -> str:
-        """Describe neighbouring points at which a row compares in the same way."""
-        standing = part[0].standing
+    def _counted(
+        self, name: str, differences: Sequence[PointDifference], reference: str, names_score: bool
+    ) -> str:
+        """Return at how many points a row is below, above and not clearly different."""
+        by_standing = grouped((each.standing, each) for each in differences)
+        parts = [_Stretch(standing, each) for standing, each in by_standing.items()]
+        total = " point" if len(differences) == 1 else f" of {_count(len(differences))} points"
+        clauses = [
+            f"{part.verb} {predicate} at {_count(len(part.differences))}{'' if n else total}"
+            for n, (part, predicate) in enumerate(
+                zip(parts, self._predicates(parts, reference, names_score=False), strict=True)
+            )
+        ]
+        ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
+        start = f"in {self.score}, " if names_score else ""
+        return f"{start}{name} {' and '.join(ends)}"
+
+    def _predicates(
+        self, stretches: Sequence[_Stretch], reference: str, names_score: bool
+    ) -> list[str]:
+        """Describe each stretch; the first that is compared names the baseline, and the score."""
+        naming = next((n for n, each in enumerate(stretches) if each.standing.is_compared), None)
+        return [
+            self._predicate(each, reference, names_score)
+            if n == naming
+            else self._predicate(each, "", names_score=False)
+            for n, each in enumerate(stretches)
+        ]
+
+    def _predicate(self, stretch: _Stretch, reference: str, names_score: bool) -> str:
+        """Describe points at which a row compares in the same way: `2.0 BLEU below ln`."""
+        standing, differences = stretch
         within = self._within if names_score else ""
         if standing in (Standing.ABOVE, Standing.BELOW):
-            return f"{self._sizes(part)} {_STANDINGS[standing]} {whom}".rstrip() + within
+            return (
+                f"{self._sizes(differences)} {_STANDINGS[standing]} {reference}".rstrip() + within
+            )
         if standing is not Standing.OPEN:
             return _STANDINGS[standing]
-        than = f" from {whom}" if whom else ""
-        interval = self._interval(part[0]) if len(part) == 1 else ""
+        than = f" from {reference}" if reference else ""
+        interval = self._interval(differences[0]) if len(differences) == 1 else ""
         return f"{_STANDINGS[standing]}{than}{within}{interval}"
 
     @property
@@ -175,24 +239,6 @@ class _Phrasing:
         if axis.numeric:
             return f"at {setting_with_values(axis.key, span) if first else span} "
         return f"with {axis.name} {span}, " if first else f"with {span} "
-
-    def _counted(
-        self, name: str, differences: Sequence[PointDifference], reference: str, is_first: bool
-    ) -> str:
-        """Return at how many points a row is below, above and not clearly different."""
-        clauses: list[str] = []
-        whom, total = reference, len(differences)
-        start = f"in {self.score}, " if is_first else ""
-        for standing in dict.fromkeys(each.standing for each in differences):
-            of_standing = [each for each in differences if each.standing is standing]
-            what = self._clause(of_standing, whom, names_score=False)
-            if standing.is_compared:
-                whom = ""
-            of_all = "" if clauses else " point" if total == 1 else f" of {_count(total)} points"
-            verb = "has" if standing is Standing.DIVERGED else "is"
-            clauses.append(f"{verb} {what} at {_count(len(of_standing))}{of_all}")
-        ends = [", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses
-        return f"{start}{name} {' and '.join(ends)}"
 
     def of_one_row(self, rows: Sequence[ScoreRow]) -> list[str]:
         """Return the score of the only row, or at which point it is best and worst."""
@@ -242,9 +288,7 @@ def _thousands(value: str) -> str:
 
 
 def _sentence(clauses: Sequence[str], rows: Sequence[ScoreRow], column: str) -> str:
-    """Join the parts of an answer, with the number of seeds; "" without parts."""
-    if not clauses:
-        return ""
+    """Join the parts of an answer, with the number of seeds."""
     counts = sorted({len(row.entries[column].scores) for row in rows})
     seeds = " to ".join(map(_count, dict.fromkeys((counts[0], counts[-1]))))
     end = f"{seeds} seed{'' if counts == [1] else 's'}"

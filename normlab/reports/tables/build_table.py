@@ -11,83 +11,100 @@ diverged seeds are counted, never dropped.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 
 from normlab.errors import UserError
-from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU, is_near_baseline, on_plateau
 from normlab.metrics.score_text import heading
 from normlab.records.grouping import grouped
 from normlab.records.pairs import Experiment, PairRules
-from normlab.records.store import SPIKE_COUNT
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement, ArticleValues
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.setting_names import point_name, setting
 from normlab.reports.tables.answer import answer
-from normlab.reports.tables.comparison import Comparison, best, count_diverged
+from normlab.reports.tables.comparison import Comparison, best
 from normlab.reports.tables.notes import notes_on
 from normlab.reports.tables.score_table import Entry, ScoreRow, ScoreTable
-from normlab.studies.study import STATEMENT
+from normlab.reports.tables.stability import stability
 
 
-def build_table(of: TableRuns, names: Mapping[str, str] = {}) -> ScoreTable:
+def build_table(arrangement: Arrangement, names: Mapping[str, str] = {}) -> ScoreTable:
     """Return the table of some runs; `names` are the user's names of scores and axes."""
-    rows = [_row(of, members, names) for members in by_setting(of.runs).values()]
+    rows = [_row(arrangement, seeds, names) for seeds in by_setting(arrangement.runs).values()]
     bases = {row.point: row.experiment for row in rows if row.is_baseline}
     rows = [
-        row if row.is_baseline else _compared(row, bases.get(row.point), of.rules) for row in rows
+        row if row.is_baseline else _compared(row, bases.get(row.point), arrangement.rules)
+        for row in rows
     ]
-    rows = _with_best(rows, of)
-    title = _title_of_study(of) if of.study is not None else _title_of_runs(of, names)
-    notes = tuple(notes_on(of, rows))
-    table = ScoreTable(title, _key(of), of.columns, tuple(rows), notes, axes=of.axes)
-    sentence = answer(table, of.rows[of.baseline])
-    if of.study is None:
-        table = replace(table, says_score=_says_score(of)).filled
-    elif any(of.article_values.values()):
-        table = replace(table, article_heading=f"article ({of.study.article_data})")
-    return replace(table, answer=sentence, names=names)
+    rows = _with_best(rows, arrangement.columns, arrangement.rules)
+    table = ScoreTable(
+        _title(arrangement, names),
+        _key(arrangement),
+        arrangement.columns,
+        tuple(rows),
+        tuple(notes_on(arrangement, rows)),
+        article_heading=_article_heading(arrangement),
+        axes=arrangement.axes,
+        names=names,
+        says_score=_says_score(arrangement),
+    )
+    table = replace(table, answer=answer(table, arrangement.rows[arrangement.baseline]))
+    return table if arrangement.study is not None else table.filled
 
 
-def _key(of: TableRuns) -> str:
+# The heading of the table -------------------------------------------------------------------------
+
+
+def _key(arrangement: Arrangement) -> str:
     """Return the name of a table for labels: `batching-small`, `test-bleu-batch-size`, `runs`."""
-    if of.study is not None:
-        words = [of.study.name, of.scale]
+    if arrangement.study is not None:
+        words = [arrangement.study.name, arrangement.scale]
     else:
-        words = [of.columns[0] if _says_score(of) else "runs", *of.axes]
+        score = arrangement.columns[0] if _says_score(arrangement) else "runs"
+        words = [score, *arrangement.axes]
     return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
 
 
-def _title_of_study(of: TableRuns) -> str:
-    assert of.study is not None
-    return f"{of.study.table}, on {of.data_name} ({of.study.name}, scale={of.scale})"
-
-
-def _title_of_runs(of: TableRuns, names: Mapping[str, str]) -> str:
-    """Return such as `BLEU by batch size on Multi30k de-en, scale=small`."""
-    (score, *_) = of.columns
-    what = names.get(score) or heading(score) if _says_score(of) else "Runs"
-    by = " and ".join(names.get(key) or setting(key) for key in of.axes)
+def _title(arrangement: Arrangement, names: Mapping[str, str]) -> str:
+    """Return the study's title, or such as `BLEU by batch size on Multi30k de-en, scale=small`."""
+    data, scale = arrangement.data_name, arrangement.scale
+    if (study := arrangement.study) is not None:
+        return f"{study.table}, on {data} ({study.name}, scale={scale})"
+    (score, *_) = arrangement.columns
+    what = names.get(score) or heading(score) if _says_score(arrangement) else "Runs"
+    by = " and ".join(names.get(key) or setting(key) for key in arrangement.axes)
     start = f"{what} by {by}" if by else what
-    scale = f"scale={of.scale}" if of.scale else ""
-    return ", ".join(filter(None, [f"{start} on {of.data_name}", scale, of.recipe]))
+    texts = (f"{start} on {data}", f"scale={scale}" if scale else "", arrangement.recipe)
+    return ", ".join(filter(None, texts))
 
 
-def _says_score(of: TableRuns) -> bool:
+def _says_score(arrangement: Arrangement) -> bool:
     """Return whether the title names the score, which is the only one, over the axes."""
-    return of.study is None and bool(of.axes) and len(of.columns) == 1
+    only_score = len(arrangement.columns) == 1
+    return arrangement.study is None and bool(arrangement.axes) and only_score
 
 
-def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
+def _article_heading(arrangement: Arrangement) -> str:
+    """Return the heading of the column with the article's values; "" if there are none."""
+    if arrangement.study is None or not arrangement.article:
+        return ""
+    return f"article ({arrangement.study.article_data})"
+
+
+# Its rows -----------------------------------------------------------------------------------------
+
+
+def _row(arrangement: Arrangement, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
     """Return a setting's row, without differences; if it has no scores, `problem` says why."""
     name, point = runs[0].key.row_and_point
-    article = of.article_values.get(name, {})
-    entries = {column: Entry(column, article_value=article.get(column)) for column in of.columns}
+    article = arrangement.article.get(name, ArticleValues())
     row = ScoreRow(
-        of.rows[name],
+        arrangement.rows[name],
         point,
-        entries,
-        is_baseline=name == of.baseline,
-        article_stability=article.get(STATEMENT),
+        {
+            score: Entry(score, article_value=article.scores.get(score))
+            for score in arrangement.columns
+        },
+        is_baseline=name == arrangement.baseline,
+        article_stability=article.stability,
         at=point_name(point, names),
     )
     records = [run.record for run in runs if run.record is not None]
@@ -96,49 +113,19 @@ def _row(of: TableRuns, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreR
         return replace(row, outcome=state, stability=state, problem=state)
     try:
         experiment = Experiment.of(records)
-        entries = {k: replace(entry, scores=experiment.scores(k)) for k, entry in entries.items()}
+        scores = {score: experiment.scores(score) for score in arrangement.columns}
     except UserError as error:
-        refused = {"outcome": "refused", "stability": "refused", "refused": True}
-        return replace(row, **refused, problem=str(error))
-    others = [run.state for run in runs if run.record is None]
-    outcome = experiment.outcome + (f", {len(others)} {others[0]}" if others else "")
-    trained = "; ".join([outcome, *_how_trained(experiment)])
-    return replace(row, entries=entries, outcome=outcome, stability=trained, experiment=experiment)
-
-
-def _how_trained(experiment: Experiment) -> list[str]:
-    """Return how stable the training of a row's seeds was, and what is wrong with their scores."""
-    diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
-    spikes = _spikes(experiment)
-    counted = "spikes not counted" if spikes is None else f"spikes {spikes:g}"
-    return [*diverged, *_warnings_on(experiment), counted]
-
-
-def _warnings_on(row: Experiment) -> list[str]:
-    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
-    count = sum(map(is_near_baseline, row.records))
-    warnings = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
-    if stuck := sum(map(on_plateau, row.records)):
-        warnings.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
-    return [*warnings, "sees the future"] if any(r.sees_future for r in row.records) else warnings
-
-
-def _spikes(experiment: Experiment) -> float | None:
-    """Return the median number of loss spikes of a run; None if no run counted them."""
-    counts = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
-    return median(counts) if counts else None
-
-
-def ended_in_brief(row: ScoreRow) -> str:
-    """Return how a row's seeds ended, in short: `3/3`, `2/3, 1 diverged, spikes 4`."""
-    if row.experiment is None:
-        return row.outcome
-    parts = [f"{sum(record.finished for record in row.records)}/{len(row.records)}"]
-    if diverged := count_diverged(row.records):
-        parts.append(f"{diverged} diverged")
-    if spikes := _spikes(row.experiment):
-        parts.append(f"spikes {spikes:g}")
-    return ", ".join(parts)
+        why = str(error)
+        return replace(row, outcome="refused", stability="refused", refused=True, problem=why)
+    unended = [run.state for run in runs if run.record is None]
+    outcome = experiment.outcome + (f", {len(unended)} {unended[0]}" if unended else "")
+    return replace(
+        row,
+        entries={score: replace(row.entries[score], scores=scores[score]) for score in scores},
+        outcome=outcome,
+        stability=stability(experiment, outcome),
+        experiment=experiment,
+    )
 
 
 def _compared(row: ScoreRow, base: Experiment | None, rules: PairRules) -> ScoreRow:
@@ -147,12 +134,10 @@ def _compared(row: ScoreRow, base: Experiment | None, rules: PairRules) -> Score
         return row
     compared = Comparison.of(row.experiment, base, rules)
     entries = {
-        column: replace(
-            entry,
-            difference=compared.interval(column),
-            bare=_bare(compared.differences(column)),
+        score: replace(
+            entry, difference=compared.interval(score), bare=_bare(compared.differences(score))
         )
-        for column, entry in row.entries.items()
+        for score, entry in row.entries.items()
     }
     return replace(row, entries=entries, comparison=compared)
 
@@ -162,13 +147,15 @@ def _bare(by_seed: Mapping[int, float]) -> float | None:
     return next(iter(by_seed.values())) if len(by_seed) == 1 else None
 
 
-def _with_best(rows: Sequence[ScoreRow], of: TableRuns) -> list[ScoreRow]:
+def _with_best(
+    rows: Sequence[ScoreRow], columns: Sequence[str], rules: PairRules
+) -> list[ScoreRow]:
     """Return the rows, with the entry of the best row at each point marked, for each score."""
     experiments = grouped((row.point, row.experiment) for row in rows if row.experiment)
     tops = {
-        (point, column): best(at_point, column, of.rules)
+        (point, column): best(at_point, column, rules)
         for point, at_point in experiments.items()
-        for column in of.columns
+        for column in columns
     }
 
     def marked(row: ScoreRow, entry: Entry) -> Entry:

@@ -1,25 +1,30 @@
-"""The names of rows and of recipes."""
+"""The names of rows."""
 
-from normlab.reports.arrangement.recipes import recipes
-from normlab.reports.arrangement.row_names import RowName, names
+from normlab.records.record import parts
+from normlab.reports.arrangement.row_names import RowName, row_names, rows_called
+from normlab.reports.arrangement.settings import Settings
 from tests.records.examples import config
 
 
-def test_recipes_with_different_budget_limits_are_named_by_their_limit():
+def settings(**changes):
+    """Return the settings of an example config."""
+    node = config(**changes)
+    return Settings(node, parts(node))
+
+
+def test_a_setting_in_which_all_differ_is_in_every_name_and_an_unset_limit_in_none():
     budgets = [{"steps": None, "tokens": 12000}, {"steps": 6, "tokens": None}]
-    configs = [config(norm=norm, budget=each) for each in budgets for norm in ("ln", "bn")]
-    assert [each.text for each in recipes(configs)] == ["12,000 tokens", "6 steps"]
-    configs = [config(budget=each) for each in budgets]
-    assert [each.text for each in names(configs)] == ["ln, 12,000 tokens", "ln, 6 steps"]
+    names = row_names([settings(budget=each) for each in budgets])
+    assert [each.text for each in names] == ["ln, 12,000 tokens", "ln, 6 steps"]
 
 
 def test_a_name_has_the_norms_of_each_stack_the_placement_and_what_differs():
-    configs = [
-        config(norm="ln"),
-        config(norm="ln", choices={"placement": "post"}),
-        config(norm="bn", choices={"decoder_norm": "ln"}, optim={"lr": 0.002}),
+    experiments = [
+        settings(norm="ln"),
+        settings(norm="ln", choices={"placement": "post"}),
+        settings(norm="bn", choices={"decoder_norm": "ln"}, optim={"lr": 0.002}),
     ]
-    first, post, mixed = names(configs)
+    first, post, mixed = row_names(experiments)
     assert (first.norms, first.text) == (("ln",), "ln pre, learning rate 0.0005")
     assert post.where == " post" and post.keys == ("optim.lr",)
     assert mixed.norms == ("bn", "ln") and mixed.settings == ("learning rate 0.002",)
@@ -27,8 +32,10 @@ def test_a_name_has_the_norms_of_each_stack_the_placement_and_what_differs():
     assert mixed.in_sentence == "bn+ln pre (learning rate 0.002)"
 
 
-def test_a_planned_row_has_norms_if_its_first_word_consists_of_options():
-    counted, words = RowName.planned("bn+ln pre, padding counted"), RowName.planned("pictures, all")
-    assert (counted.norms, counted.where) == (("bn", "ln"), " pre")
-    assert counted.in_sentence == "bn+ln pre (padding counted)"
-    assert (words.norms, words.text, words.in_sentence) == ((), "pictures, all", "pictures (all)")
+def test_a_word_means_the_row_of_this_name_or_all_rows_of_this_norm():
+    plain, wide = RowName(("bn",)), RowName(("bn",), settings=("width 8",))
+    mixed = RowName(("bn", "ln"))
+    assert rows_called("bn", [wide, mixed, plain]) == [plain], "a name comes before norms"
+    assert rows_called("bn", [wide, mixed]) == [wide]
+    assert rows_called("bn+ln", [wide, mixed]) == [mixed]
+    assert rows_called("ln", [wide, mixed]) == []

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome
-from normlab.reports.arrangement.arranged import arranged
+from normlab.reports.arrangement.unplanned import arrange
 from normlab.reports.figures import drawing
-from normlab.reports.figures.line_styles import DARK, HUES, LIGHT, row_styles, styles_of
+from normlab.reports.figures.line_styles import DARK, LIGHT, row_styles
 from normlab.reports.figures.paper_figures import KINDS
 from normlab.reports.runs import Run, unplaced_run
 from tests.records.examples import record
@@ -66,7 +66,7 @@ def named(figure: Any) -> list[str]:
 
 
 def draw(*runs, kind="loss", theme=LIGHT):
-    found = arranged(runs).runs
+    found = arrange(runs).runs
     return drawing.draw(KINDS[kind].panels(found), row_styles(found), theme)
 
 
@@ -81,20 +81,6 @@ def test_each_run_is_a_line_and_the_axis_has_the_unit_of_the_loss():
     assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
     assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
     assert named(figure) == ["ln", "bn"]
-
-
-def test_a_norm_has_the_same_hue_in_every_chart_and_rows_differ_in_style():
-    assert len(set(LIGHT.hues)) == len(set(DARK.hues)) == HUES
-    alone, among = styles_of({"ln": "ln"}), styles_of({"bn": "bn", "none": "none", "mine": "ln"})
-    assert alone["ln"].hue == among["mine"].hue
-    found = styles_of({f"{norm} {n}": norm for norm in ("ln", "my_norm") for n in range(4)})
-    assert all(0 <= style.hue < HUES for style in found.values())
-    assert len({(style.hue, style.dashes) for style in found.values()}) == 8
-    assert (
-        len({style.hue for style in styles_of({f"ln {n}": "ln" for n in range(4)}).values()}) == 1
-    )
-    many = styles_of({f"ln {n}": "ln" for n in range(20)}).values()
-    assert len({(style.hue, style.dashes) for style in many}) == 20, "no two lines look the same"
 
 
 def test_seeds_are_drawn_as_a_band_around_their_mean():
@@ -173,7 +159,7 @@ def test_figures_are_reproducible_byte_for_byte_and_the_dark_theme_differs(tmp_p
 
 
 def test_a_single_plot_has_its_score_on_the_axis_and_no_type_3_fonts(tmp_path):
-    runs = arranged([run(loss_rows({10: 5.0}))]).runs
+    runs = arrange([run(loss_rows({10: 5.0}))]).runs
     panels = KINDS["loss"].panels(runs)[:1]
     figure = drawing.draw(panels, row_styles(runs), LIGHT)
     (axes,) = figure.axes

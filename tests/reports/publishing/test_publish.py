@@ -12,15 +12,15 @@ from normlab.records.manifest import stale
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.publishing import publish as publishing
 from normlab.reports.publishing.publish import publish
 from normlab.reports.publishing.published import read, rendered
 from normlab.reports.renaming import renamed
 from normlab.reports.runs import rows_of_run, thinned
 from normlab.reports.table_formats.comma_separated import comma_separated
-from normlab.reports.table_formats.latex import latex
-from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.latex import latex_table
+from normlab.reports.table_formats.markdown import markdown_table
 from normlab.reports.tables.build_table import build_table
 from normlab.training.rescore import rescored
 from tests.records.examples import changed
@@ -53,9 +53,9 @@ def test_published_runs_can_be_read_back(folder, tmp_path):
 
 def test_published_tables_match_the_runs_and_publishing_again_changes_nothing(folder, tmp_path):
     table = build(study(), runs(VALUES))
-    assert (folder / "table.md").read_text() == markdown(table)
-    in_full = renamed(TableRuns.of_study(study(), "smoke", runs(VALUES)), {}, full=True)
-    paper = latex(build_table(in_full), baseline=in_full.baseline, uncertainty="stars")
+    assert (folder / "table.md").read_text() == markdown_table(table)
+    in_full = renamed(Arrangement.of_study(study(), "smoke", runs(VALUES)), {}, full=True)
+    paper = latex_table(build_table(in_full), baseline=in_full.baseline, uncertainty="stars")
     assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)
     assert stale(rendered(study(), folder)) == []

@@ -2,10 +2,10 @@
 
 import dataclasses
 
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.arrangement.row_names import RowName
-from normlab.reports.arrangement.table_runs import TableRuns
-from normlab.reports.table_formats.latex import latex
-from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.latex import latex_table
+from normlab.reports.table_formats.markdown import markdown_table
 from normlab.reports.tables.build_table import build_table
 from tests.reports.handmade import BLEU, build, made, run, study, table
 
@@ -37,7 +37,7 @@ gn & -- & -- & not run \\
 
 def test_latex_is_fixed_byte_for_byte_and_notes_are_comments():
     found = table(VALUES, article_values=FIGURES, article_data="its data")
-    text = latex(found, baseline="ln", uncertainty="intervals")
+    text = latex_table(found, baseline="ln", uncertainty="intervals")
     comments = text.removeprefix(LATEX).splitlines()
     assert text.startswith(LATEX) and len(comments) == 7
     assert comments[-2] == "% article (its data), ln: test/bleu 35.2; stability stable"
@@ -50,12 +50,12 @@ def test_special_characters_are_escaped_in_latex_and_markdown():
     records = [run(made("ln", 1, {"test/bleu_tok": 1.0}), name, 1, point) for name in names]
     records.append(run(made("ln", 1, {"test/bleu_tok": 1.0}), "a_b & c%", 1, "a=2"))
     found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), records)
-    text = latex(found)
+    text = latex_table(found)
     assert text.count(r"\addlinespace") == 1, "space between the points of the grid"
     assert r"\caption{100 \%, on " in text and "tokenized BLEU" in text
     assert r"\textit{a$<$b$|$c$>$d}" in text and r"a\_b \& c\% & 1.00" in text
     assert r"\$x\textasciicircum{}2 \#1\textasciitilde{}\{y\}\textbackslash{} & " in text
-    assert r"a&lt;b\|c>d | 1.00" in markdown(found)
+    assert r"a&lt;b\|c>d | 1.00" in markdown_table(found)
 
 
 def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
@@ -69,18 +69,18 @@ def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     found[-1] = run(made("bn", 3, {BLEU: 29.0}), "bn", 3, "batch_size=128")
     of = study(rows={"ln": ("norm=ln",), "bn": ("norm=bn",)}, grid={"batch_size": sizes})
     table = build(dataclasses.replace(of, columns=(BLEU,)), found)
-    text = latex(table, baseline="ln", uncertainty="stars")
+    text = latex_table(table, baseline="ln", uncertainty="stars")
     assert r"\label{tab:norms-smoke}" in text and r"batch size & 8 & 128 \\" in text
     assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
     assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
-    assert "p<0.05" in text and "p<0.05" not in latex(table)
+    assert "p<0.05" in text and "p<0.05" not in latex_table(table)
     sweep = build_table(
-        TableRuns(
+        Arrangement(
             {norm: RowName((norm,)) for norm in ("ln", "bn")}, (BLEU,), ("batch_size",), found
         )
     )
-    assert r"\caption{BLEU by batch size on data" in latex(sweep)
-    assert r"\label{tab:test-bleu-batch-size-2}" in latex(sweep, number=2)
+    assert r"\caption{BLEU by batch size on data" in latex_table(sweep)
+    assert r"\label{tab:test-bleu-batch-size-2}" in latex_table(sweep, number=2)
 
 
 def test_latex_tables_are_split_to_fit_the_width_and_the_height_of_a_page():
@@ -98,12 +98,14 @@ def test_latex_tables_are_split_to_fit_the_width_and_the_height_of_a_page():
     of = study(rows=rows, columns=columns)
     few = dataclasses.replace(build(of, found), notes=())
     few = dataclasses.replace(few, rows=few.rows[:4])
-    text = latex(few, uncertainty="intervals")
+    text = latex_table(few, uncertainty="intervals")
     assert text.count(r"\begin{tabular}") == 3, (
         "five columns with intervals do not fit side by side"
     )
-    assert r"\footnotesize" in text and r"\shortstack[r]{sentence-pair\\accuracy}" in latex(few)
-    assert latex(dataclasses.replace(few, columns=columns[:2])).count(r"\footnotesize") == 0
-    tall = latex(build(of, found), uncertainty="intervals")
+    assert r"\footnotesize" in text and r"\shortstack[r]{sentence-pair\\accuracy}" in latex_table(
+        few
+    )
+    assert latex_table(dataclasses.replace(few, columns=columns[:2])).count(r"\footnotesize") == 0
+    tall = latex_table(build(of, found), uncertainty="intervals")
     assert r"\begin{longtable}" in tall and r"\begin{table}" not in tall
     assert tall.count(r"\caption") == tall.count(r"\endfirsthead") == 1, "one caption for all pages"

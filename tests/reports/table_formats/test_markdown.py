@@ -2,19 +2,19 @@
 
 import dataclasses
 
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.legend import About, Note
-from normlab.reports.pages.run_pages import study_page
+from normlab.reports.pages.report_page import study_page
 from normlab.reports.table_formats.comma_separated import comma_separated
-from normlab.reports.table_formats.latex import latex
-from normlab.reports.table_formats.markdown import markdown
+from normlab.reports.table_formats.latex import latex_table
+from normlab.reports.table_formats.markdown import markdown_table
 from tests.records.examples import SIGNATURE
 from tests.reports.handmade import BLEU, study, table
 
 
 def source():
     """Return a study without runs."""
-    return TableRuns.of_study(study(), "smoke", ())
+    return Arrangement.of_study(study(), "smoke", ())
 
 
 FIGURES = {"ln": {BLEU: 35.2, "stability": "stable"}, "bn": {BLEU: "no BLEU"}}
@@ -49,7 +49,7 @@ baseline, and the two runs of each pair have the same code
 
 def test_markdown_is_fixed_byte_for_byte_and_the_page_has_the_same_bold_value(tmp_path):
     found = table(VALUES, article_values=FIGURES, article_data="its data")
-    assert markdown(found) == MARKDOWN
+    assert markdown_table(found) == MARKDOWN
     page = study_page(source(), found, tmp_path)
     assert page.count("<strong>") == 1 and "<strong>30.10" in page
 
@@ -57,7 +57,7 @@ def test_markdown_is_fixed_byte_for_byte_and_the_page_has_the_same_bold_value(tm
 def test_each_format_shows_the_value_of_the_article_but_no_difference_from_it(tmp_path):
     found = table(VALUES, article_values=FIGURES, article_data="its data")
     page = study_page(source(), found, tmp_path)
-    for text in (markdown(found), latex(found), page, comma_separated(found)):
+    for text in (markdown_table(found), latex_table(found), page, comma_separated(found)):
         assert "35.2" in text and "-5.1" not in text
 
 

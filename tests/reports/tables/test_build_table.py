@@ -5,10 +5,7 @@ import math
 import pytest
 
 from normlab.reports.legend import Note
-from normlab.reports.table_formats.markdown import markdown
 from tests.reports.handmade import BLEU, build, entry, made, note_of, row, run, runs, study, table
-
-STEPS = "valid/steps_to/bleu_20"
 
 T_2 = 4.302652729911275  # two-sided 95 % quantile of Student's t at two degrees, from tables
 
@@ -88,22 +85,3 @@ def test_rows_with_different_precisions_are_compared_only_if_they_declare_them()
     assert entry(found, "bn").difference.mean == -1.0
     undeclared = build(study(), [*runs({"ln": [3.0, 4.0]}), *bn])
     assert entry(undeclared, "bn").difference is None
-
-
-@pytest.mark.parametrize(
-    ("values", "score", "text"),
-    [
-        ({"ln": [math.nan]}, BLEU, "nan"),
-        (
-            {"ln": [1.0, 2.0], "bn": [3.0, 4.0]},
-            BLEU,
-            "3.50 +- 0.71<br>(+2.00 [+2.00, +2.00], p < 0.001)",
-        ),
-        ({"ln": [math.inf, math.inf]}, STEPS, "not reached"),
-        ({"ln": [math.inf, 100.0, 200.0]}, STEPS, "reached 2/3"),
-        ({"ln": [100.0, 300.0]}, STEPS, "200 +- 141"),
-    ],
-)
-def test_a_cell_shows_nan_and_how_many_runs_reached_a_target(values, score, text):
-    found = build(study(columns=(score,)), runs(values, score))
-    assert markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2] == text

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from normlab.records.pairs import UNPLANNED, Experiment
-from normlab.reports.arrangement.differing_settings import not_alike
 from normlab.reports.tables.comparison import Comparison
 from tests.records.examples import record
 
@@ -60,21 +59,7 @@ def test_only_seeds_with_the_same_code_and_arithmetic_are_paired():
     assert found is not None and (found.mean, found.n) == (-5.5, 2)
 
 
-def test_a_note_lists_differing_settings_once_and_an_option_for_all_its_keys():
-    changes = {"optim": {"lr": 1e-3}, "schedule": {"lr": 1e-3}, "norm": "bn"}
-    usual = {"optim": {"lr": 5e-4}, "schedule": {"lr": 5e-4}}
-    rows = {"bn": cell(25.0, **changes), "ln": cell(30.0, **usual)}
-    said = "NOT ALIKE: rows differ in optim.lr: 0.001 (bn); 0.0005 (ln)"
-    assert not_alike(rows) == {"optim.lr": said}
-    assert not_alike(rows, ["optim.lr"]) == {}, "an axis of the grid may differ"
-    other = cell(1.0, choices={"model": "small"}, model={"dim": 8, "heads": 2}, norm="bn")
-    (note,) = not_alike({"bn": other, "ln": cell(1.0, model={"dim": 4, "heads": 1})}).values()
-    assert note == "NOT ALIKE: rows differ in model: small (bn); tiny (ln)"
-
-
 def test_rows_that_differ_only_in_steps_are_compared():
     base, shorter = (cell(1.0, 2.0, budget={"steps": steps}) for steps in (200, 150))
     found = compare(shorter, base)
     assert found is not None and found.mean == 0.0
-    row_keys = dict.fromkeys("ab", ("budget.steps",))
-    assert not_alike({"a": base, "b": shorter}, row_keys=row_keys) == {}

@@ -49,29 +49,3 @@ def test_runs_that_did_not_learn_or_that_see_the_future_are_marked():
     )
     assert "sees the future" in bn and not any(NOT_CLEAR in part for part in bn)
     assert note_of(found, "sees the future").startswith("sees the future: bn (InstanceNorm): ")
-
-
-def test_a_note_says_whether_rows_were_trained_on_equally_many_tokens():
-    def notes(tokens, steps, budget=None):
-        record = made("ln", 1, {BLEU: 30.0})
-        if budget is not None:
-            outcome = replace(record.outcome, reason="tokens")
-            config = {**record.config, "budget": {"tokens": budget}}
-            record = replace(record, outcome=outcome, config=config)
-        found = [
-            run(
-                replace(record, budget=replace(record.budget, tokens=seen, steps=updates)),
-                *("ln", 1, f"batch_size={size}"),
-            )
-            for size, seen, updates in zip((8, 128), tokens, steps, strict=True)
-        ]
-        grid = {"batch_size": {"8": (), "128": ()}}
-        return "\n".join(note.text for note in build(study(grid=grid), found).notes)
-
-    unequal = notes((1000, 16000), (40, 40))
-    assert "UNEQUAL tokens: in equal updates, ln at batch size 8 was trained on 1,000" in unequal
-    assert "16.0 times as many" in unequal and "budget.tokens=N" in unequal
-    assert "equal tokens: about 600,000 in each run" in notes((600_100, 599_800), (4779, 299))
-    assert "equal tokens" not in notes((1000, 1000), (40, 40)).lower()
-    small = notes((3_030, 3_360), (24, 2), budget=3_000)
-    assert "equal tokens: 3,000 in each run's training" in small and "UNEQUAL" not in small

@@ -7,31 +7,27 @@ from pathlib import Path
 
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
-from normlab.reports.arrangement.arranged import by_recipe
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.reports.arrangement.unplanned import arrange_by_recipe
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import figures_of
-from normlab.reports.pages.run_pages import runs_page
+from normlab.reports.pages.report_page import runs_page
 from normlab.reports.pages.sections import TableSection
 from normlab.reports.renaming import chosen_names, renamed
-from normlab.reports.run_selection import (
-    matching_runs,
-    none_below,
-    none_matching,
-    unmatched_values,
-)
+from normlab.reports.run_paths import none_below
 from normlab.reports.runs import Run, read_runs
-from normlab.reports.table_formats.latex import Uncertainty, latex
+from normlab.reports.table_formats.latex import Uncertainty, latex_table
 from normlab.reports.tables.build_table import build_table
-from normlab.reports.translations import SideBySide, side_by_side
+from normlab.reports.translations.side_by_side import SideBySide, side_by_side
+from normlab.reports.where import matching_runs, none_matching, unmatched_values
 from normlab.terminal import at_work, print_error
 
 _SAMPLES = 5  # sentences
 
 
 @dataclass
-class RunsReport:
+class Report:
     """The report of the runs at or below some places, in a folder; a problem is printed once.
 
     `conditions` are values that the records of its runs must have, by key. `baseline` is the row
@@ -65,15 +61,14 @@ class RunsReport:
             runs = matching_runs(read, self.conditions)
         self._print_problems(problems, [] if reload else runs)
         if not runs:
-            if read and self.conditions:
-                raise UserError(none_matching(read, self.places, self.conditions))
-            raise UserError(none_below(self.places, " that can be read"))
+            raise UserError(self._none_of(read))
         self._print_problems(unmatched_values(read, self.conditions), [])
-        tables = by_recipe(runs, baseline=self.baseline, scores=self.scores, order=self.order)
-        names = chosen_names(self.names, tables)
-        tables = [renamed(table, names) for table in tables]
+        options = {"baseline": self.baseline, "scores": self.scores, "order": self.order}
+        arrangements = arrange_by_recipe(runs, **options)
+        names = chosen_names(self.names, arrangements)
         with at_work("making the page"):
-            sections = _sections(tables, names, self.data_dir)
+            renamed_rows = [renamed(each, names) for each in arrangements]
+            sections = _sections(renamed_rows, names, self.data_dir)
             several = f"{len(runs)} runs"
             heading = ", ".join(map(str, self.places)) if len(self.places) < 3 else several
             about = {"heading": heading, "problems": problems, "reload": reload}
@@ -82,6 +77,12 @@ class RunsReport:
         with atomic_write(self.page) as file:
             file.write(page)
         return sections, not problems
+
+    def _none_of(self, read: Sequence[Run]) -> str:
+        """Return a message that there is no run, or that none of those read has the values."""
+        if read and self.conditions:
+            return none_matching(read, self.places, self.conditions)
+        return none_below(self.places, " that can be read")
 
     def _print_problems(self, problems: Sequence[str], runs: Sequence[Run]) -> None:
         """Print problems, and the state of unfinished runs."""
@@ -94,7 +95,7 @@ class RunsReport:
 
 
 def _sections(
-    tables: Sequence[TableRuns], names: Mapping[str, str], data_dir: Path | None
+    arrangements: Sequence[Arrangement], names: Mapping[str, str], data_dir: Path | None
 ) -> list[TableSection]:
     """Return a page's sections, one per table; if several, each gets a name and a number."""
     sections = [
@@ -104,7 +105,7 @@ def _sections(
             number=f"-{n}" if n > 1 else "",
             samples=_samples(each.runs, data_dir),
         )
-        for n, each in enumerate(tables, 1)
+        for n, each in enumerate(arrangements, 1)
     ]
     if len(sections) == 1:
         return sections
@@ -134,7 +135,7 @@ def for_paper(section: TableSection) -> TableSection:
 def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncertainty) -> Path:
     """Write the tables of a page in LaTeX; return the file."""
     texts = [
-        latex(each.table, baseline=each.source.baseline, uncertainty=uncertainty, number=n)
+        latex_table(each.table, baseline=each.source.baseline, uncertainty=uncertainty, number=n)
         for n, each in enumerate(sections, 1)
     ]
     with atomic_write(file) as opened:

@@ -1,7 +1,4 @@
-"""`normlab documents`: the articles' tables, each cell above our findings on it.
-
-The documents are the articles of `normlab/articles`, not those of a corpus (`normlab/data`).
-"""
+"""`normlab articles`: the articles' tables, each cell above our findings on it."""
 
 import argparse
 import shlex
@@ -20,14 +17,14 @@ from normlab.errors import UserError
 from normlab.terminal import print_prose
 
 _EXAMPLES = """examples:
-  normlab documents                          the articles and their tables
-  normlab documents 1                        article 1's tables
-  normlab documents 1 --table translation    one of them
-  normlab documents 1 --table summary --zh --notes   in the article's Chinese
-  normlab documents 1 --latex --notes        for a paper
-  normlab documents --html                   every sentence, in a browser
-  normlab documents --markdown               what is open or not tested, and why
-  normlab documents 1 --table translation --run scale=smoke
+  normlab articles                          the articles and their tables
+  normlab articles 1                        article 1's tables
+  normlab articles 1 --table translation    one of them
+  normlab articles 1 --table summary --zh --notes   in the article's Chinese
+  normlab articles 1 --latex --notes        for a paper
+  normlab articles --html                   every sentence, in a browser
+  normlab articles --markdown               what is open or not tested, and why
+  normlab articles 1 --table translation --run scale=smoke
 
 Each cell has the article's words and, under them, what was measured: a mean
 with its deviation over seeds, and verdicts. [2.1] is part 1 of claim 2.
@@ -57,14 +54,14 @@ def main(argv: list[str]) -> int:
         if arguments.table is None:
             tables = ", ".join(article.tables)
             raise UserError(f"--run: name the table with --table, one of {tables}")
-        again = shlex.join(["normlab", "documents", *argv, *include_words()])
+        again = shlex.join(["normlab", "articles", *argv, *include_words()])
         return _run(article.table(arguments.table), arguments.run, again)
     _show_tables(article, arguments)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("documents", _EXAMPLES)
+    parser = command_parser("articles", _EXAMPLES)
     add = parser.add_argument
     add("article", nargs="?", type=int, metavar="N", help="the number of an article")
     add("--table", metavar="ID", help="only this table")
@@ -96,7 +93,7 @@ def _show_all(articles: Mapping[int, Article], arguments: argparse.Namespace) ->
         print(sentences_page(arguments.results), end="")
         return
     if one_table or arguments.form:
-        raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
+        raise UserError(f"name an article, 1 to {max(articles)}: normlab articles 1")
     language = LANGUAGES[arguments.language]
     for article in articles.values():
         print_prose(f"{article.id}  {article.title.text(language)}", hang=3)

@@ -1,31 +1,40 @@
-"""The runs of one table, in rows and at points of a grid, and what the table says about them.
+"""The runs of one table, arranged in rows and at points of a grid.
 
-A study arranges its runs by its plan (`TableRuns.of_study`), and `arranged.py` any others by
-their configs.
+A study arranges its runs by its plan (`Arrangement.of_study`), and `unplanned.py` any others by
+their configs. `tables/build_table.py` computes the table of an arrangement.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from normlab.records.pairs import PLANNED, UNPLANNED, PairRules
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
 from normlab.reports.arrangement.row_names import RowName
 from normlab.reports.runs import Run
-from normlab.studies.study import Study
+
+if TYPE_CHECKING:
+    from normlab.studies.study import Study
 
 _DATA_OPTIONS = ("task", "task/corpus")
 
 
+class ArticleValues(NamedTuple):
+    """What an article says about a row: its values by column, and how stable training was."""
+
+    scores: Mapping[str, str | float] = {}
+    stability: str | float | None = None
+
+
 @dataclass(frozen=True)
-class TableRuns:
+class Arrangement:
     """The rows, columns and axes of a table, the runs that fill it, and how they pair.
 
     `rows` has the rows, the baseline first, by the key of their runs; `axes` are the config keys of
-    the grid. `study` is the study that planned the runs, if one did, and `article_values` has its
-    article's values by row and column. `recipe` says in words what the runs share and the runs of
-    other tables do not.
+    the grid. `study` is the study that planned the runs, if one did, and `article` has its
+    article's values by row. `recipe` says in words what the runs share and the runs of other tables
+    do not.
     """
 
     rows: Mapping[str, RowName]
@@ -35,23 +44,31 @@ class TableRuns:
     rules: PairRules = UNPLANNED
     scale: str = ""
     recipe: str = ""
-    study: Study | None = None
-    article_values: Mapping[str, Mapping[str, str | float]] = field(default_factory=dict[str, Any])
+    study: "Study | None" = None
+    article: Mapping[str, ArticleValues] = field(default_factory=dict[str, ArticleValues])
 
     @classmethod
-    def of_study(cls, study: Study, scale: str, runs: Sequence[Run]) -> "TableRuns":
+    def of_study(cls, study: "Study", scale: str, runs: Sequence[Run]) -> "Arrangement":
         """Return the runs of a study at a scale; precision may differ if its rows set it."""
+        from normlab.studies.row_words import row_words
+        from normlab.studies.study import STATEMENT
+
         overrides = [override for row in study.rows.values() for override in row]
         precision = not any(override.startswith("precision=") for override in overrides)
+        article = {
+            row: ArticleValues(values, values.get(STATEMENT))
+            for row, values in study.article_values.items()
+            if values
+        }
         return cls(
-            rows={row: RowName.planned(row) for row in study.rows},
+            rows={row: RowName(*row_words(row)) for row in study.rows},
             columns=study.columns,
             axes=tuple(study.grid),
             runs=runs,
             rules=PLANNED._replace(precision=precision),
             scale=scale,
             study=study,
-            article_values=study.article_values,
+            article=article,
         )
 
     @property
@@ -76,7 +93,7 @@ class TableRuns:
         return self.study.scale(self.scale).data_name_of(tasks) or _recorded_data(self.records)
 
 
-def _trained_as_planned(study: Study, scale: str, runs: Sequence[Run]) -> bool:
+def _trained_as_planned(study: "Study", scale: str, runs: Sequence[Run]) -> bool:
     """Return whether runs have the task and corpus that their study's plan chooses."""
     plan = {planned.row_and_point: planned.settings for planned in study.planned(scale, seeds=[0])}
     return all(

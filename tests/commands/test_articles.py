@@ -1,4 +1,4 @@
-"""`normlab documents`: what it lists, shows and runs, and what it refuses."""
+"""`normlab articles`: what it lists, shows and runs, and what it refuses."""
 
 from functools import partial
 
@@ -10,11 +10,11 @@ from normlab.commands import _study_runs
 
 def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["documents"]) == 0
+    assert main(["articles"]) == 0
     listed = capsys.readouterr().out
     assert "   translation  4    Machine translation" in listed
-    assert "normlab documents --html" in listed
-    assert main(["documents", "1", "--table", "bert", "--zh"]) == 0
+    assert "normlab articles --html" in listed
+    assert main(["articles", "1", "--table", "bert", "--zh"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("BERT预训练任务（文章 1，第 4 节）\n") and "--notes" in out
 
@@ -31,23 +31,23 @@ def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
     ],
 )
 def test_unknown_articles_tables_and_unusable_flags_raise_an_error(capsys, words, message):
-    assert main(["documents", *words]) == 1
+    assert main(["articles", *words]) == 1
     assert message in capsys.readouterr().err
 
 
 def test_an_article_without_tables_points_to_its_claims(capsys):
-    assert main(["documents", "5"]) == 0 and 'claims "article 5"' in capsys.readouterr().out
-    assert main(["documents", "5", "--zh"]) == 0 and "没有表格" in capsys.readouterr().out
+    assert main(["articles", "5"]) == 0 and 'claims "article 5"' in capsys.readouterr().out
+    assert main(["articles", "5", "--zh"]) == 0 and "没有表格" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["--markdown", "--html"])
 def test_each_format_explains_its_marks_of_claims(capsys, form):
-    assert main(["documents", "2", "--table", "order", form]) == 0
+    assert main(["articles", "2", "--table", "order", form]) == 0
     assert "[2.1] is part 1 of claim 2" in capsys.readouterr().out
 
 
 def test_without_results_the_error_asks_for_their_folder(tmp_path, capsys):
-    assert main(["documents", "1", "--results", str(tmp_path)]) == 1
+    assert main(["articles", "1", "--results", str(tmp_path)]) == 1
     assert "name its folder with --results" in capsys.readouterr().err
 
 
@@ -56,7 +56,7 @@ def test_run_plans_all_studies_before_it_runs_any(monkeypatch):
     for name in ("print_plan", "run_studies"):
         act = partial(lambda name, jobs, *more: calls.append((name, jobs)) or 0, name)
         monkeypatch.setattr(_study_runs, name, act)
-    assert main(["documents", "1", "--table", "translation", "--run", "scale=smoke"]) == 0
+    assert main(["articles", "1", "--table", "translation", "--run", "scale=smoke"]) == 0
     (planned, jobs), (started, same) = calls
     assert (planned, started) == ("print_plan", "run_studies") and jobs == same
     assert [job.study.name for job in jobs] == ["translation_norms", "batching"]

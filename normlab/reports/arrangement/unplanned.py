@@ -1,4 +1,4 @@
-"""Arranges runs that do not come from a study's plan as the rows of tables, in a grid.
+"""Arranges runs that no study planned as the rows of tables, in a grid.
 
 A row is an experiment with all its seeds. If numeric settings or placements are crossed with norms,
 as in a sweep over norms and batch sizes, they become the axes of a grid, and a row is compared with
@@ -18,67 +18,66 @@ from normlab.records.grouping import grouped
 from normlab.records.packed import Key
 from normlab.records.point import point_text
 from normlab.records.record import MAIN_SCORES, fingerprint
-from normlab.reports.arrangement.differing_settings import differing_settings
-from normlab.reports.arrangement.grid import follows, grid_of, values_of
+from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.reports.arrangement.grid import grid_of
 from normlab.reports.arrangement.recipes import recipes
-from normlab.reports.arrangement.row_names import RowName, label, names
-from normlab.reports.arrangement.table_runs import TableRuns
-from normlab.reports.runs import Config, Run
+from normlab.reports.arrangement.row_names import RowName, row_names, rows_called
+from normlab.reports.arrangement.settings import Settings, differing_settings
+from normlab.reports.runs import Run
 
 BASELINE_NORM = "ln"
 """The baseline norm, unless the user names another row."""
 _TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "perplexity"))
+
+Seeds = Sequence[Run]
+"""The runs of an experiment, which differ only in their seed."""
 
 
 class GridRow(NamedTuple):
     """An experiment's row in a table, its value on each axis, and its runs."""
 
     row: RowName
-    at: dict[str, Any]
-    runs: Sequence[Run]
-
-    @property
-    def config(self) -> Config:
-        return self.runs[0].settings
+    at: Mapping[str, Any]
+    runs: Seeds
 
 
-def by_recipe(
+def arrange_by_recipe(
     runs: Sequence[Run],
     *,
     baseline: str | None = None,
     scores: Sequence[str] = (),
     order: Sequence[str] = (),
-) -> list[TableRuns]:
-    """Arrange runs as tables, one for each recipe; `arranged` lists the errors.
+) -> list[Arrangement]:
+    """Arrange runs as tables, one for each recipe; `arrange` lists the errors.
 
     `baseline`, and each row of `order`, may be a row of only some tables.
     """
     experiments = _experiments(runs)
     _columns(runs, scores)  # refuses a score that no run of any table has
-    tables: list[TableRuns] = []
+    tables: list[Arrangement] = []
     refused: list[UserError] = []
-    for recipe, indices in recipes([seeds[0].settings for seeds in experiments]):
-        members = [run for n in indices for run in experiments[n]]
-        columns = scores or _columns(members, ())
+    for recipe, indices in recipes([Settings.of(seeds[0]) for seeds in experiments]):
+        members = [experiments[n] for n in indices]
+        columns = scores or _columns([run for seeds in members for run in seeds], ())
         try:
-            table = _arranged(members, columns, baseline, recipe, order)
+            table = _arrangement(members, columns, baseline, order)
         except UserError as error:
             refused.append(error)
-            table = _arranged(members, columns, None, recipe, order)
-        tables.append(table)
+            table = _arrangement(members, columns, None, order)
+        tables.append(replace(table, recipe=recipe))
     if len(refused) == len(tables):
         raise refused[0]
     _check_order(order, tables)
     return tables
 
 
-def arranged(
+def arrange(
     runs: Sequence[Run],
     *,
     baseline: str | None = None,
     scores: Sequence[str] = (),
     order: Sequence[str] = (),
-) -> TableRuns:
+) -> Arrangement:
     """Arrange runs as rows: the baseline, those in `order`, the others by the first score.
 
     `baseline` names the row that the others are compared with, `scores` the columns, and `order`
@@ -86,62 +85,35 @@ def arranged(
     Raises UserError, listing the choices, for a baseline or an entry of `order` that is not a row,
     or a score that no run has.
     """
-    table = _arranged(runs, _columns(runs, scores), baseline, "", order)
+    table = _arrangement(_experiments(runs), _columns(runs, scores), baseline, order)
     _check_order(order, [table])
     return table
 
 
-def _experiments(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs of each experiment, which differ only in their seed."""
+def _experiments(runs: Sequence[Run]) -> list[Seeds]:
     return [*grouped((fingerprint(run.settings), run) for run in runs).values()]
 
 
-def _arranged(
-    runs: Sequence[Run],
+def _arrangement(
+    experiments: Sequence[Seeds],
     columns: Sequence[str],
     baseline: str | None,
-    recipe: str,
     order: Sequence[str],
-) -> TableRuns:
-    """Arrange runs; no run needs to have all the columns."""
-    grid_rows = _grid_rows(_experiments(runs), baseline)
-    merits = {each.row: _merit(each.runs, columns[0]) for each in reversed(grid_rows)}
-    first = _baseline(grid_rows, baseline)
-    norms = {each.row.text: each.runs[0].norm for each in grid_rows}
-    places = [rows_called(name, norms) for name in order]
-
-    def rank(row: RowName) -> int:
-        """Return the row's place in `order`; a row that is not in it comes after all that are."""
-        return next((n for n, called in enumerate(places) if row.text in called), len(order))
-
-    rows = sorted(merits, key=lambda row: (row != first, rank(row), -merits[row]))
+) -> Arrangement:
+    """Arrange experiments; no run needs to have all the columns."""
+    grid_rows = _grid_rows(experiments, baseline)
+    rows = _ordered_rows(grid_rows, _baseline(grid_rows, baseline), order, columns[0])
     grid_rows.sort(key=lambda each: (*each.at.values(), rows.index(each.row)))
     axes = dict.fromkeys(axis for each in grid_rows for axis in each.at)
+    runs = [run for each in grid_rows for run in _at_place(each)]
     scales = {run.settings.get("choices", {}).get("scale") for run in runs} - {None, "none"}
-    return TableRuns(
+    return Arrangement(
         rows={row.text: row for row in rows},
         columns=tuple(columns),
         axes=tuple(axes),
-        runs=[run for each in grid_rows for run in _at_place(each)],
+        runs=runs,
         scale=", ".join(sorted(scales)),
-        recipe=recipe,
     )
-
-
-def rows_called(name: str, norms: Mapping[str, str]) -> list[str]:
-    """Return the rows that a user's word means: the row of this name, or all rows of this norm.
-
-    `norms` maps each row to its norm.
-    """
-    return [name] if name in norms else [row for row, norm in norms.items() if norm == name]
-
-
-def _check_order(order: Sequence[str], tables: Sequence[TableRuns]) -> None:
-    """Raise UserError for a name in `order` that is neither a row of any table nor its norm."""
-    norms = {run.key.row: run.norm for table in tables for run in table.runs}
-    for name in order:
-        if not rows_called(name, norms):
-            raise UserError(f"--order {name}: no such row{_available(name, norms)}")
 
 
 def _at_place(grid_row: GridRow) -> list[Run]:
@@ -154,35 +126,100 @@ def _at_place(grid_row: GridRow) -> list[Run]:
     return [replace(run, key=Key(grid_row.row.text, point, run.key.seed)) for run in by_seed]
 
 
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def _grid_rows(experiments: Sequence[Seeds], baseline: str | None) -> list[GridRow]:
+    """Return each experiment's row and grid point; no grid unless some row has every point."""
+    settings = [Settings.of(seeds[0]) for seeds in experiments]
+    if len({each.label.task for each in settings}) > 1:
+        return _rows_by_task(experiments, settings)
+    plain = row_names(settings)
+    grid = grid_of(settings)
+    if grid is None or not grid.axes or baseline in {row.text for row in plain}:
+        return [GridRow(row, {}, seeds) for row, seeds in zip(plain, experiments, strict=True)]
+    names = row_names(settings, grid.swept)
+    return [
+        GridRow(row, grid.point(n), seeds)
+        for n, (row, seeds) in enumerate(zip(names, experiments, strict=True))
+    ]
+
+
+def _rows_by_task(experiments: Sequence[Seeds], settings: Sequence[Settings]) -> list[GridRow]:
+    """Return the rows of experiments with several tasks, which are named task by task."""
+    tasks = [each.label.task for each in settings]
+    rows: dict[int, RowName] = {}
+    for members in grouped((task, n) for n, task in enumerate(tasks)).values():
+        rows |= zip(members, row_names([settings[n] for n in members]), strict=True)
+    return [GridRow(rows[n], {"task": task}, experiments[n]) for n, task in enumerate(tasks)]
+
+
 def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> RowName | None:
     """Return the row that others are compared with: the requested one, or the baseline norm's.
 
     If several rows are called so, it is the one with the most seeds, then the one that differs
     from the other rows in the fewest settings. None if no row has the norm.
     """
-    norms = {each.row.text: each.runs[0].norm for each in grid_rows}
-    called = rows_called(requested or BASELINE_NORM, norms)
-    differing = [*differing_settings([each.config for each in grid_rows]).values()]
+    rows = [each.row for each in grid_rows]
+    called = rows_called(requested or BASELINE_NORM, rows)
+    settings = [Settings.of(each.runs[0]) for each in grid_rows]
+    differing = [*differing_settings(settings).values()]
 
     def suits(n: int) -> tuple[int, int]:
         records = [run.record for run in grid_rows[n].runs]
         ended = sum(record is not None and record.finished for record in records)
         return ended, sum(values.count(values[n]) for values in differing)
 
-    candidates = [n for n, each in enumerate(grid_rows) if each.row.text in called]
+    candidates = [n for n, row in enumerate(rows) if row in called]
     if candidates:
-        return grid_rows[max(candidates, key=suits)].row
+        return rows[max(candidates, key=suits)]
     if requested is not None:
-        raise UserError(f"--baseline {requested}: no such row{_available(requested, norms)}")
+        raise UserError(f"--baseline {requested}: no such row{_available(requested, rows)}")
     return None
 
 
-def _merit(runs: Sequence[Run], column: str) -> float:
+def _ordered_rows(
+    grid_rows: Sequence[GridRow], first: RowName | None, order: Sequence[str], score: str
+) -> list[RowName]:
+    """Return the rows: `first`, those in the user's order, and then by how good their score is."""
+    merits = {each.row: _merit(each.runs, score) for each in reversed(grid_rows)}
+    places: dict[RowName, int] = {}
+    for n, word in enumerate(order):
+        for row in rows_called(word, [*merits]):
+            places.setdefault(row, n)
+    return sorted(merits, key=lambda row: (row != first, places.get(row, len(order)), -merits[row]))
+
+
+def _merit(runs: Seeds, column: str) -> float:
     """Return a score's mean over finished seeds, negated if lower is better."""
     ended = [run.record for run in runs if run.record is not None and run.record.finished]
     scores = [record.scores[column] for record in ended if column in record.scores]
     values = [score.value * (1 if score.higher_is_better else -1) for score in scores]
     return -math.inf if not values or math.isnan(mean := fmean(values)) else mean
+
+
+def _check_order(order: Sequence[str], tables: Sequence[Arrangement]) -> None:
+    """Raise UserError for a word in `order` that is neither a row of any table nor its norm."""
+    rows = [row for table in tables for row in table.rows.values()]
+    for word in order:
+        if not rows_called(word, rows):
+            raise UserError(f"--order {word}: no such row{_available(word, rows)}")
+
+
+def _available(word: str, rows: Iterable[RowName]) -> str:
+    return _choices(word, dict.fromkeys(row.text for row in rows))
+
+
+def _choices(word: str, known: Iterable[str]) -> str:
+    """Return the last part of the error for an unknown name: a suggestion, or the known names."""
+    known = [*known]
+    meant = norm_name(word)  # ln for LayerNorm
+    if near := [meant] if meant in known else get_close_matches(word, known, n=1):
+        return f". Did you mean {near[0]}?"
+    return f"; available: {'; '.join(known) or 'none'}"
+
+
+# Columns ------------------------------------------------------------------------------------------
 
 
 def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
@@ -191,7 +228,7 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
         if name not in known:
-            available = _available(name, sorted(known))
+            available = _choices(name, sorted(known))
             raise UserError(f"--columns {name}: no run has this score{available}")
     return list(scores) or [*main_tests(known), "valid/loss"]
 
@@ -200,35 +237,3 @@ def main_tests(names: Iterable[str]) -> list[str]:
     """Return the main test scores among some names; if there are none, the first test score."""
     tests = [name for name in names if name.startswith("test/") and name.count("/") == 1]
     return [name for name in _TESTS if name in tests] or tests[:1]
-
-
-def _available(name: str, known: Iterable[str]) -> str:
-    """Return the last part of the error for an unknown name: a suggestion, or the known names."""
-    known = [*known]
-    meant = norm_name(name)  # ln for LayerNorm
-    if near := [meant] if meant in known else get_close_matches(name, known, n=1):
-        return f". Did you mean {near[0]}?"
-    return f"; available: {'; '.join(known) or 'none'}"
-
-
-def _grid_rows(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[GridRow]:
-    """Return each experiment's row and grid point; no grid unless some row has every point."""
-    configs = [seeds[0].settings for seeds in experiments]
-    tasks = [label(config).task for config in configs]
-    if len({*tasks}) > 1:
-        by_task = [*grouped((task, n) for n, task in enumerate(tasks)).values()]
-        rows = {
-            n: row
-            for members in by_task
-            for n, row in zip(members, names([configs[n] for n in members]), strict=True)
-        }
-        return [GridRow(rows[n], {"task": task}, experiments[n]) for n, task in enumerate(tasks)]
-    plain = [
-        GridRow(row, {}, seeds) for row, seeds in zip(names(configs), experiments, strict=True)
-    ]
-    every, values = grid_of(configs), values_of(configs)
-    axes = [key for key in every if not follows(key, every, values)]
-    if not axes or baseline in {each.row.text for each in plain}:
-        return plain
-    points = [{key: values[key][n] for key in axes} for n in range(len(configs))]
-    return [GridRow(*each) for each in zip(names(configs, every), points, experiments, strict=True)]

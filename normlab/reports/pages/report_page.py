@@ -14,7 +14,7 @@ from normlab.metrics.score_text import score_text
 from normlab.records.grouping import grouped
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
-from normlab.reports.arrangement.table_runs import TableRuns
+from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.figures.line_styles import row_styles
 from normlab.reports.pages.chart_json import charts_of
 from normlab.reports.pages.rendering import page
@@ -25,7 +25,7 @@ from normlab.reports.tables.score_table import ScoreTable
 _SHORT = 180.0  # shorter times are not shown in hours, because that would read "0.0 h"
 
 
-def study_page(source: TableRuns, table: ScoreTable, home: Path) -> str:
+def study_page(source: Arrangement, table: ScoreTable, home: Path) -> str:
     """Return the page of a study, made only from its evidence; `home` is the study's folder."""
     values = {"study": source.study, "scale": source.scale}
     return _page_of_runs("study.html", [TableSection(source, table)], home, **values)

@@ -1,0 +1,67 @@
+"""The runs at RUN, the paths that a user names: one run, the seeds of an experiment, or any."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from normlab.errors import UserError
+from normlab.records.record import RunRecord
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, read_record
+
+
+def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
+    """Return the records of all runs that have ended at or below some places, by run folder.
+
+    Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
+    """
+    from normlab.reports.runs import read_runs  # a tenth of a second, which --help need not take
+
+    for place in places:
+        if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
+            read_record(place)  # raises, since the run has not ended
+    runs, problems = read_runs(places, ended=True)
+    if problems or not runs:
+        raise UserError(problems[0] if problems else none_below(places))
+    return {run.folder: run.record for run in runs if run.folder and run.record}
+
+
+def runs_of(place: Path) -> list[Path]:
+    """Return the run folders at RUN: one run, or all seeds of one experiment in order.
+
+    Raises UserError for a place without runs, with a damaged run, or with several experiments.
+    """
+    records = ended_runs([place])
+    if len({record.fingerprint for record in records.values()}) > 1:
+        raise UserError(f"{place} has several experiments; name one, such as {next(iter(records))}")
+    return sorted(records, key=lambda folder: records[folder].seed)
+
+
+def one_run(place: Path) -> Path:
+    """Return the folder of the one run at RUN; UserError for several runs."""
+    folders = runs_of(place)
+    if len(folders) > 1:
+        raise UserError(f"{place} has {len(folders)} runs; name one, such as {folders[0]}")
+    return folders[0]
+
+
+def none_below(places: Sequence[Path], which: str = "") -> str:
+    """Return a message that there are no runs at or below these places, with similar paths."""
+    text = f"no run{which} below {', '.join(map(str, places))}"
+    near = [
+        str(path)
+        for place in places
+        if (path := nearest(place) or nearest(RUNS / place)) not in (None, place)
+    ]
+    return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
+
+
+def nearest(place: Path) -> Path | None:
+    """Return the most similar existing path or address; None if there is none."""
+    if place.exists():
+        return place
+    folder = nearest(place.parent)
+    if folder is None or not folder.is_dir():
+        return None
+    name, *row = place.name.split(":", 1)
+    near = get_close_matches(name, [path.name for path in folder.iterdir()], n=1)
+    return folder / ":".join([near[0], *row]) if near else None

@@ -1,0 +1,50 @@
+"""How the seeds of a row trained, in words: how many diverged, their warnings and loss spikes."""
+
+from statistics import median
+
+from normlab.metrics.baseline import NOT_CLEAR, ON_PLATEAU, is_near_baseline, on_plateau
+from normlab.records.pairs import Experiment
+from normlab.records.store import SPIKE_COUNT
+from normlab.reports.tables.comparison import count_diverged
+from normlab.reports.tables.score_table import ScoreRow
+
+
+def stability(experiment: Experiment, outcome: str) -> str:
+    """Return how stable the training of a row's seeds was, and what is wrong with their scores.
+
+    Such as `finished 3/3; diverged 0; spikes 0`; `outcome` comes first.
+    """
+    diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
+    spikes = _spikes(experiment)
+    counted = "spikes not counted" if spikes is None else f"spikes {spikes:g}"
+    return "; ".join([outcome, *diverged, *_warnings(experiment), counted])
+
+
+def ended_in_brief(row: ScoreRow) -> str:
+    """Return how a row's seeds ended, in short: `3/3`, `2/3, 1 diverged, spikes 4`."""
+    if row.experiment is None:
+        return row.outcome
+    parts = [f"{sum(record.finished for record in row.records)}/{len(row.records)}"]
+    if diverged := count_diverged(row.records):
+        parts.append(f"{diverged} diverged")
+    if spikes := _spikes(row.experiment):
+        parts.append(f"spikes {spikes:g}")
+    return ", ".join(parts)
+
+
+def _warnings(row: Experiment) -> list[str]:
+    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
+    runs, warnings = len(row.records), list[str]()
+    if near := sum(map(is_near_baseline, row.records)):
+        warnings.append(f"{near}/{runs} {NOT_CLEAR}")
+    if stuck := sum(map(on_plateau, row.records)):
+        warnings.append(f"{stuck}/{runs} {ON_PLATEAU}")
+    if any(record.sees_future for record in row.records):
+        warnings.append("sees the future")
+    return warnings
+
+
+def _spikes(experiment: Experiment) -> float | None:
+    """Return the median number of loss spikes of a run; None if no run counted them."""
+    counts = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
+    return median(counts) if counts else None

@@ -1,0 +1,6 @@
+"""Compares translations of a test set.
+
+- `reference_text.py` reads the sources and references of a run's test
+- `side_by_side.py` puts the translations of several runs next to each other
+- `bootstrap.py` tests the difference in BLEU between two rows on other sentences
+"""
