@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONDONTWRITEBYTECODE  # many tests start Python: it need not compile the package each time
-quick="tests/test_architecture.py tests/config/test_registry.py tests/config/test_ranges.py"
+quick="tests/test_architecture.py tests/config/test_registry.py tests/config/test_run_config.py"
 quick+=" tests/norms tests/records tests/metrics"
 if [ "${1:-}" = --quick ]; then
     shift

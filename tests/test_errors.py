@@ -12,7 +12,7 @@ from normlab.config import folders
 from normlab.errors import CRASHED, UserError
 from normlab.studies import hydra_sweep
 
-OWN = """from normlab.norms.layer import NoNorm
+OWN = """from normlab.norms.base import NoNorm
 
 class Mine(NoNorm):
     def forward(self, x, *_):

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from normlab.config.registry import option_names, sha256
-from normlab.records.code import module_file, same_code
-from normlab.training import run_folder
-from normlab.training.run_folder import own_norms
+from normlab.records import code
+from normlab.records.code import module_file, own_norms, same_code
 from scripts.golden import GOLDEN, parse
 
 
@@ -25,7 +24,7 @@ def test_the_file_of_an_own_norm_is_hashed_at_whichever_site_it_is_used(tmp_path
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "mine.yaml").write_text("_target_: my_norm.Mine\n")
     monkeypatch.setenv("NORMLAB_PATH", str(tmp_path))
-    monkeypatch.setattr(run_folder, "uncommitted_files", set)
+    monkeypatch.setattr(code, "uncommitted_files", set)
     ln, mine = {"option": "ln"}, {"option": "mine"}
     assert own_norms({"norm": ln, "encoder_norm": None, "sites": None}) == {}
     places = [
@@ -41,7 +40,7 @@ def test_the_file_of_an_own_norm_is_hashed_at_whichever_site_it_is_used(tmp_path
 
 def test_an_edited_file_is_recorded_only_for_norms_that_depend_on_it(monkeypatch):
     batch = module_file("normlab.norms.batch")
-    monkeypatch.setattr(run_folder, "uncommitted_files", lambda: {batch})
+    monkeypatch.setattr(code, "uncommitted_files", lambda: {batch})
     edited = f"batch.py {sha256(batch)[:10]}"
     norms = {name: own_norms({"norm": {"option": name}}) for name in ("bn", "rbn", "ln", "dyt")}
     assert norms == {"bn": {"bn": edited}, "rbn": {"rbn": edited}, "ln": {}, "dyt": {}}

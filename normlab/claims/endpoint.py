@@ -132,6 +132,9 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         """Describe the measurement in a line, given the part's `says` as `assertion`."""
         raise NotImplementedError
 
+    def check_plan(self, evidence: EvidenceStore) -> None:
+        """Raise UserError if a study that decides the part plans no runs for a side."""
+
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         """Judge the available evidence before any correction, given the part's `says`."""
         raise NotImplementedError
@@ -272,9 +275,17 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
         return replace(decision, sides=self.named_values(self.behind(sample, seeds)))
 
+    def check_plan(self, evidence: EvidenceStore) -> None:
+        plan = evidence.plan(self.study, self.scale)
+        for side in self.sides:
+            if not plan.may_choose(where := {**self.where, **side}):
+                raise UserError(
+                    f"{self.study} at scale={self.scale} plans no run with {keys(where)}; "
+                    f"planned: {'; '.join(plan.names)}"
+                )
+
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         plan = evidence.plan(self.study, self.scale)
-        self._check_sides(plan)
         sample = sample_of(evidence, self.selection)
         unseen = self.unseen(sample)
         only_seen = bool(sample.seeds) and len(unseen) < FEWEST and self.seen_seeds > 0
@@ -294,15 +305,6 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if only_seen and decision.verdict != "not measured":
             decision = undecided_by_seen(decision)
         return Judgement(decision, basis, more)
-
-    def _check_sides(self, plan: PlannedRuns) -> None:
-        """Raise UserError if the study plans no runs for a side."""
-        for side in self.sides:
-            if not plan.may_choose(where := {**self.where, **side}):
-                raise UserError(
-                    f"{self.study} at scale={self.scale} plans no run with {keys(where)}; "
-                    f"planned: {'; '.join(plan.names)}"
-                )
 
     def _decide(
         self, sample: Sample, plan: PlannedRuns, assertion: str

@@ -171,27 +171,17 @@ class EvidenceStore:
     computed: Mapping[str, Sequence[CheckFinding]] = field(default_factory=dict)
     _plans: dict[StudyScale, PlannedRuns] = field(default_factory=dict)
 
-    @classmethod
-    def read(
-        cls,
-        results: Path,
-        configs: Path,
-        computed: Mapping[str, Sequence[CheckFinding]] | None = None,
-    ) -> "EvidenceStore":
+    def read(self, results: Path) -> None:
         """Read the packed runs and the timings in `results`, by paths relative to the checkout."""
-        store, root = RunStore(results), configs.parent
-        evidence = cls(configs, computed=computed or {})
+        store, root = RunStore(results), self.configs.parent
         for path in sorted((results / BENCH).glob("norms*.json")):
             report = _read(path, Timings, f"python scripts/bench norms --json {path}")
-            evidence.timings[path.stem] = msgspec.structs.replace(
-                report, path=_relative(path, root)
-            )
+            self.timings[path.stem] = msgspec.structs.replace(report, path=_relative(path, root))
         for folder, record in store.entries():
             if (address := address_of(folder)) is not None:
                 study_scale = address.folder.parent.name, address.folder.name
-                evidence.add(study_scale, RecordAt(record, _relative(folder, root)))
-        evidence.damaged += [message for _, message in store.damaged]
-        return evidence
+                self.add(study_scale, RecordAt(record, _relative(folder, root)))
+        self.damaged += [message for _, message in store.damaged]
 
     def add(self, study_scale: StudyScale, record_at: RecordAt) -> None:
         """Add a run to a study and scale, unless it has already been added."""

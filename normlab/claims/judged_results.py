@@ -6,7 +6,7 @@ from pathlib import Path
 
 from normlab.claims.claim import load_all
 from normlab.claims.evidence import COMPUTED, CheckFinding, EvidenceStore, read_computed, to_json
-from normlab.claims.ledger import ledger
+from normlab.claims.ledger import check_plans, ledger
 from normlab.claims.ledger_file import LEDGER, SavedClaim
 from normlab.claims.pages import markdown, summary
 from normlab.claims.saved import ledger_json, saved_claim
@@ -38,7 +38,9 @@ def judge_results(
         endpoints = [each for claim in claims for part in claim.parts for each in part.endpoints]
         checks = sorted({endpoint.source.check for endpoint in endpoints} - {""})
         computed = {name: compute(name) for name in checks}
-    evidence = EvidenceStore.read(results, configs, computed)
+    evidence = EvidenceStore(configs, computed=computed)
+    check_plans(claims, evidence)
+    evidence.read(results)
     judged_claims = ledger(claims, evidence)
     saved_claims = list(map(saved_claim, judged_claims))
     pages = {

@@ -9,7 +9,8 @@ article's value is not corrected.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -100,6 +101,18 @@ class JudgedClaim:
         return ", ".join(texts)
 
 
+def check_plans(claims: Sequence[Claim], evidence: EvidenceStore) -> None:
+    """Read the plans of all studies that decide claims; they need no runs.
+
+    Raises `UserError`, with the claim and the part, if a study plans no runs for a side.
+    """
+    for claim in claims:
+        for part in claim.parts:
+            with _named(claim, part):
+                for endpoint in part.endpoints:
+                    endpoint.check_plan(evidence)
+
+
 def ledger(claims: Sequence[Claim], evidence: EvidenceStore) -> list[JudgedClaim]:
     """Judge claims. Pass all claims, because the parts decided by one study are corrected together.
 
@@ -133,14 +146,21 @@ def ledger(claims: Sequence[Claim], evidence: EvidenceStore) -> list[JudgedClaim
 
 def _judged(claim: Claim, number: int, endpoint: Endpoint, evidence: EvidenceStore) -> JudgedPart:
     part = claim.parts[number - 1]
-    try:
+    with _named(claim, part):
         judgement = endpoint.judge(evidence, part.assertion)
-    except UserError as error:
-        raise UserError(f"{claim.path}: part {part.name}: {error}") from None
     decision = judgement.decision
     return JudgedPart(
         claim.id, number, part, endpoint, judgement, decision.verdict, decision.reason
     )
+
+
+@contextmanager
+def _named(claim: Claim, part: Part) -> Iterator[None]:
+    """Add the claim and the part to a `UserError`."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{claim.path}: part {part.name}: {error}") from None
 
 
 def _p_at_look(judged_part: JudgedPart) -> float:

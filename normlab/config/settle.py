@@ -19,7 +19,6 @@ from normlab.config.folders import groups
 from normlab.config.keys import MISSING
 from normlab.config.machine import settled_precision
 from normlab.config.overrides import typed
-from normlab.config.ranges import check_values
 from normlab.config.registry import (
     START_FILE,
     TARGET,
@@ -27,7 +26,7 @@ from normlab.config.registry import (
     option_settings,
     with_option_names,
 )
-from normlab.config.run_config import check_plain, has_data_dir, in_schema, to_dict
+from normlab.config.run_config import check_plain, check_values, has_data_dir, in_schema, to_dict
 from normlab.config.schema import (
     NEWER_OF_MODELS,
     NORM_KEYS,

@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config.hydra_source import configs_open, defaults_list
+from normlab.config.compose import configs_open, defaults_list
 from normlab.config.registry import options_with
 from normlab.config.schema import TRACKERS
 from normlab.config.suggestions import did_you_mean

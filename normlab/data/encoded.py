@@ -176,3 +176,9 @@ def copy_spans(
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return `starts[i], ..., starts[i] + counts[i] - 1`, concatenated over i."""
     return np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+
+
+def length_statistics(lengths: np.ndarray) -> dict[str, float]:
+    """Return the mean, median, 95th percentile and maximum of lengths [n] in tokens."""
+    median, p95, most = np.percentile(lengths, [50, 95, 100]).round(2).tolist()
+    return {"mean": round(float(lengths.mean()), 2), "median": median, "p95": p95, "max": int(most)}

@@ -13,15 +13,14 @@ from unicodedata import normalize
 import numpy as np
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED
-from normlab.data.documents import DocumentCorpus, blocks
-from normlab.data.encoded import EncodedDocuments, EncodedText, offsets_of
-from normlab.data.prepare import (
+from normlab.data.corpus import (
+    REQUIRED,
     cached_preparation,
     check_splits,
     describe_corpus,
-    length_statistics,
 )
+from normlab.data.documents import DocumentCorpus, blocks
+from normlab.data.encoded import EncodedDocuments, EncodedText, length_statistics, offsets_of
 from normlab.data.text_files import iterate_lines
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.errors import UserError

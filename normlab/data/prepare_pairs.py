@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.encoded import EncodedPairs, EncodedText
-from normlab.data.languages import Language, language_of
-from normlab.data.prepare import (
+from normlab.data.corpus import (
+    Corpus,
+    Form,
+    ParallelText,
     cached_preparation,
     check_splits,
     describe_corpus,
-    length_statistics,
 )
+from normlab.data.encoded import EncodedPairs, EncodedText, length_statistics
+from normlab.data.languages import Language, language_of
 from normlab.data.vocabulary import Tokenizer, join_pieces, moses_text, moses_tokens
 from normlab.errors import UserError
 

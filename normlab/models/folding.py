@@ -20,8 +20,7 @@ from torch.func import functional_call
 
 from normlab.models.base import Fold
 from normlab.models.layers import Linear
-from normlab.norms.base import Norm
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm, Norm
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
 

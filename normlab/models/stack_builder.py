@@ -19,8 +19,7 @@ from normlab.models.layers import (
     Sinusoids,
     position_table,
 )
-from normlab.norms.base import Norm
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm, Norm
 from normlab.placements.base import (
     Norms,
     Place,

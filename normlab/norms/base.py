@@ -1,4 +1,4 @@
-"""The base class of norms: gain, shift, and what the rest of the package expects of every norm."""
+"""The base class of norms: gain, shift, and what every norm has; and the identity, `NoNorm`."""
 
 import inspect
 import sys
@@ -138,6 +138,18 @@ class Norm(nn.Module, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """Omit `extra_loss`, which belongs to the last forward pass."""
         return {**vars(self), "extra_loss": None}
+
+
+class NoNorm(Norm):
+    """The identity, used where there is no norm."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset()
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, scale=False, shift=False)
+
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
+        return x
 
 
 def require_divisor(groups: int, dim: int) -> None:

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.grouping import Values
-from normlab.norms.moments import AllReduce, unchanged
+from normlab.norms.moments import AllReduce, Values, unchanged
 from normlab.norms.square import SquareNorm
 
 

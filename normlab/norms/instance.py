@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import Affine, Norm, require_divisor
-from normlab.norms.grouping import Pool
-from normlab.norms.moments import Axis, widen
+from normlab.norms.moments import Axis, Pool, widen
 from normlab.norms.tokens import ALL, Tokens
 
 

@@ -1,4 +1,4 @@
-"""Layer norm, AdaNorm, the identity, and the base class of norms that treat tokens separately."""
+"""Layer norm, AdaNorm, and the base class of norms that treat tokens separately."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -13,18 +13,6 @@ from normlab.norms.moments import Axis, widen
 from normlab.norms.tokens import ALL, Tokens
 
 Detach = Literal["none", "mean", "std", "both", "value"]
-
-
-class NoNorm(Norm):
-    """The identity, used where there is no norm."""
-
-    pools: ClassVar[frozenset[Axis]] = frozenset()
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim, scale=False, shift=False)
-
-    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        return x
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 from normlab.config.error_messages import check_option
 from normlab.config.instantiation import instantiate
-from normlab.config.ranges import check_values
 from normlab.config.registry import norm_name, option_settings
+from normlab.config.run_config import check_values
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 

@@ -1,14 +1,21 @@
-"""Means and variances of batches, and how to pool them over several batches.
+"""Means and variances of the groups of a batch, and how to pool them over several batches.
 
-Statistics are float32 for any input except float64, which stays float64.
+A `Pool` cuts a batch, without its padding, into groups of values that share their statistics.
+Statistics are float32 for any input except float64, which stays float64. The variance takes two
+passes over the data, because the difference of two large sums would lose precision.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+
+from normlab.distributed.process_group import sum_over_ranks, world
+from normlab.norms.tokens import Tokens
 
 Axis = Literal["batch", "position", "feature"]
 Padding = Literal["exclude", "include", "fill"]
@@ -55,3 +62,169 @@ class Moments(NamedTuple):
         mean = firsts / count.clamp(min=1)
         var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)
         return cls(*(t.to(dtype) for t in (mean, var, count[..., :1], var_count[..., :1])))
+
+
+class Values(NamedTuple):
+    """A batch, cut into groups with one mean and one variance each.
+
+    Attributes:
+        x: the values. All tokens in one group are `[N, D]`; else they are `[B, P, D]`, or
+            `[G, S, P, D]` for G ghost batches of S sequences. 0 where a token does not count.
+        real: 1 at tokens that count, else 0, with a last dimension of 1; None if all count.
+        axes: the dimensions of `x` that a group spans.
+        count: the number that each mean is divided by, and `var_count` the same for each variance,
+            both of the moments' shape.
+        packed: whether `x` holds only the real tokens.
+    """
+
+    x: Tensor
+    real: Tensor | None
+    axes: tuple[int, ...]
+    count: Tensor
+    var_count: Tensor
+    packed: bool = False
+
+    def clear(self, values: Tensor) -> Tensor:
+        """Return `values` with 0 where a token does not count."""
+        return values if self.real is None else values.where(self.real.bool(), 0.0)
+
+    def mean(
+        self, values: Tensor, *counts: Tensor, by: AllReduce = unchanged
+    ) -> tuple[Tensor, ...]:
+        """Return the mean of each group, then the `counts`, all summed by `by`.
+
+        Each group's mean is its sum divided by the first of the `counts`.
+        """
+        sums, reduced = values.sum(self.axes, keepdim=True), list(counts)
+        if by is not unchanged:
+            widths = [*(1 for _ in counts), sums.shape[-1]]
+            *reduced, sums = by(torch.cat([*counts, sums], -1)).split(widths, -1)
+        if self.packed and by is unchanged:  # the count is known without a device sync
+            count = max(values.shape[0], 1) * (values.shape[1] if self.axes[1:] else 1)
+            return sums / count, *reduced
+        return sums / reduced[0].clamp(min=1), *reduced
+
+
+@dataclass
+class Pool:
+    """How statistics are pooled: over which axes, in which ghost batches, across processes or not.
+
+    A ghost batch has `ghost` neighboring sequences; the last one may have fewer (Hoffer, Hubara and
+    Soudry 2017, algorithm 1). With `sync` the statistics of a batch span all processes.
+    """
+
+    axes: frozenset[Axis]
+    ghost: int | None = None
+    sync: bool = False
+    rows: int = 1  # rows in a table of statistics: several if positions have their own statistics
+    one_position: bool = False  # each call has one position, the same in all processes
+    groups: int = 1  # groups of neighboring features; 1 if the batch is pooled
+    summed: AllReduce | None = None  # replaces the sum over processes if set
+
+    @property
+    def plain(self) -> bool:
+        """Whether all tokens of the batch are one group."""
+        return self.axes >= {"batch", "position"} and self.ghost is None
+
+    @property
+    def divided(self) -> bool:
+        """Whether a batch is normalized in parts: ghost batches, or one part per process."""
+        return self.ghost is not None or (not self.sync and world().size > 1)
+
+    @property
+    def over_processes(self) -> AllReduce:
+        """The function that sums a table over all processes."""
+        return self.summed or (unchanged if world().size == 1 else self._sum_over_processes)
+
+    @property
+    def over_group(self) -> AllReduce:
+        """The function that sums a table over the processes that share their statistics."""
+        return self.over_processes if self.sync and not self.divided else unchanged
+
+    def _sum_over_processes(self, table: Tensor) -> Tensor:
+        """Sum a table `[..., R, d]`, padded to all rows because lengths may differ by process."""
+        if self.rows > 1 and not self.one_position:
+            table = F.pad(table, (0, 0, 0, self.rows - table.shape[-2]))
+        return sum_over_ranks(table)
+
+    def cut(self, x: Float[Tensor, "B P D"], tokens: Tokens, padding: str = "exclude") -> Values:
+        """Return the groups of `x`.
+
+        With `padding="fill"`, padding counts as equal to the mean, so only `var_count` includes it.
+        With "forward", `var_count` includes padding as well, and the values at padding are kept.
+        """
+        counts_padding = padding in ("fill", "forward")
+        if self.plain and not counts_padding:
+            packed, axes = tokens.pack(x), (0, 1) if "feature" in self.axes else (0,)
+            count = packed.new_full((1, 1), packed.shape[0] * (x.shape[2] if axes[1:] else 1))
+            return Values(packed, None, axes, count, count, packed=True)
+        full = tokens.known(x) == x.shape[0] * x.shape[1]
+        real = None if full else tokens.real(x)[..., None].to(x)
+        every = None
+        # the last group is not full
+        if self.ghost is not None and len(x) % min(self.ghost, len(x)):
+            every = self.shape(torch.ones_like(x[..., :1]))
+            real = every if real is None else self.shape(real)
+        elif real is not None:
+            real = self.shape(real)
+        values, axes = self.shape(x), self._axes()
+        count = self._count(values, real, axes)
+        var_count = self._count(values, every, axes) if counts_padding else count
+        cut = Values(values, real, axes, count, var_count)
+        return cut if padding == "forward" else cut._replace(x=cut.clear(values))
+
+    def _axes(self) -> tuple[int, ...]:
+        """Return the dimensions that a group spans in the output of `shape`."""
+        if self.plain:
+            axes: tuple[int, ...] = (0,)
+        elif "batch" not in self.axes:
+            axes = (1,)
+        elif self.ghost is not None:
+            axes = (1, 2) if "position" in self.axes else (1,)
+        else:
+            axes = (0,)
+        return (*axes, -1) if "feature" in self.axes else axes
+
+    def _count(self, x: Tensor, real: Tensor | None, axes: tuple[int, ...]) -> Tensor:
+        width = x.shape[-1] if "feature" in self.axes else 1
+        mask = torch.ones_like(x[..., :1]) if real is None else real.expand(*x.shape[:-1], 1)
+        return width * mask.sum(axes, keepdim=True)
+
+    def shape(self, x: Float[Tensor, "B P _"]) -> Tensor:
+        """Return `x` with an extra dimension for groups, padding an incomplete ghost batch."""
+        if self.plain:
+            return x.flatten(0, 1)
+        if self.groups > 1:
+            return x.unflatten(2, (min(self.groups, x.shape[2]), -1))
+        if self.ghost is None:
+            return x
+        size = min(self.ghost, len(x))
+        return F.pad(x, (0, 0, 0, 0, 0, -len(x) % size)).unflatten(0, (-1, size))
+
+    def join(
+        self, y: Tensor, values: Values, tokens: Tokens, like: Float[Tensor, "B P D"]
+    ) -> Tensor:
+        """Undo `cut`, in the shape and dtype of `like`."""
+        y = y.to(like.dtype)
+        if values.packed:
+            return tokens.unpack(y, like.shape)
+        if self.ghost is not None:
+            y = y.flatten(0, 1)[: len(like)]
+        return y.reshape(like.shape)
+
+    def moments(self, values: Values) -> Moments:
+        """Return each group's mean and variance, over the processes that share them."""
+        x, by = values.x, self.over_group
+        mean, count, var_count = values.mean(x, values.count, values.var_count, by=by)
+        local = mean[..., : x.shape[-2], :] if self.rows > 1 else mean
+        squares = values.clear((x - local).square())
+        squares = by(squares.sum(values.axes, keepdim=True))
+        return Moments(mean, squares / var_count.clamp(min=1), count, var_count)
+
+    def whole(self, moments: Moments) -> Moments:
+        """Pool the groups' moments over ghost batches and processes, to `[rows, columns]`."""
+        if self.divided:
+            sums = moments.sums()
+            sums = sums if sums.ndim == 3 else sums.flatten(1, -3).sum(1)
+            return Moments.pooled(self.over_processes(sums), moments.mean.dtype)
+        return Moments(*(table.detach().flatten(0, -2) for table in moments))

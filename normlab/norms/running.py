@@ -16,8 +16,7 @@ from normlab.distributed.process_group import world
 from normlab.errors import UserError
 from normlab.norms import fast
 from normlab.norms.base import Affine, Norm, uncompiled
-from normlab.norms.grouping import Pool, Values
-from normlab.norms.moments import Moments, widen
+from normlab.norms.moments import Moments, Pool, Values, widen
 from normlab.norms.ramp import Clock
 from normlab.norms.tokens import ALL, Tokens
 

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import require_divisor
-from normlab.norms.grouping import Values
-from normlab.norms.moments import Axis, Moments
+from normlab.norms.moments import Axis, Moments, Values
 from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.rms import RMSNorm
 from normlab.norms.running import RunningNorm

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from normlab.dropout import Dropout
 from normlab.errors import UserError
-from normlab.norms.base import Norm
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm, Norm
 from normlab.norms.tokens import Tokens
 
 NormFactory = Callable[[int], Norm]

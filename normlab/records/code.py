@@ -3,18 +3,30 @@
 A run that is resumed, or that starts from another run's weights, may be trained by several versions
 of the code. Its checkpoints list all versions, and its record counts as clean only if all of them
 are clean.
+
+`NUMERICS` is the version of normlab's formulas: runs with different numerics are never paired.
+Raise it if, and only if, a loss in `tests/golden` (short runs in float64) changes by more than a
+relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead, and so are the
+files of normlab's norms, placements and other options that have uncommitted changes.
 """
 
 import ast
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from normlab.config.folders import CONFIG_DIR, source_of
+from normlab.config.registry import OPTION, TARGET, option_settings, path_of, sha256
+from normlab.config.schema import NORM_KEYS, leaves
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _SOURCES = ("normlab", "configs", "pyproject.toml")  # the paths that results depend on
 MadeBy = tuple[int | str, Mapping[str, str]]
 """The numerics of a run, and the files of the user's own or edited norms with their hashes."""
+
+
+NUMERICS = 1
 
 
 class Code(NamedTuple):
@@ -85,6 +97,47 @@ def _imports(file: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files of a run's own and edited norms, and of other such options.
+
+    The key is `mine` for a norm, and `placement/mine` for a placement. The value is the name and
+    the hash of each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options,
+    only files that the class needs and that have uncommitted changes are listed.
+    """
+    sites: Mapping[str, Any] = config.get("sites") or {}
+    choices: Mapping[str, Any] = config.get("choices") or {}
+    observe: Mapping[str, Any] = config.get("observe") or {}
+    nodes: list[Mapping[str, Any]] = [
+        node for node in [*map(config.get, NORM_KEYS), *sites.values()] if isinstance(node, Mapping)
+    ]
+    chosen = {*choices.items()} | {("norm", node[OPTION]) for node in nodes if OPTION in node}
+    chosen |= {("probe", name) for name in observe.get("probe") or {}}
+    edited = uncommitted_files()
+    digests: dict[str, str] = {}
+    for group, name in sorted((str(group), str(name)) for group, name in chosen):
+        path = path_of(group, name)
+        if path is not None and (edited or not path.is_relative_to(CONFIG_DIR)):
+            files = _files(group, name, edited, is_own=not path.is_relative_to(CONFIG_DIR))
+            digests[name if group == "norm" else f"{group}/{name}"] = files
+    return {name: files for name, files in digests.items() if files}
+
+
+def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> str:
+    """Return names and hashes of the files of an option's classes that are the user's or edited."""
+    classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
+    files: dict[Path, None] = {}
+    for one in classes:
+        of_normlab = one.startswith("normlab.")
+        if not of_normlab and not is_own:
+            continue  # a class of torch
+        source = module_file(one.rpartition(".")[0]) if of_normlab else source_of(one)
+        needed = files_of_class(source) if edited else [source]
+        files |= dict.fromkeys(
+            file for file in needed if file in edited or (file == source and not of_normlab)
+        )
+    return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
 def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:

@@ -144,7 +144,7 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return an active run's progress (see `normlab.training.live.Live`), or None if unknown."""
+    """Return an active run's progress (see `normlab.training.sinks.Live`), or None if unknown."""
     keys = ("phase", "done", "total", "loss", "spent", "left", "trained")
     try:
         progress = json.loads(read_file(run_dir / PROGRESS_FILE))

@@ -49,9 +49,8 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
     """
     import hydra
 
-    from normlab.config.compose import compose_written, with_recipe
+    from normlab.config.compose import CONFIG_NAME, compose_written, register, with_recipe
     from normlab.config.experiments import EXPERIMENT
-    from normlab.config.hydra_source import CONFIG_NAME, register
     from normlab.config.overrides import first_run, quoted, typed
 
     values = typed(argv)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.config.registry import option_names
 from normlab.errors import UserError
-from normlab.records.code import checkout_state
+from normlab.records.code import NUMERICS, checkout_state, own_norms
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.process_pool import INTERRUPTED, RunToStart, program
 from normlab.studies.study import SMOKE, Planned, Study
-from normlab.training import data
-from normlab.training.run_folder import NUMERICS, own_norms
+from normlab.training.run_folder import data_at_hand_changed
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
@@ -53,7 +52,7 @@ class StudyRun(NamedTuple):
             return False
         if self.rerun and record.made_by != (NUMERICS, own_norms(self.config)):
             return False
-        return not data.are_at_hand_and_changed(record, self.config)
+        return not data_at_hand_changed(record, self.config)
 
 
 def runs_of(

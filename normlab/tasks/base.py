@@ -1,4 +1,4 @@
-"""The base class of tasks: their data, batches, losses and scores.
+"""The base class of tasks, with their data, losses and scores; and the micro-batches it draws.
 
 The training loop draws batches, computes summed losses, and divides them by the batches' counts,
 which are first summed over all micro-batches and ranks.
@@ -7,10 +7,10 @@ which are first summed over all micro-batches and ranks.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -22,9 +22,53 @@ from normlab.distributed.process_group import Shard, gather_objects
 from normlab.errors import UserError
 from normlab.models.base import Spec
 from normlab.norms.running import EvalStats
+from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.record import Score
-from normlab.tasks.batch import Batch, Draw
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The tensors and counts of a micro-batch.
+
+    Attributes:
+        counts: the denominator of each summed loss, by loss name.
+        tokens: number of real tokens that count towards a token budget (translation: target side).
+        positions: number of positions in the batch, including padding.
+        padding: number of padding positions.
+    """
+
+    counts: dict[str, int]
+    tokens: int
+    positions: int
+    padding: int = 0
+
+    def to(self, device: torch.device) -> Any:
+        """Return the batch on a device, without waiting for it if the memory is pinned."""
+        return self._with(
+            lambda x: x.to(device) if isinstance(x, Tokens) else x.to(device, non_blocking=True)
+        )
+
+    def pinned(self) -> Any:
+        """Return the batch in memory from which a GPU can copy it without waiting."""
+        return self._with(lambda x: x.pinned() if isinstance(x, Tokens) else x.pin_memory())
+
+    def _with(self, change: Callable[[Any], Any]) -> Any:
+        """Return the batch with its tensors and tokens changed."""
+        values = vars(self).items()
+        changed = {n: change(x) for n, x in values if isinstance(x, Tensor | Tokens)}
+        return replace(self, **changed)
+
+
+class Draw(NamedTuple):
+    """The seed and epoch that determine an epoch's random crops, segment pairs and masks.
+
+    `limit` is the maximum number of tokens per example, or None for the task's setting.
+    """
+
+    seed: int
+    epoch: int
+    limit: int | None = None
 
 
 @dataclass(kw_only=True, eq=False)

@@ -17,8 +17,7 @@ from normlab.data.labelled import Labelled, LabelledSource
 from normlab.errors import UserError
 from normlab.metrics.counts import mean_scores, unigram_nll
 from normlab.records.record import Score
-from normlab.tasks.base import Task
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch, Task
 from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 _BINS = 15

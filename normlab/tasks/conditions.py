@@ -1,6 +1,6 @@
 """The conditions under which a test is repeated: statistics, batch size, noise, brightness."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,6 @@ from torch import nn
 from normlab.models.noise import noisy, noisy_weights
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import EvalStats, normalized_by, running_norms
-from normlab.records.record import DISTURBANCES
 from normlab.tasks.base import Task
 
 
@@ -42,21 +41,20 @@ class Condition:
         return self.eval_stats is None or bool(running_norms(model))
 
 
-def conditions(task: Task) -> list[Condition]:
-    """Return the conditions under which a task's test is repeated."""
+def conditions(task: Task, disturbances: Mapping[str, Sequence[float]]) -> list[Condition]:
+    """Return the conditions under which a task's test is repeated.
+
+    `disturbances` has the values of noise, weight noise and brightness, by name.
+    """
     sizes = [Condition(batch_size=size) for size in task.test_batch_sizes]
     stats = [Condition(eval_stats=each) for each in task.test_eval_stats]
     both = [replace(each, eval_stats="batch") for each in sizes]
-    return [*sizes, *stats, *(both if "batch" in task.test_eval_stats else [])]
-
-
-def disturbed(observe: Mapping[str, Any]) -> list[Condition]:
-    """Return the conditions that an `observe` node sets, such as `test_noise: [0.2]`."""
-    return [
+    disturbed = [
         replace(Condition(), **{name: float(value)})
-        for name in DISTURBANCES
-        for value in observe[f"test_{name}"]
+        for name, values in disturbances.items()
+        for value in values
     ]
+    return [*sizes, *stats, *(both if "batch" in task.test_eval_stats else []), *disturbed]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from normlab.data.images import Augmentation, Images, ImageSource
 from normlab.models.base import Image
-from normlab.tasks.batch import Draw
+from normlab.tasks.base import Draw
 from normlab.tasks.classification import Classification, LabelledBatch
 
 

@@ -25,8 +25,7 @@ from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.record import Score
-from normlab.tasks.base import Task, spread, step_by_step
-from normlab.tasks.batch import Batch, Draw
+from normlab.tasks.base import Batch, Draw, Task, spread, step_by_step
 from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 
 

@@ -22,7 +22,7 @@ from normlab.metrics.glossary import higher_is_better
 from normlab.models.text import MaskedLM
 from normlab.norms.tokens import Tokens
 from normlab.records.record import Score
-from normlab.tasks.batch import Batch, Draw
+from normlab.tasks.base import Batch, Draw
 from normlab.tasks.lm import SCORED, DocumentTask
 from normlab.tasks.losses import label_smoothed_cross_entropy, log_probabilities
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from normlab.data.tables import FeatureTable, TableSource
 from normlab.models.base import Features
-from normlab.tasks.batch import Draw
+from normlab.tasks.base import Draw
 from normlab.tasks.classification import Classification, LabelledBatch
 
 

@@ -28,8 +28,7 @@ from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
-from normlab.tasks.base import Task, step_by_step
-from normlab.tasks.batch import Batch, Draw
+from normlab.tasks.base import Batch, Draw, Task, step_by_step
 from normlab.tasks.losses import label_smoothed_cross_entropy
 
 

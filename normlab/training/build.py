@@ -17,8 +17,8 @@ from normlab.norms.model_norms import ModelNorms
 from normlab.placements.admin import AdminResidual, profile
 from normlab.placements.base import NormFactory, Norms, Placement
 from normlab.probes.base import Probe, ProbeGroup
+from normlab.records.record import DISTURBANCES
 from normlab.tasks.base import Task
-from normlab.tasks.conditions import disturbed
 from normlab.training.checkpoint import Checkpoints
 from normlab.training.evaluate import LOSS, Evaluator
 from normlab.training.optimizer import build_optimizer, group_settings, own_keys
@@ -62,13 +62,14 @@ def build_task(config: Mapping[str, Any]) -> Task:
 
 def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Evaluator:
     """Build the evaluator of a plain config."""
+    observe = config["observe"]
     return Evaluator(
         task,
         runtime,
         recalibration_batches=config["validate"]["recalibration_batches"],
-        disturbances=disturbed(config["observe"]),
-        test_seen=config["observe"]["test_seen"],
-        one_batch=config["observe"]["debug"],
+        disturbances={name: observe[f"test_{name}"] for name in DISTURBANCES},
+        test_seen=observe["test_seen"],
+        one_batch=observe["debug"],
         limit=config["validate"].get("limit"),
     )
 

@@ -22,7 +22,7 @@ from normlab.distributed import process_group
 from normlab.errors import UserError
 from normlab.records.code import Code
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
-from normlab.training.data import differing
+from normlab.training.run_folder import differing_checksums
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
@@ -205,7 +205,7 @@ def start_from(
                 f"start_from={node['run_dir']} has a different vocabulary, so the same ids stand "
                 "for different words (or classes): start from a run on the same training data"
             )
-        changed = differing(content["checksums"], stamp["checksums"])
+        changed = differing_checksums(content["checksums"], stamp["checksums"])
     state = model.state_dict()
     taken = [
         name

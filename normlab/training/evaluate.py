@@ -46,13 +46,10 @@ class Evaluator:
 
     Args:
         recalibration_batches: number of training batches for recalibration.
-        disturbances: additional conditions under which the test is repeated.
+        disturbances: values of noise, weight noise and brightness with which to repeat the test.
         test_seen: number of training examples to score as well, rounded up to whole batches.
         one_batch: whether to score and recalibrate with a single batch.
         limit: maximum number of examples of a split to score; None for all.
-
-    Attributes:
-        conditions: the conditions under which the test is repeated.
     """
 
     def __init__(
@@ -61,7 +58,7 @@ class Evaluator:
         runtime: Runtime,
         *,
         recalibration_batches: int,
-        disturbances: Sequence[Condition] = (),
+        disturbances: Mapping[str, Sequence[float]] = {},
         test_seen: int = 0,
         one_batch: bool = False,
         limit: int | None = None,
@@ -71,10 +68,14 @@ class Evaluator:
         self.recalibration_batches = 1 if one_batch else recalibration_batches
         self.test_seen = min(test_seen, 1) if one_batch else test_seen
         self.one_batch, self.limit = one_batch, limit
-        self.conditions = (*conditions(task), *disturbances)
-        for each in disturbances:
-            if each.brightness is not None:
-                task.dimmed(each.brightness)  # raises UserError if the task has no images
+        self.disturbances = disturbances
+        for brightness in disturbances.get("brightness", ()):
+            task.dimmed(brightness)  # raises UserError if the task has no images
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """The conditions under which the test is repeated."""
+        return conditions(self.task, self.disturbances)
 
     def scores(
         self,

@@ -23,7 +23,6 @@ from normlab.records.files import atomic_write
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, arithmetic_of, fingerprint
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
 from normlab.tasks.base import Task
-from normlab.training import data
 from normlab.training.build import (
     build_model,
     build_parts,
@@ -41,13 +40,17 @@ from normlab.training.checkpoint import (
     start_from,
 )
 from normlab.training.evaluate import BEST, best_by, judged_by, renamed, score_weights
-from normlab.training.live import Live
-from normlab.training.notices import notices, seeing_future
 from normlab.training.progress import Progress
-from normlab.training.run_folder import RunFolder
+from normlab.training.run_folder import (
+    OTHER_VOCABULARY,
+    RunFolder,
+    differing_checksums,
+    file_checksums,
+    keep_vocabulary,
+)
 from normlab.training.runtime import Runtime, dropout_seed
-from normlab.training.sinks import RunInfo, Sink, SinkGroup
-from normlab.training.start_checks import check_start
+from normlab.training.sinks import Live, RunInfo, Sink, SinkGroup
+from normlab.training.start_checks import check_start, notices, seeing_future
 from normlab.training.stopping import Validations
 from normlab.training.trainer import Trainer
 
@@ -121,7 +124,7 @@ class _Execution:
         if process_group.is_main():
             with atomic_write(self.run.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-            data.keep_vocabulary(self.run.folder, self.task.vocabulary())
+            keep_vocabulary(self.run.folder, self.task.vocabulary())
         self.sinks.open(
             RunInfo(
                 run_dir=self.run.folder,
@@ -148,7 +151,7 @@ class _Execution:
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
         self.milestones = norms.milestones(config["budget"]["steps"])  # before data: may raise
         self.data = json.loads(json.dumps(task.describe()))
-        if files := data.file_checksums(config):
+        if files := file_checksums(config):
             self.data["files"] = files
         process_group.check_agreement({"the data": self.data.get("checksums")})
         stamp: dict[str, Any] = {
@@ -189,9 +192,9 @@ class _Execution:
                 return None
             if not self.run.takes_arithmetic(state["arithmetic"], stamp["arithmetic"]):
                 return None
-            self.run.refuse_changed(data.differing(state["checksums"], stamp["checksums"]))
+            self.run.refuse_changed(differing_checksums(state["checksums"], stamp["checksums"]))
             if state["vocabulary"] != stamp["vocabulary"]:
-                raise UserError(f"{self.run.folder} {data.OTHER_VOCABULARY}")
+                raise UserError(f"{self.run.folder} {OTHER_VOCABULARY}")
             self._use_threads(state.get("threads"))
         self.codes = codes
         return state

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.record import RunRecord
-from normlab.tasks.base import Task
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch, Task
 from normlab.training.checkpoint import FORMAT
 from normlab.training.loaded_run import load_run
 

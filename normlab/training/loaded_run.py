@@ -18,13 +18,13 @@ from normlab.records.store import read_record
 from normlab.tasks.base import Task
 from normlab.training.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, put_weights, reading
-from normlab.training.data import (
+from normlab.training.evaluate import Evaluator, judged_by, load_weights
+from normlab.training.run_folder import (
     OTHER_VOCABULARY,
     VOCABULARY,
     check_data,
     read_vocabulary,
 )
-from normlab.training.evaluate import Evaluator, judged_by, load_weights
 from normlab.training.runtime import Runtime, torch_settings_kept
 from normlab.training.stopping import Validations
 

@@ -1,14 +1,15 @@
-"""A run's folder: its lock, its record, and whether the results in it may be reused.
+"""A run's folder: its lock, record and vocabulary, and whether the results in it may be reused.
 
-`NUMERICS` is the version of normlab's formulas: runs with different numerics are never paired.
-Raise it if, and only if, a loss in `tests/golden` (short runs in float64) changes by more than a
-relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead, and so are the
-files of normlab's norms, placements and other options that have uncommitted changes.
+They may be if the code and the data are unchanged. A record has the checksums of the prepared data
+(`data.checksums`) and of the files that they were read from (`data.files`), wherever these are
+stored. If the files are equal, so are the data; only if files differ are the data prepared and
+compared. With the vocabulary in its folder, a model is never used with a different one, and needs
+no data to translate or continue a text.
 
 This module does not import torch, so the record of a finished run is returned at once.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
@@ -16,66 +17,29 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from normlab.config.folders import CONFIG_DIR, source_of
+from normlab.config.instantiation import builder_of, instantiate
 from normlab.config.machine import settled_precision
-from normlab.config.registry import OPTION, TARGET, option_settings, path_of, sha256
-from normlab.config.schema import NORM_KEYS, leaves
+from normlab.config.registry import OPTION, TARGET, node_settings
+from normlab.config.schema import leaves
+from normlab.data.cache import cache_key, known_checksum
+from normlab.data.source import DataSource
 from normlab.errors import UserError
-from normlab.records.code import (
-    Code,
-    MadeBy,
-    files_of_class,
-    joint_code,
-    module_file,
-    same_code,
-    uncommitted_files,
-)
-from normlab.records.files import remove_leftovers
+from normlab.records.code import NUMERICS, Code, MadeBy, joint_code, own_norms, same_code
+from normlab.records.files import atomic_write, read_file, remove_leftovers
 from normlab.records.record import DISTURBANCES, RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
-from normlab.training import data
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-NUMERICS = 1
+    from normlab.tasks.base import Task
 
-
-def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of a run's own and edited norms, and of other such options.
-
-    The key is `mine` for a norm, and `placement/mine` for a placement. The value is the name and
-    the hash of each file with a class, such as `mine.py 0a1b2c3d4e`. For normlab's own options,
-    only files that the class needs and that have uncommitted changes are listed.
-    """
-    nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
-    chosen = {*(config.get("choices") or {}).items()}
-    chosen |= {("norm", n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
-    chosen |= {("probe", name) for name in (config.get("observe") or {}).get("probe") or {}}
-    edited = uncommitted_files()
-    digests: dict[str, str] = {}
-    for group, name in sorted((str(group), str(name)) for group, name in chosen):
-        path = path_of(group, name)
-        if path is not None and (edited or not path.is_relative_to(CONFIG_DIR)):
-            files = _files(group, name, edited, is_own=not path.is_relative_to(CONFIG_DIR))
-            digests[name if group == "norm" else f"{group}/{name}"] = files
-    return {name: files for name, files in digests.items() if files}
-
-
-def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> str:
-    """Return names and hashes of the files of an option's classes that are the user's or edited."""
-    classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
-    files: dict[Path, None] = {}
-    for one in classes:
-        of_normlab = one.startswith("normlab.")
-        if not of_normlab and not is_own:
-            continue  # a class of torch
-        source = module_file(one.rpartition(".")[0]) if of_normlab else source_of(one)
-        needed = files_of_class(source) if edited else [source]
-        files |= dict.fromkeys(
-            file for file in needed if file in edited or (file == source and not of_normlab)
-        )
-    return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
+VOCABULARY = "vocabulary"  # the subfolder of a run's folder
+OTHER_VOCABULARY = (
+    "was trained with a different vocabulary from the one that its text gives now: install the "
+    "version of tokenizers in its record, or train it again in another runs_dir"
+)
+_MOST_NAMED = 100  # if there are more files, a single checksum is recorded for all of them
 
 
 def _of_code(made_by: MadeBy) -> str:
@@ -181,7 +145,7 @@ class RunFolder:
         if not self.takes_code(record.made_by, record.commits):
             return None
         try:
-            changed = data.changes(record, self.config)
+            changed = changed_data(record, self.config)
         except UserError as error:
             raise UserError(
                 f"{self.folder} has ended, but its data cannot be compared: {error} (to "
@@ -240,6 +204,107 @@ class RunFolder:
         """Raise UserError if any data have `changed` since the run was started."""
         if changed:
             raise UserError(
-                f"{self.folder} {data.changed_text(changed, self.config['data_dir'])}: restore "
+                f"{self.folder} {changed_data_text(changed, self.config['data_dir'])}: restore "
                 "them, or set name=NAME or another runs_dir for a separate run"
             )
+
+
+# The data of a run ------------------------------------------------------------------------------
+
+
+def file_checksums(config: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the SHA-256 of each file that the data of a config are read from, by name.
+
+    Return None if a source cannot list its files, so that the data must be read to compare them.
+    Raises UserError if a file is missing.
+    """
+    source = next(_sources(config), None)
+    if source is None or (files := source.files()) is None:
+        return None
+    checksums = {name: known_checksum(path) for name, path in sorted(files.items())}
+    if len(checksums) > _MOST_NAMED:
+        return {f"{len(checksums):,} files": cache_key(checksums)}
+    return checksums
+
+
+def _sources(config: Mapping[str, Any]) -> Iterator[DataSource]:
+    """Yield the sources from which the task of a config reads its data."""
+    settings = node_settings(config["task"], "task")
+    for name, node in config["task"].items():
+        content = settings.get(name)
+        if isinstance(node, Mapping) and (OPTION in node or TARGET in node):
+            content = node_settings(node, f"task.{name}")
+        if isinstance(content, Mapping) and TARGET in content:
+            built = builder_of(node, f"task.{name}", object, settings=content)()
+            if isinstance(built, DataSource):
+                yield built
+
+
+def differing_checksums(before: object, now: object) -> list[str]:
+    """Return the keys, such as `train.de`, whose checksums differ."""
+    first, second = dict(leaves({"": before})), dict(leaves({"": now}))
+    return [
+        key.removeprefix(".") or "the data"
+        for key in dict.fromkeys([*first, *second])
+        if first.get(key) != second.get(key)
+    ]
+
+
+def changed_data(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
+    """Return the files or the parts of the data that have changed since a record was made.
+
+    Raises UserError if the data are missing or cannot be read.
+    """
+    before, now = record.data.get("files") or {}, file_checksums(config)
+    if now == before:
+        return []
+    from normlab.tasks.base import Task  # imports torch
+
+    task = instantiate(config["task"], "task", Task)
+    parts = differing_checksums(record.data.get("checksums"), task.checksums())
+    return differing_checksums(before, now) if parts and before and now else parts
+
+
+def data_at_hand_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
+    """Return whether the data have changed since a record was made; False if they are missing."""
+    with suppress(UserError, OSError):
+        return bool(changed_data(record, config))
+    return False
+
+
+def changed_data_text(changed: Sequence[str], data_dir: object) -> str:
+    """Return the part of an error that says which data have changed and where they were read."""
+    shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+    place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
+    return f"was trained on different data: {shown} differ{'s' * (len(changed) == 1)}{place}"
+
+
+# The vocabulary in a run's folder ---------------------------------------------------------------
+
+
+def keep_vocabulary(folder: Path, vocabulary: Mapping[str, str]) -> None:
+    """Write the files of a vocabulary (see `Task.vocabulary`) into a run's folder."""
+    for name, text in vocabulary.items():
+        (folder / VOCABULARY).mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder / VOCABULARY / name) as file:
+            file.write(text)
+
+
+def read_vocabulary(folder: Path) -> dict[str, str]:
+    """Return the files of a run's vocabulary by name, or raise UserError if one cannot be read."""
+    try:
+        paths = sorted((folder / VOCABULARY).glob("*.json"))
+        return {path.name: read_file(path).decode() for path in paths}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{folder / VOCABULARY}: cannot be read ({error}); train the run again"
+        ) from None
+
+
+def check_data(folder: Path, record: RunRecord, task: "Task", config: Mapping[str, Any]) -> None:
+    """Raise UserError if a task's data differ from the data that a run was trained on."""
+    if changed := differing_checksums(record.data.get("checksums"), task.checksums()):
+        raise UserError(
+            f"{folder} {changed_data_text(changed, config['data_dir'])}: set data_dir=FOLDER to "
+            "the data of the run"
+        )

@@ -8,11 +8,13 @@ that keeps the best value knows which direction is better.
 training continues, so no row is lost if the process is killed. A resumed run drops rows after its
 checkpoint and an unfinished last line; therefore the trainer logs a step's row before it saves that
 step's checkpoint. Numbers that are not finite are written as `"nan"`, `"inf"`, `"-inf"`.
+`progress.json` shows how far a running run is.
 """
 
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +22,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, ClassVar, NamedTuple
 
-from normlab.progress import Stage
+from normlab.progress import Pace, Stage
 from normlab.records.files import atomic_write, read_file, sync_folder
 from normlab.records.record import RunRecord, Score, fingerprint, plain
-from normlab.records.store import METRICS_FILE, rows_of
+from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
 
 Row = Mapping[str, float | int]
 NO_SCORES: Mapping[str, Score] = MappingProxyType({})
@@ -218,3 +220,32 @@ def truncate_to(path: Path, step: int) -> int:
         with atomic_write(path, "wb") as file:
             file.write(content)
     return len(remaining)
+
+
+class Live(Sink):
+    """Maintains `progress.json`: a `Stage`, the seconds left, and whether all steps are done.
+
+    The file is written at most once per second within a phase, and deleted when the run ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / PROGRESS_FILE
+        self._partial = folder / f".{PROGRESS_FILE}.{os.getpid()}.partial"
+        self._pace = Pace()
+        self._phase, self._written, self._loss = "", 0.0, None
+
+    def stage(self, stage: Stage) -> None:
+        self._pace.see(stage)
+        self._loss = stage.loss if stage.loss is not None else self._loss
+        now = time.monotonic()
+        if stage.phase == self._phase and now - self._written < 1.0:
+            return
+        self._phase, self._written = stage.phase, now
+        content = {**stage._asdict(), "loss": self._loss}
+        content |= {"left": self._pace.left, "trained": self._pace.trained}
+        # It is not synced to disk, because it is deleted when the run ends.
+        self._partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        self._partial.replace(self._path)
+
+    def close(self, record: RunRecord | None) -> None:
+        self._path.unlink(missing_ok=True)

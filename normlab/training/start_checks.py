@@ -1,10 +1,10 @@
-"""Checks, before the first step, that norms can be trained on the batches of a run.
+"""Before the first step: checks that norms can be trained on a run's batches, and notices on norms.
 
-Without them, the problem would show only at the first long sentence, in the last batch of an epoch,
-or never.
+Without the checks, a problem would show only at the first long sentence, in the last batch of an
+epoch, or never.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -15,6 +15,7 @@ from normlab.errors import UserError
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.running import running_norms
 from normlab.tasks.base import Task
+from normlab.training.sinks import Notice
 
 _CURE = "or use a norm that does not pool over the batch (norm=ln)"
 
@@ -72,3 +73,36 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
             f"sequence of this run may have: set {key}.num_positions={longest}, or shorten the "
             "sequences"
         )
+
+
+def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[Notice]:
+    """Yield notices about the norms' schedules, and warnings.
+
+    `milestones` maps the name of each phase to its last step, and `total` is the run's number of
+    steps.
+    """
+    texts = {
+        name: f"{name} from step {step + 1:,}"  # the milestone is the step before the freeze
+        if name == "freeze_statistics"
+        else f"{name.replace('/', ' ')} until step {step:,}"
+        for name, step in milestones.items()
+    }
+    if texts:
+        yield Notice(f"norms' own schedules: {', '.join(texts.values())}")
+    if late := [texts[name] for name, step in milestones.items() if total and step > total]:
+        where = f"the run ends at step {total:,}, within a norm's own schedule"
+        yield Notice(f"{where}: {', '.join(late)}", warning=True)
+    if sees := seeing_future(model):
+        yield Notice(
+            f"{', '.join(sees)} leaks later tokens of a sequence to earlier ones, in training too: "
+            "losses and scores come from a model that has seen what it predicts",
+            warning=True,
+        )
+
+
+def seeing_future(model: nn.Module) -> list[str]:
+    """Return the classes of the norms that let a decoder see later tokens."""
+    if not hasattr(model, "start_decoding"):  # the model does not predict next tokens
+        return []
+    parts = getattr(model, "decoder", model).modules()
+    return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})

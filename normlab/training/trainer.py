@@ -17,14 +17,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from normlab.data.batching import BatchesAhead
 from normlab.distributed import process_group
 from normlab.norms.model_norms import ModelNorms
 from normlab.probes.base import ProbeGroup, StepView
 from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
-from normlab.tasks.base import Task
-from normlab.tasks.batch import Batch
-from normlab.training.ahead import BatchesAhead
+from normlab.tasks.base import Batch, Task
 from normlab.training.checkpoint import (
     Checkpoints,
     check_kept,
@@ -35,13 +34,13 @@ from normlab.training.checkpoint import (
 from normlab.training.divergence import (
     Diverged,
     Divergence,
+    Rewind,
     Verdict,
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
 from normlab.training.evaluate import Evaluator, best_by
 from normlab.training.progress import Progress
-from normlab.training.rewind import Rewind
 from normlab.training.runtime import Runtime
 from normlab.training.schedule import Schedule
 from normlab.training.sinks import NO_SCORES, Notice, Row, SinkGroup

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from normlab.claims.claim import load
 from normlab.claims.evidence import EvidenceStore, RecordAt
-from normlab.claims.ledger import ledger
+from normlab.claims.ledger import check_plans, ledger
 from normlab.records.record import Score
 from tests.records.examples import record
 
@@ -102,7 +102,9 @@ def runs_of(root, records, place=("made", "small"), **more: Any):
 def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: Any):
     """Return the ledger's entry of a claim with these parts, decided by these records."""
     root = configs(folder, grid)
-    (entry,) = ledger([claim(root, *parts)], runs_of(root, records, **more))
+    claims, evidence = [claim(root, *parts)], runs_of(root, records, **more)
+    check_plans(claims, evidence)
+    (entry,) = ledger(claims, evidence)
     return entry
 
 

@@ -7,10 +7,10 @@ import pytest
 from normlab.config.compose import compose
 from normlab.config.run_config import to_dict
 from normlab.metrics.bleu import bleu_scores
+from normlab.records.code import NUMERICS
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
 from normlab.training import train
-from normlab.training.run_folder import NUMERICS
 from tests.tiny_runs import tiny, write_corpus
 
 # The longest sentence of a batch limits the output length of all; 50 tokens more exceed it.

@@ -9,9 +9,9 @@ from normlab.config.compose import compose
 from normlab.config.error_messages import run_groups
 from normlab.config.registry import option_names, option_settings
 from normlab.config.run_config import from_dict, reads_files, to_dict
-from normlab.norms.base import Norm
+from normlab.norms.base import NoNorm, Norm
 from normlab.norms.batch import BatchNorm
-from normlab.norms.layer import LayerNorm, NoNorm
+from normlab.norms.layer import LayerNorm
 from normlab.norms.make import make_norm
 from normlab.norms.rms import RMSNorm
 from normlab.records.record import fingerprint

@@ -17,7 +17,7 @@ from normlab.norms.make import make_norm
 from tests.records.examples import record
 
 SLOW = "# Slow.\n_target_: {target}\neps: {eps}\n"
-CODE = "from normlab.norms.layer import NoNorm\n\nclass {name}(NoNorm):\n    def __init__(self, dim, *, eps: float):\n        super().__init__(dim)\n"  # noqa: E501
+CODE = "from normlab.norms.base import NoNorm\n\nclass {name}(NoNorm):\n    def __init__(self, dim, *, eps: float):\n        super().__init__(dim)\n"  # noqa: E501
 
 
 @pytest.fixture

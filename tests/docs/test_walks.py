@@ -9,8 +9,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from normlab.claims.claim import load_all
+from normlab.claims.evidence import EvidenceStore
+from normlab.claims.ledger import VERDICTS, check_plans, ledger
 from normlab.cli import main
 from normlab.config.compose import compose
+from normlab.config.folders import CONFIG_DIR
 from normlab.config.run_config import to_dict
 from normlab.training.build import build_task
 from normlab.training.trainer import Trainer
@@ -24,7 +28,12 @@ WALKS = {
     part.partition("\n")[0]: re.findall(r"^\d+\. `([\w/]+)\.py`", part, re.MULTILINE)
     for part in PAGE.split("\n## ")[1:4]
 }
-MOST = 85  # files that a walk enters, including those that its page leaves out
+COUNTED = re.search(r"enters (\d+), (\d+) and (\d+) files.*? (\d+) of them", PAGE, re.DOTALL)
+MOST = {"A line of text to a loss": 35, "A command line to a gradient": 63}
+MOST |= {"The last step to a verdict": 80}
+MOST_OF_RECORDS = 24
+"""The files that each walk enters at most, including those that the page leaves out, and those that
+are entered between the first record and the last verdict."""
 
 
 def imports(frame):
@@ -90,8 +99,31 @@ def walked(tmp_path_factory):
     return found
 
 
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Return the files between the first record and the last verdict."""
+    files = []
+    results = tmp_path_factory.mktemp("results")
+    shutil.copytree(ROOT / "results" / "length_change", results / "length_change")
+    claims, evidence = load_all(CONFIG_DIR / "claim"), EvidenceStore(CONFIG_DIR)
+    check_plans(claims, evidence)
+    with entered(files):
+        evidence.read(results)
+        assert {claim.verdict for claim in ledger(claims, evidence)} <= set(VERDICTS)
+    return files
+
+
 @pytest.mark.parametrize("walk", WALKS)
 def test_a_walk_lists_its_files_in_the_order_in_which_code_enters_them(walk, walked):
     named, files = WALKS[walk], walked[walk]
     assert named and named == [file for file in files if file in named]
-    assert len(files) <= MOST
+    assert len(files) <= MOST[walk]
+
+
+def test_few_files_are_entered_between_the_first_record_and_the_last_verdict(judged):
+    assert "records/packed" in judged and "claims/decision" in judged
+    assert len(judged) <= MOST_OF_RECORDS
+
+
+def test_the_page_has_the_numbers_of_files():
+    assert COUNTED and [int(n) for n in COUNTED.groups()] == [*MOST.values(), MOST_OF_RECORDS]

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from normlab.models.folding import fixed_map, fold
-from normlab.norms.base import Norm
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm, Norm
 from normlab.norms.make import make_norm
 from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens

@@ -58,7 +58,7 @@ def test_a_test_is_repeated_with_noise_but_statistics_are_recalibrated_without_i
     config = to_dict(compose([*DIGITS, "norm=bn", "norm.eval_stats=recalibrated"]))
     task = build_task(config)
     model = build_model(config, task).double()
-    noises = [Condition(noise=value) for value in (0.5, 50.0)]
+    noises = {"noise": [0.5, 50.0]}
     evaluator = Evaluator(task, ALONE, recalibration_batches=3, disturbances=noises)
     inputs = []
     model.stem.register_forward_pre_hook(lambda _, given: inputs.append(float(given[0].std())))

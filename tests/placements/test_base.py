@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import silu
 
 from normlab.config.compose import compose
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import XAVIER
 from tests.models.small import (

@@ -1,6 +1,6 @@
 """Keel: the factors of its residuals."""
 
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm
 from normlab.placements.base import Residual
 from normlab.placements.pre import PreResidual
 from tests.models.small import seq2seq

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from normlab.models.layers import initialize
 from normlab.models.recurrent import LstmArchitecture, Recurrent
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms

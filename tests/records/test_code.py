@@ -65,9 +65,7 @@ def test_a_run_that_starts_from_weights_of_uncommitted_code_is_dirty(trained, tm
 
 def test_a_finished_run_is_not_reused_after_its_norms_formula_was_edited(trained, monkeypatch):
     trained(CLEAN, "norm=bn")
-    monkeypatch.setattr(
-        run_module, "uncommitted_files", lambda: {module_file("normlab.norms.batch")}
-    )
+    monkeypatch.setattr(code, "uncommitted_files", lambda: {module_file("normlab.norms.batch")})
     with pytest.raises(UserError, match=r"now numerics 1, bn: batch.py \w+\): .*=rerun"):
         trained(DIRTY, "norm=bn")
     record = trained(DIRTY, "norm=bn", "observe.other_code=rerun")

@@ -8,12 +8,12 @@ import subprocess
 import pytest
 
 from normlab.commands import study as command
+from normlab.records.code import NUMERICS
 from normlab.records.record import BudgetUsed
 from normlab.studies import cost
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import timed
 from normlab.studies.load import load_study
-from normlab.training.run_folder import NUMERICS
 from tests.records.examples import changed, record
 from tests.studies.queues import bleu, plan
 

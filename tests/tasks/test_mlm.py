@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from normlab.config.schema import NORM_KEYS as SITES
+from normlab.data.batching import BatchesAhead
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed.process_group import Shard
-from normlab.tasks.batch import Draw
+from normlab.tasks.base import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
-from normlab.training.ahead import BatchesAhead
 from normlab.training.evaluate import Evaluator, Weights
 from normlab.training.runtime import Runtime
 from normlab.training.start_checks import check_start

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from normlab.config.compose import compose
 from normlab.errors import UserError
+from normlab.records.code import NUMERICS
 from normlab.records.files import check_writable
-from normlab.training.run_folder import NUMERICS, RunFolder
+from normlab.training.run_folder import RunFolder
 from tests.training.sink_runs import record
 
 HERE, THERE = ("cpu", "fp32", "AVX2"), ("cpu", "fp32", "AVX512-BF16")

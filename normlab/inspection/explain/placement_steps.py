@@ -19,8 +19,7 @@ from normlab.config.instantiation import instantiate
 from normlab.config.registry import Option, option_settings
 from normlab.findings.finding import AnswerTable
 from normlab.inspection.explain.section import Explanation, Section
-from normlab.norms.base import Norm
-from normlab.norms.layer import NoNorm
+from normlab.norms.base import NoNorm, Norm
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Place, Placement, Residual

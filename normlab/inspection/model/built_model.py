@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from normlab.config.compose import compose
 from normlab.config.run_config import to_dict
 from normlab.norms.running import running_norms
-from normlab.tasks.base import Task
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch, Task
 from normlab.training.build import build_model, build_task, calibrate_model
 from normlab.training.loaded_run import load_run
 from normlab.training.runtime import Runtime

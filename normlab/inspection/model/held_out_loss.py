@@ -11,8 +11,7 @@ import torch
 from normlab.data.batching import eval_batches
 from normlab.findings.finding import AnswerTable
 from normlab.inspection.model.built_model import BuiltModel
-from normlab.tasks.base import spread
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch, spread
 
 BATCH = 32
 EXAMPLES = 64

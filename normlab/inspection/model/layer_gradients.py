@@ -13,7 +13,7 @@ from normlab.inspection.model.built_model import BuiltModel
 from normlab.inspection.model.recorded_pass import record
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import STEEP, gradients_by_layer, growth_by_stack, steepest
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch
 from normlab.training.optimizer import build_optimizer
 
 MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory

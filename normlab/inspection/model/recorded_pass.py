@@ -21,7 +21,7 @@ from normlab.models.base import stacks
 from normlab.norms.running import normalized_by
 from normlab.placements.base import Residual
 from normlab.probes.sites import modules_by_site, real_values
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch
 
 MODES = ("training", "eval")
 ROUNDING = 1e-5

@@ -13,7 +13,7 @@ from normlab.inspection.model.built_model import BuiltModel
 from normlab.inspection.model.held_out_loss import BATCH, by_length, loss
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
-from normlab.tasks.batch import Batch
+from normlab.tasks.base import Batch
 
 SENTENCES = 256
 RECALIBRATION_BATCHES = 32

@@ -14,9 +14,8 @@ from normlab.findings.question import question
 from normlab.inspection.norm import contract_measures as measures
 from normlab.inspection.norm.bare_norm import BareNorm
 from normlab.inspection.questions import questions
-from normlab.norms.agreement import agrees
 from normlab.norms.axes import AXES, axes_in_words, in_order
-from normlab.norms.fast import FAST
+from normlab.norms.fast import FAST, agrees
 from normlab.norms.layer import TokenNorm
 from normlab.norms.running import RunningNorm
 

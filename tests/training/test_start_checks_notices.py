@@ -7,7 +7,7 @@ from normlab.config.compose import compose
 from normlab.norms.make import make_norm
 from normlab.records.record import RunRecord
 from normlab.training import train
-from normlab.training.notices import notices
+from normlab.training.start_checks import notices
 from tests.models.small import lm
 from tests.tiny_runs import tiny
 

@@ -10,8 +10,7 @@ from normlab.config.compose import compose
 from normlab.config.key_list import config_keys
 from normlab.config.keys import OPTION_KEYS
 from normlab.config.machine import MOST_THREADS
-from normlab.config.ranges import check_values
-from normlab.config.run_config import from_dict, to_dict
+from normlab.config.run_config import check_values, from_dict, to_dict
 from normlab.config.schema import key_of, top_level_keys
 from normlab.training import train
 from normlab.training.build import build_task, check_scores

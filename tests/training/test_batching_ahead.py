@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.data.batching import Batches
+from normlab.data.batching import Batches, BatchesAhead
 from normlab.errors import UserError
 from normlab.norms.tokens import Tokens
-from normlab.tasks.batch import Batch
-from normlab.training.ahead import BatchesAhead
+from normlab.tasks.base import Batch
 from normlab.training.trainer import Trainer
 from tests.training.trainers import build_trainer, largest_difference, weights
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from normlab.norms import agreement, fast
+from normlab.norms import fast
 from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST
 from normlab.norms.make import make_norm
@@ -70,7 +70,7 @@ def test_a_monkeypatched_formula_runs_until_it_is_restored(option, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(kind, "formula", lambda self, x, *moments: 0 * x + 7)
         assert all((y == 7).all() for y in in_both_modes(other, x))
-    assert agreement.agrees(norm)
+    assert fast.agrees(norm)
     assert all(map(torch.equal, plain, in_both_modes(norm, x)))
 
 
@@ -99,7 +99,7 @@ def test_even_a_small_edit_of_batch_norms_formula_disables_its_kernel(
     monkeypatch.setattr(fast, "FAST", dict(FAST))
     norm = make_norm("bn", 8)
     norm.__class__ = edited("bn", change, tmp_path)
-    assert not agreement.agrees(norm)
+    assert not fast.agrees(norm)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -114,7 +114,7 @@ def test_a_clamp_in_the_formula_disables_the_kernel_only_if_values_reach_its_bou
             return plain(self, *given).clamp(-bound, bound)
 
         monkeypatch.setattr(kind, "formula", clamped)
-        assert agreement.agrees(make_norm(option, dim)) is same
+        assert fast.agrees(make_norm(option, dim)) is same
 
 
 def test_an_edited_update_of_the_running_statistics_disables_the_kernel(monkeypatch):
@@ -127,7 +127,7 @@ def test_an_edited_update_of_the_running_statistics_disables_the_kernel(monkeypa
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_unchanged_norm_runs_its_kernel(option, monkeypatch):
     norm = make_norm(option, 8)
-    assert agreement.agrees(norm)  # calls the formula now, so that it is not called below
+    assert fast.agrees(norm)  # calls the formula now, so that it is not called below
     monkeypatch.setattr(fast, "agrees", lambda norm: True)
     monkeypatch.setattr(OPTIONS[option], "formula", None)
     in_both_modes(norm, torch.randn(4, 6, 8))
@@ -135,15 +135,15 @@ def test_an_unchanged_norm_runs_its_kernel(option, monkeypatch):
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_comparing_kernel_and_formula_has_no_side_effects_on_the_caller(option, monkeypatch):
-    monkeypatch.setattr(agreement, "_AGREEMENTS", {})
+    monkeypatch.setattr(fast, "_AGREEMENTS", {})
     before, x = torch.get_rng_state(), torch.ones(4, 6, 8)
     with torch.device("meta"), torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
         norm = make_norm(option, 8)
-        assert norm(x.to("meta")).is_meta and agreement.agrees(norm)
-    monkeypatch.setattr(agreement, "_AGREEMENTS", {})
+        assert norm(x.to("meta")).is_meta and fast.agrees(norm)
+    monkeypatch.setattr(fast, "_AGREEMENTS", {})
     norm = make_norm(option, 8)  # in a checkpoint, both passes must save the same tensors
     checkpoint(norm, x.requires_grad_(), use_reentrant=False).sum().backward()
-    assert list(agreement._AGREEMENTS.values()) == [True]
+    assert list(fast._AGREEMENTS.values()) == [True]
     assert torch.equal(before, torch.get_rng_state())
 
 

@@ -4,7 +4,7 @@ import pickle
 
 from hydra.core.config_store import ConfigStore
 
-from normlab.config.hydra_source import register
+from normlab.config.compose import register
 
 
 def test_launchers_can_send_what_is_registered_to_another_process():
