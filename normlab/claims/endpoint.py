@@ -331,12 +331,14 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return Scope(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
     def _next(self, plan: PlannedRuns, have: int, evidence: EvidenceStore) -> Measurement | None:
-        """Return the command for the seeds of the next analysis, or None after the last one."""
+        """Return the command for the seeds of the next analysis, or None after the last one.
+
+        It runs only the rows and points that the endpoint compares.
+        """
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
             return None
-        planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds, because completing a partly run seed could pair runs from two machines.
         known = have or self.seen_seeds
@@ -346,16 +348,20 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         new = list(islice((seed for seed in after if seed not in known_seeds), seeds))
         versions = (version_of(record.data) for record, _ in records.values())
         again = any(version is not None and version < VERSION for version in versions)
-        if again:  # new runs would use different text than the published ones
+        part = plan.smallest_part([{**self.where, **side} for side in self.sides])
+        if again:  # new runs use a different text than the published ones, so all are run again
             new = sorted({*known_seeds, *new})
-        chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
-        runs_left, hours_left = (each * len(new) / len(scale.seeds) for each in (planned, hours))
-        takes = f"{hours_left:.1f} h" if hours_left > 2 else f"{60 * hours_left:.0f} min"
-        cost = f"{runs_left:.0f} runs, about {takes}; data: {scale.data}"
+            part = plan.smallest_part([{}])
+        words = [study.name, f"scale={self.scale}", *part.words]
+        if sorted(scale.seeds) != new:
+            words.append(f"seeds={','.join(map(str, new))}")
+        runs = part.settings * len(new)
+        hours = runs * scale.minutes / 60
+        takes = f"{hours:.1f} h" if hours > 2 else f"{60 * hours:.0f} min"
+        cost = f"{runs} runs, about {takes}; data: {scale.data}"
         if again:
             cost += ", which has changed since: run all seeds again and publish with --replace"
-        command = f"normlab study run {study.name} scale={self.scale}{chosen_seeds}"
-        return Measurement(command, cost)
+        return Measurement(f"normlab study run {' '.join(words)}", cost)
 
 
 def _layers(run: RunRecord) -> str | None:

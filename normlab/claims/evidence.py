@@ -21,6 +21,7 @@ from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, written
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
+from normlab.studies.study_part import SmallestPart, smallest_part
 
 BENCH = "bench"
 Where = Mapping[str, object]
@@ -106,8 +107,9 @@ class PlannedRuns:
 
     def __init__(self, study: Study, scale: str) -> None:
         """Read the plan, or raise `UserError` for an unknown scale."""
-        self.study, self.scale = study, study.scale(scale)
+        self.study, self.scale_name, self.scale = study, scale, study.scale(scale)
         planned = study.planned(scale, seeds=[0])
+        self._places = [(run.row, run.point) for run in planned]
         self.names = [Key(run.row, run.point, 0).name for run in planned]
         self._runs = [_values(run.overrides) for run in planned]
         keys = sorted({key for run in self._runs for key in run})
@@ -121,6 +123,13 @@ class PlannedRuns:
         """
         runs = zip(self.names, self._runs, strict=True)
         return {name for name, run in runs if all(_may_be(run, *pair) for pair in where.items())}
+
+    def smallest_part(self, sides: Sequence[Where]) -> SmallestPart:
+        """Return the smallest part of the study with all runs that may match one of the sides."""
+        places = zip(self._places, self.names, strict=True)
+        chosen = set[str]().union(*map(self.may_choose, sides))
+        matching = [place for place, name in places if name in chosen]
+        return smallest_part(self.study, self.scale_name, matching)
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return the values of a grid key at this scale, or nothing for keys outside the grid."""

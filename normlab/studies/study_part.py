@@ -1,6 +1,7 @@
 """The part of a study that command-line arguments select: scale, rows, seeds and overrides."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import yaml
@@ -8,11 +9,14 @@ import yaml
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.overrides import with_full_keys, written_out
 from normlab.errors import UserError
+from normlab.records.point import point_values
 from normlab.studies.study import SMOKE, Study
 
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
 _OF_ONE_RUN = (EXPERIMENT, "debug")  # keys that apply only to a single run
 _MOST_SEEDS = 1000  # maximum number of seeds in a range
+_PLAIN_ROW = re.compile(r"[A-Za-z][\w+.-]*")  # needs no quotes and is no number of a row
+_PLAIN_VALUE = re.compile(r"[\w+.-]+")
 
 
 class StudyPart(NamedTuple):
@@ -36,6 +40,37 @@ class StudyPart(NamedTuple):
         rows = read_rows(chosen["rows"], study, scale) if "rows" in chosen else None
         seeds = read_seeds(chosen["seeds"]) if "seeds" in chosen else None
         return cls(scale, rows, seeds, extra)
+
+
+class SmallestPart(NamedTuple):
+    """The words that select a part of a study, and the number of its settings (runs per seed)."""
+
+    words: list[str]
+    settings: int
+
+
+def smallest_part(study: Study, scale: str, places: Collection[tuple[str, str]]) -> SmallestPart:
+    """Return the smallest part of a study that has these places: rows, each at a point of the grid.
+
+    It has each of the rows at all combinations of the points' values, so it can have more settings
+    than there are places. A row or axis that is not restricted has no word.
+    """
+    size = study.scale(scale)
+    rows = [row for row in size.rows if any(row == each for each, _ in places)]
+    words, settings = list[str](), len(rows)
+    if len(rows) < len(size.rows):
+        numbers = [str(number) for number, row in enumerate(size.rows, 1) if row in rows]
+        plain = all(_PLAIN_ROW.fullmatch(row) for row in rows)
+        words.append(f"rows={','.join(rows if plain else numbers)}")
+    for axis, values in size.grid.items():
+        at_points = {point_values(point)[axis] for _, point in places}
+        chosen = [value for value in values if value in at_points]
+        if len(chosen) < len(values) and all(map(_PLAIN_VALUE.fullmatch, chosen)):
+            words.append(f"{axis}={','.join(chosen)}")
+            settings *= len(chosen)
+        else:
+            settings *= len(values)
+    return SmallestPart(words, settings)
 
 
 def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:

@@ -23,8 +23,8 @@ def test_a_contrast_with_fewer_than_five_seeds_is_not_measured(tmp_path):
     ) == (3, 6, None)
     # Seed 4 has only some of its runs, so new seeds are proposed.
     more = judged_part.judgement.to_measure
-    assert more.command == "normlab study run made scale=small seeds=5,6"
-    assert more.cost.startswith("6 runs, about 36 min")
+    assert more.command == "normlab study run made scale=small rows=ln,bn seeds=5,6"
+    assert more.cost.startswith("4 runs, about 24 min")
 
 
 def test_seeds_trained_on_an_earlier_toy_corpus_must_all_be_rerun(tmp_path):

@@ -56,8 +56,8 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
 def test_only_a_part_that_is_open_after_the_correction_has_a_command(among_ten):
     alone, among = among_ten(0)
     more = among.judgement.to_measure
-    assert more.command == "normlab study run made scale=small seeds=6,7,8"
-    assert more.cost.startswith("9 runs, about 54 min") and alone.judgement.to_measure is None
+    assert more.command == "normlab study run made scale=small rows=ln,bn seeds=6,7,8"
+    assert more.cost.startswith("6 runs, about 36 min") and alone.judgement.to_measure is None
 
 
 def test_secondary_endpoints_do_not_affect_the_correction(tmp_path):

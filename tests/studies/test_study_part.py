@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.studies.study import Scale, Study
-from normlab.studies.study_part import read_rows, read_seeds
+from normlab.studies.study_part import StudyPart, read_rows, read_seeds, smallest_part
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
 
@@ -34,3 +34,22 @@ def test_seeds_may_be_numbers_and_ranges():
     for text in ("", "a", "1,", "1-", "-1", "3-1", "1-99999", "1.5"):
         with pytest.raises(ValueError, match=rf"seeds={text}: "):
             read_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("places", "words", "settings"),
+    [
+        ({("ln", "batch_size=2"), ("bn", "batch_size=8")}, ["rows=ln,bn", "batch_size=2,8"], 4),
+        ({("bn, padding filled", "batch_size=2")}, ["rows=5", "batch_size=2"], 1),
+        ({(row, f"batch_size={size}") for row in ROWS for size in (2, 8, 32)}, [], 18),
+    ],
+)
+def test_the_smallest_part_has_the_given_rows_and_points(places, words, settings):
+    grid = {"batch_size": {size: (f"batch_size={size}",) for size in ("2", "8", "32")}}
+    sizes = {"small": Scale((), (1,), 1.0, "none", tuple(ROWS), grid)}
+    made = Study("one", "", "article 1", "", {row: () for row in ROWS}, (), sizes, grid=grid)
+    part = smallest_part(made, "small", places)
+    assert (part.words, part.settings) == (words, settings)
+    chosen = StudyPart.of(made, ["scale=small", *words])
+    runs = made.planned("small", rows=chosen.rows, extra=chosen.extra)
+    assert len(runs) == settings and places <= {(run.row, run.point) for run in runs}
