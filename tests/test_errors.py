@@ -97,7 +97,7 @@ def test_the_slurm_launcher_without_slurm_is_a_one_line_error(tmp_path, monkeypa
 def test_the_error_for_a_read_only_folder_suggests_runs_dir(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)
     assert main(["train", *TINY[:-1], f"runs_dir={tmp_path / 'runs'}"]) == 1
-    said = f"normlab train: {tmp_path} cannot be written to: set runs_dir=FOLDER\n"
+    said = f"normlab train: {tmp_path} cannot be written to; set runs_dir=FOLDER\n"
     assert capsys.readouterr().err == said and not list(tmp_path.iterdir())
 
 

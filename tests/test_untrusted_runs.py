@@ -114,7 +114,7 @@ def test_a_report_page_escapes_the_texts_of_untrusted_runs(tmp_path, capsys):
     (store.root / "lines/seed1/progress.json").write_text(json.dumps(now))
     os.mkfifo(store.root / "pipe/seed1/progress.json")
     assert cli(["report", str(store.root), "--out", str(tmp_path / "page")]) == 1
-    assert "folder is a link, which is not followed" in capsys.readouterr().err
+    assert "folder is a link, and links are not followed" in capsys.readouterr().err
     page = (tmp_path / "page" / "report.html").read_text()
     assert evil not in page and "&lt;script&gt;alert" in page
     assert "secret" not in page, "a link to a folder is not followed"

@@ -1,4 +1,4 @@
-"""Reads claim files in `configs/claim`: a claim, its parts, and the endpoint deciding each part.
+"""Reads claims, their parts and the parts' endpoints from the files in `configs/claim`.
 
 id: 2                                  the file's name must start with it
 articles: [article 1]
@@ -19,7 +19,7 @@ parts:
     secondary: [{contrast: {...}}]     optional: shown but never counted
     note: ...                          optional: a caveat to quote with the verdict
 
-Errors contain the file, the key and the fix.
+Errors give the file, the key and the fix.
 """
 
 from pathlib import Path
@@ -111,8 +111,8 @@ def _part(content: object, path: Path, key: str) -> Part:
     if endpoint.assertions and part.assertion not in endpoint.assertions:
         kind = type(endpoint).__name__.lower()
         raise UserError(
-            f"{path}: {key}.endpoint.{kind}: cannot decide a part with says: {part.assertion}; "
-            f"expected says: {' or '.join(endpoint.assertions)}"
+            f"{path}: {key}.endpoint.{kind} cannot decide a part with says: {part.assertion}; set "
+            f"says: {' or '.join(endpoint.assertions)}"
         )
     secondary = tuple(_endpoint(each, path, f"{key}.secondary") for each in part.secondary)
     return Part(**{**structs.asdict(part), "endpoint": endpoint, "secondary": secondary})
@@ -120,7 +120,7 @@ def _part(content: object, path: Path, key: str) -> Part:
 
 def _endpoint(node: object, path: Path, key: str) -> Endpoint:
     if not isinstance(node, dict) or len(node) != 1 or not node.keys() <= KINDS.keys():
-        raise UserError(f"{path}: {key}: needs exactly one of {', '.join(KINDS)}; found {node!r}")
+        raise UserError(f"{path}: {key} needs exactly one of {', '.join(KINDS)}; found {node!r}")
     ((kind, content),) = node.items()
     if isinstance(content, dict) and isinstance(score := content.get("score"), str):
         content = {**content, "score": [score]}

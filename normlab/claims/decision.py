@@ -7,7 +7,7 @@ this table that applies decides:
     I90 between -m and +m         no difference (supports a claim of equality)
     I95 wholly above m            supported (contradicts a claim of equality)
     I95 wholly below 0            contradicted (a claim of equality: below -m)
-    I95 wholly above 0            undecided: the direction is shown, its size is open
+    I95 wholly above 0            undecided: the direction is shown, but not the size
     otherwise                     undecided, with the smallest difference these seeds could show
 
 I95 and I90 are t intervals of `d`, named after their confidence for an error of 0.05. At an interim
@@ -147,8 +147,8 @@ def stuck(reason: Reason, trained: Sequence[SideValue] = ()) -> Decision:
 
 
 def with_counts(decision: Decision, trained: Sequence[SideValue]) -> Decision:
-    """Return a decision whose value is the number of seeds of each side that train."""
-    value = f"train: {sides_text(trained)}" if trained else ""
+    """Return a decision whose value is the number of seeds that train on each side."""
+    value = f"seeds that train: {sides_text(trained)}" if trained else ""
     return replace(decision, value=value, sides=tuple(trained), counted=bool(trained))
 
 

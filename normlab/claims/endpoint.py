@@ -38,7 +38,7 @@ from normlab.records.store import lookup
 
 Chosen = dict[str, str | int | float | bool | None]
 Family = tuple[str, str]
-"""The study and scale of endpoints corrected together, or `BENCH` and a report of timings."""
+"""Identifies endpoints that are corrected together: a study and scale, or `BENCH` and a report."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def scored(self) -> tuple[str, ...]:
-        """The names of the measured scores, except the score to subtract; empty without scores."""
+        """The names of the measured scores, except the score to subtract."""
         return ()
 
     @property

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class CheckFinding(Struct, frozen=True):
-    """A finding of a check: the question, the finding, and whether it supports the claim.
+    """A finding of a check: a statement, what was found, and whether that supports the claim.
 
     It is selected by its `name`, which is unique within the check.
     """
@@ -51,6 +51,12 @@ class CheckFinding(Struct, frozen=True):
     standing: Literal["supports", "contradicts"]
     numbers: Mapping[str, float] = {}
     name: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The statement with its truth and what was found: `ln has one mode: true (one mode)`."""
+        truth = "true" if self.standing == "supports" else "not true"
+        return f"{self.question}: {truth} ({self.finding})"
 
 
 class _Computed(Struct):
@@ -95,7 +101,7 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
-        raise UserError(f"{path}: damaged ({error}); recreate it with {again}") from None
+        raise UserError(f"{path} is damaged ({error}); recreate it with {again}") from None
 
 
 class PlannedRuns:

@@ -14,9 +14,10 @@ from normlab.claims.saved import ledger_json, saved_claim
 
 @dataclass(frozen=True)
 class JudgedResults:
-    """All claims as saved in the ledger, the text of each page, and a message per damaged record.
+    """All claims as saved in the ledger, the pages, and a message per damaged record.
 
-    Pages are by path: the ledger as Markdown and as JSON, its summary, and the findings of checks.
+    `pages` has texts by path: the ledger as Markdown and JSON, its summary, and the findings of
+    checks.
     """
 
     claims: Sequence[SavedClaim]

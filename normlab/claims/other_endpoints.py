@@ -88,7 +88,7 @@ class Computed(Endpoint, frozen=True):
             more = Measurement("normlab claims --compute", "seconds")
             return Judgement(Decision("not measured", reason=reason), to_measure=more)
         holds = all(each.standing == "supports" for each in chosen)
-        answers = ". ".join(f"{each.question}: {each.finding}" for each in chosen)
+        answers = ". ".join(each.sentence for each in chosen)
         decision = Decision("supported" if holds else "contradicted", value=answers)
         return Judgement(decision, Basis(grade="D"))
 
@@ -156,7 +156,9 @@ class Timing(Endpoint, frozen=True):
         )
         more = Measurement(f"{command} --json results/{BENCH}/{self.report}.json", cost)
         if timings is None or not times.keys() >= {self.faster, self.slower}:
-            return Judgement(Decision("not measured", reason="no timings of both"), to_measure=more)
+            return Judgement(
+                Decision("not measured", reason="no timings of both candidates"), to_measure=more
+            )
         first, second = times[self.faster], times[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]

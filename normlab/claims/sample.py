@@ -176,7 +176,7 @@ def sample_of(evidence: EvidenceStore, selection: Selection) -> Sample:
         eligible = _eligible(records, selection, label, reasons)
         for run in eligible:
             if (other := sides_of_runs.setdefault(run.run_id, label)) != label:
-                raise UserError(f"{run.run_id} is on both sides: {other} and {label}")
+                raise UserError(f"{run.run_id} matches both sides, {other} and {label}")
         by_point: dict[Point, list[RunRecord]] = {}
         for run in eligible:
             by_point.setdefault(_point(run, selection), []).append(run)
@@ -191,7 +191,9 @@ def sample_of(evidence: EvidenceStore, selection: Selection) -> Sample:
     reasons.update(f"sides of {why}" for why in unpaired.values())
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
-            reasons[f"{label}: seeds without all of {', '.join(selection.over)}"] += short
+            reasons[
+                f"{label}: seeds that lack a run for some value of {', '.join(selection.over)}"
+            ] += short
     problem = _not_one_experiment(cells, seeds, selection.all_scores)
     return _sample(selection, cells, tuple(seeds), reasons, problem)
 
@@ -264,7 +266,7 @@ def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
     """Return why a side's runs at a point have different configs, or None if all are the same."""
     differing = varying([run.parts for run in runs])
     keys = ", ".join(key for key in differing if not key.endswith(".option"))
-    problem = f"{label} matches runs that differ in {keys}; the claim must say which it means"
+    problem = f"{label} matches runs that differ in {keys}; the claim must select one of them"
     return problem if differing else None
 
 

@@ -89,7 +89,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
 
 
 def _rounded(value: Any) -> Any:
-    """Return a number rounded to six digits, or an infinite one as text, because JSON has none."""
+    """Return a number rounded to six digits, or infinity as text, because JSON has no infinity."""
     if value is None:
         return None
     rounded = float(f"{value:.6g}")

@@ -31,7 +31,7 @@ class Side:
 
 
 class SideValue(Struct, frozen=True, omit_defaults=True):
-    """The value of a side. `least` is a lower bound, in %, on the share of seeds that train."""
+    """The value of a side. `least` is the 95 % interval's lower end, in %, of seeds that train."""
 
     name: Name
     value: str
@@ -43,8 +43,10 @@ class SideValue(Struct, frozen=True, omit_defaults=True):
         least = "" if self.least is None else f"{self.least} %"
         if chinese:
             gap = "" if self.name[0].endswith("）") else " "
-            return f"{self.name[0]}{gap}{self.value}" + (least and f"（至少 {least}）")
-        return f"{self.value} with {self.name[1]}" + (least and f" (at least {least})")
+            return f"{self.name[0]}{gap}{self.value}" + (least and f"（95 % 区间：至少 {least}）")
+        return f"{self.value} with {self.name[1]}" + (
+            least and f" (95 % interval: at least {least})"
+        )
 
 
 def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:

@@ -13,8 +13,8 @@ of standard deviations, the share of time saved, or a count of seeds.
 class EvidenceSource(Struct, frozen=True, omit_defaults=True):
     """The source that decides a part: runs (STUDY/SCALE), timings, a check, or publications.
 
-    `only` has the names of the check's findings that count; if it is empty, all count. `chinese`
-    says in Chinese what the publications show.
+    `only` has the names of the check's findings that count; if it is empty, all count. `chinese` is
+    what the publications show, in Chinese.
     """
 
     kind: Literal["runs", "timing", "check", "sources"]

@@ -105,7 +105,7 @@ class _OverOutputs(BLEU):
 
 
 def _checked(hypotheses: Lines, references: Lines) -> tuple[list[str], list[str]]:
-    """Return both in NFC, or raise UserError unless both have one line per sentence."""
+    """Return both in NFC. Raise UserError unless both have one line per sentence."""
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
         raise UserError(f"{count}; both need one line per sentence, and at least one sentence")

@@ -18,7 +18,7 @@ def mean_score(name: str, total: float, count: int) -> Score:
     Raises UserError if there are no items, and KeyError if the name is not in the glossary.
     """
     if count < 1:
-        raise UserError(f"count={count}: a mean needs at least one item; is the split empty?")
+        raise UserError(f"count={count}, but a mean needs at least one item; is the split empty?")
     return Score(total / count, higher_is_better(name), count)
 
 

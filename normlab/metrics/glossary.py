@@ -1,8 +1,8 @@
 """Every metric of a record: its name, better direction, unit, description and source.
 
-The key of a score is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`. The
-key of a probe metric is its probe and name, such as `tid/mean` for
-`stability/tid/mean/encoder.0.self`. `score_text.py` formats names and values for readers.
+A score's key is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`. A probe
+metric's key is its probe and name, such as `tid/mean` for `stability/tid/mean/encoder.0.self`.
+`score_text.py` formats names and values for readers.
 """
 
 from typing import Literal, NamedTuple
@@ -69,8 +69,8 @@ def _count(name: str, unit: str, what: str, decimals: int = 2) -> Metric:
 
 _NLL = "negative log-likelihood"
 _EXAMPLE = "token or example"
-_CONVERGED = "first validation within 1 % of the last loss, if settled"
-_REACHED = "until a value is reached for good; infinite if never"
+_CONVERGED = "first validation within 1 % of the last loss, if the loss has settled"
+_REACHED = "until a value is reached for good; infinite if it never is"
 SCORES = {
     "loss": _loss(
         "loss",
@@ -141,7 +141,7 @@ LOGGED = {
     "padding_share": _observed("padding", "share of positions", "padding of the batch"),
     "penalty": _observed("penalty", "nats", "what a norm adds to the loss"),
 }
-"""What a run logs at each step, as `train/NAME`, next to the scores."""
+"""The metrics that a run logs at each step as `train/NAME`, in addition to the scores."""
 PROBES = {
     "activations/mean": _observed("mean activation", _ACTIVATION, "mean of a norm's input"),
     "activations/var": _observed("activation variance", _SQUARED, "variance of a norm's input"),
@@ -332,7 +332,7 @@ PROBES = {
     ),
     "tid/code_var": _observed("TID of the variance in code", _DISTANCE, "as released", _WANG),
 }
-"""What probes measure, as `stability/PROBE/NAME`, for the whole model or by site."""
+"""The metrics of probes, logged as `stability/PROBE/NAME`, for the whole model or per site."""
 
 
 def metric_key(name: str) -> str:

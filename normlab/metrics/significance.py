@@ -45,7 +45,7 @@ def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
 
 
 def _quantile(degrees: int, confidence: float) -> float:
-    """Return the t at which P(|T| <= t) equals `confidence` under Student's t distribution."""
+    """Return the t for which P(|T| <= t) equals `confidence` under Student's t distribution."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))

@@ -1,4 +1,4 @@
-"""Evidence on disk: the files of a run, where they are, and which runs may be compared.
+"""The records of runs: their files, where these are stored, and which runs may be compared.
 
 This package does not import torch, so listing and reporting start fast.
 """

@@ -39,10 +39,10 @@ class Code(NamedTuple):
 
 
 def checkout_state() -> tuple[str | None, bool | None]:
-    """Return the commit, and whether code or configs differ from it; both None outside a checkout.
+    """Return the commit, and whether code or configs differ from it.
 
-    New files also count as differences unless git ignores them, because a norm that is in no commit
-    is uncommitted code.
+    Both are None outside a checkout. New files that git does not ignore count as differences,
+    because a norm that was never committed is uncommitted code.
     """
     if not (CHECKOUT / ".git").exists():
         return None, None
@@ -166,8 +166,8 @@ def origin(codes: Sequence[Code]) -> dict[str, Any]:
     """Return the `commit`, `dirty` and `commits` of a run's record, given its versions of the code.
 
     `commit` is the last version, which also tested the run, and `commits` lists all versions if
-    there are several. If one version is dirty, so is the run. If one is unknown, the run is not
-    known to be clean.
+    there are several. The run is dirty if any version is, and not known to be clean if a version is
+    unknown.
     """
     commits = list(dict.fromkeys(str(code.commit) for code in codes))
     states = {code.dirty for code in codes}

@@ -49,7 +49,10 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder's entries to disk if the system supports it. Files are complete either way."""
+    """Sync a folder's entries to disk if the system supports it.
+
+    Files are complete even if it does not.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -80,7 +83,7 @@ def check_is_file(path: Path | str) -> None:
     """Raise UserError if a path is not a regular file, or OSError if it does not exist."""
     if not Path(path).is_file():
         os.stat(path)  # raises FileNotFoundError
-        raise UserError(f"{path}: not a regular file; remove it")
+        raise UserError(f"{path} is not a regular file; remove it")
 
 
 def check_writable(folder: Path) -> None:
@@ -89,9 +92,9 @@ def check_writable(folder: Path) -> None:
     if not place.is_dir():
         to = f" to {place.readlink()}, which does not exist" if place.is_symlink() else ""
         kind = "a link" if place.is_symlink() else "a file"
-        raise UserError(f"{place.absolute()} is {kind}{to}: set runs_dir=FOLDER")
+        raise UserError(f"{place.absolute()} is {kind}{to}; set runs_dir=FOLDER")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"{place.absolute()} cannot be written to: set runs_dir=FOLDER")
+        raise UserError(f"{place.absolute()} cannot be written to; set runs_dir=FOLDER")
 
 
 def read_file(path: Path | str) -> bytes:

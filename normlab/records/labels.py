@@ -24,9 +24,9 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 def norms_of(choices: Mapping[str, Any]) -> list[str]:
     """Return the norms in a label.
 
-    A stack for which no norm is chosen uses the model's norm. After it come extra norms by name
-    (`bn+cell_none` in a recurrent model), and then the unchanged overrides by module path
-    (`ln+self_bn`). The only entry is `-` for a config without norms.
+    A stack without a norm of its own uses the model's norm. Extra norms follow by name
+    (`bn+cell_none` in a recurrent model), and then the overrides by module path (`ln+self_bn`). A
+    config without norms has the single entry `-`.
     """
     norm = choices.get("norm")
     parts = [*dict.fromkeys(choices.get(site) or norm for site in STACK_NORMS)]
@@ -55,7 +55,7 @@ def batch_label(config: Mapping[str, Any]) -> str:
 
 
 def corpus_label(config: Mapping[str, Any]) -> str | None:
-    """Return the corpus, such as `brown`, of a task that has several, or None for other tasks."""
+    """Return the corpus, such as `brown`, if the task has several, otherwise None."""
     choices, corpus = _node(config, "choices"), _node(_node(config, "task"), "corpus")
     label = corpus.get("name") or choices.get("task/corpus")
     return None if label is None or label == choices.get("task") else str(label)
@@ -88,7 +88,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_sheet(value: object) -> object:
-    """Return a value for a CSV cell, with a quote before text that would be run as a formula."""
+    """Return a value for a CSV cell, with a quote before text that a spreadsheet would compute."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

@@ -1,7 +1,7 @@
 """The manifest of the evidence, which shows whether results have changed since publication.
 
 `results/MANIFEST.sha256` has one line per file, a checksum and a path, in the format of
-`sha256sum -c`. It lists every file below results/ that is not generated from other files: records,
+`sha256sum -c`. It lists every file in results/ that is not generated from other files: records,
 curves, hypotheses, measurements, and hand-written pages. Generated files (tables and pages of
 studies and cards, and the ledger) are checked by regenerating them (`verification.verify`). Entries
 change only if evidence is published, or if a person accepts a changed file by its path.
@@ -34,21 +34,21 @@ _MADE = (
 
 
 def accept(root: Path, paths: Iterable[Path], *, required: bool = True) -> list[str]:
-    """Add the current evidence at or below some paths to the manifest; return a line per change.
+    """Add the current evidence at these paths, or inside them, to the manifest.
 
-    Raises UserError if a path is not below `root` or, if evidence is `required`, if it has no
-    evidence on disk or in the manifest.
+    Return a line per change. Raises UserError for a path outside `root` and, if evidence is
+    `required`, for a path without evidence on disk or in the manifest.
     """
     changes: list[str] = []
     with only_writer(root / MANIFEST):
         listed, present = read(root), _checksums(root)
         for path in paths:
             if not path.resolve().is_relative_to(root.resolve()):
-                raise UserError(f"{path} is not below {root}; pass a file or folder in {root}")
+                raise UserError(f"{path} is not in {root}; pass a file or folder in {root}")
             place = path.resolve().relative_to(root.resolve())
             below = [name for name in {*listed, *present} if Path(name).is_relative_to(place)]
             if required and not below:
-                raise UserError(f"{path}: no evidence here; pass a file or folder in {root}")
+                raise UserError(f"{path} has no evidence; pass a file or folder in {root}")
             for name in sorted(below):
                 if name not in present:
                     changes.append(f"{root / name}: removed")
@@ -71,7 +71,7 @@ def problems(root: Path, files: Collection[Path] | None = None) -> dict[Path, st
         return {path: str(error)}
     present = _checksums(root, files)
     if present and not listed:
-        return {path: f"{path}: missing or empty; it must list all evidence"}
+        return {path: f"{path} is missing or empty; it must list all evidence"}
     messages: dict[Path, str] = {}
     for name in sorted({*listed, *present}):
         if listed.get(name) != present.get(name) and (files is None or root / name in files):
@@ -96,13 +96,13 @@ def read(root: Path) -> dict[str, str]:
     for number, line in enumerate(lines, 1):
         checksum, gap, name = line.partition("  ")
         if len(checksum) != 64 or not gap or not name or name in listed:
-            raise UserError(f"{path}, line {number}: damaged: {line:.60}; restore the file")
+            raise UserError(f"{path}, line {number} is damaged ({line:.60}); restore the file")
         listed[name] = checksum
     return listed
 
 
 def _checksums(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
-    """Return the checksums of all evidence on disk, or only of some files, by path below `root`."""
+    """Return the checksums of all evidence on disk, or only of some files, by path in `root`."""
     checksums: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):
@@ -127,6 +127,6 @@ def write_files(files: Mapping[Path, str]) -> None:
 
 
 def stale(files: Mapping[Path, str]) -> list[Path]:
-    """Return the files that are missing or differ from the expected text."""
+    """Return the files that are missing or differ from their expected text."""
     present = {path: path.read_bytes() for path in files if path.is_file()}
     return [path for path, text in files.items() if present.get(path) != text.encode()]

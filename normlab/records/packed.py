@@ -30,7 +30,7 @@ CURVES = "curves.jsonl.gz"
 HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
 MEND_PUBLISHED = "restore it, or remove its folder and publish again"
-MOST_UNPACKED = 2**28  # bytes of text; the hypotheses of a thousand runs are smaller
+MOST_UNPACKED = 2**28  # in bytes; the hypotheses of a thousand runs are smaller
 _T = TypeVar("_T")
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
 
@@ -66,8 +66,8 @@ class _Line(msgspec.Struct, frozen=True):
 class Pack:
     """The packed runs of a folder, which are read on first use.
 
-    If a file is damaged, raises UserError with file and line. The file is read only once, and the
-    same error is raised for each run.
+    A damaged file raises UserError with file and line. It is read only once, so every run raises
+    the same error.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -116,18 +116,18 @@ class Pack:
             if path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=io.BytesIO(text)).read(MOST_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise UserError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
+            raise UserError(f"{path} is damaged ({error}); {MEND_PUBLISHED}") from None
         if len(text) > MOST_UNPACKED:
-            raise UserError(f"{path}: more than {MOST_UNPACKED} bytes of text; remove it")
+            raise UserError(f"{path} has more than {MOST_UNPACKED} bytes of text; remove it")
         for count, line in enumerate(text.splitlines(), start=1):
             origin = f"{path}, line {count}"
             try:
                 # Not strict for curves, in which "nan" and "inf" are numbers.
                 content = msgspec.json.decode(line, type=_Line, strict=name != CURVES)
                 if any(type(row.get("step")) is not int for row in content.rows):
-                    raise ValueError("a row without a step")
+                    raise ValueError("a row has no step")
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
+                raise UserError(f"{origin} is damaged ({error}); {MEND_PUBLISHED}") from None
             yield origin, line, Key(content.row, content.point, content.seed), content
 
 
@@ -171,7 +171,9 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     keys = [key for key in of_name if address.seed in (None, key.seed)]
     if not keys:
         available = [f"seed{key.seed}" for key in of_name] or [key.name for key in runs.records]
-        raise UserError(f"{place}: no such run; available: {', '.join(dict.fromkeys(available))}")
+        raise UserError(
+            f"{place} is not a published run; available: {', '.join(dict.fromkeys(available))}"
+        )
     return runs, keys
 
 
@@ -184,7 +186,7 @@ def run_at(place: Path) -> tuple[Pack, Key] | None:
         return None
     runs, (key, *others) = at_place
     if others:
-        raise UserError(f"{place}: several runs; choose one, such as {runs.addresses[key]}")
+        raise UserError(f"{place} has several runs; choose one, such as {runs.addresses[key]}")
     return runs, key
 
 

@@ -1,10 +1,11 @@
-"""Decides which runs may be compared: the two runs of a pair, and the seeds of an `Experiment`.
+"""Decides whether two runs form a pair, and whether runs are seeds of one `Experiment`.
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
 seed, and the two runs of a pair share their data, number of processes and arithmetic. In claims,
 and in comparisons of runs that no study planned, they also share their code; a study's table says
-if the code of its pairs differs. Both runs of a pair may run on another machine, but not just one
-of them: bf16 and float32 round differently, and so do the kernels of different instruction sets.
+if the code of its pairs differs. Seeds may run on different machines, but both runs of a pair run
+on the same kind, because bf16 and float32 round differently, as do the kernels of different
+instruction sets.
 """
 
 import json
@@ -40,7 +41,8 @@ class PairRules(NamedTuple):
 
 
 PLANNED = PairRules(code=False)
-"""Rules for the runs of a study, whose plan says what they share; its table shows if code differs.
+"""Rules for the runs of a study. Its plan says what they share, and its table shows if code
+differs.
 """
 UNPLANNED = PairRules(training=True)
 """Rules for runs that no study planned."""
@@ -157,7 +159,7 @@ _TRAINING = (
 
 
 def unequal_training(a: Parts, b: Parts) -> dict[str, list[Any]]:
-    """Return the keys of training length and tests in which two rows differ, with both values.
+    """Return the keys for training length and tests in which two rows differ, with both values.
 
     Experiments of one row, which have the same norm, placement and batch, may differ in these keys.
     """
@@ -168,7 +170,7 @@ def unequal_training(a: Parts, b: Parts) -> dict[str, list[Any]]:
 
 
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
-    """Return the keys that differ although they may not.
+    """Return the keys that differ but should not.
 
     A key may also differ if it repeats a key that may differ and has the same values: for example,
     `schedule.lr` repeats `optim.lr` (see `REPEATS`).
@@ -260,7 +262,7 @@ def why_not_one_experiment(records: Sequence[RunRecord]) -> str | None:
     """
     for before, after in pairwise(records):
         if before.seed == after.seed:
-            return f"{before.run_id}: seed {after.seed} occurs twice; pass each run only once"
+            return f"{before.run_id} has seed {after.seed} twice; pass each run only once"
         if before.fingerprint != after.fingerprint:
             keys = ", ".join(settings(before.parts, after.parts, ()))
             return f"{before.run_id} and {after.run_id} differ in {keys}"

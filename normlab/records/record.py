@@ -71,7 +71,7 @@ class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a run ended, after which step and, if it diverged, the first non-finite layer."""
+    """How and after which step a run ended, and the first non-finite layer if it diverged."""
 
     status: Status
     step: int
@@ -204,7 +204,7 @@ class RunRecord(
             problem = f"{where}: {reason[0].lower()}{reason[1:]}"
         except (ValueError, RecursionError) as error:
             problem = f"not JSON: {error}"
-        raise UserError(f"{origin}: damaged record, {problem}; {mend}")
+        raise UserError(f"{origin} is a damaged record ({problem}); {mend}")
 
 
 _Text, _Whole, _Texts, _Dict = str | None, int | None, dict[str, str | None], dict[str, Any]
@@ -287,7 +287,7 @@ def portable(node: Any, key: str = "") -> Any:
 
 
 def parts(config: Mapping[str, Any]) -> Parts:
-    """Return the hashed part of a config, with an entry for each dotted key and each empty node."""
+    """Return the hashed part of a config, with one entry per dotted key or empty node."""
     return dict(sorted((key, _canonical(item)) for key, item in leaves(_experiment(config))))
 
 

@@ -32,8 +32,8 @@ HYPOTHESES_FILE = "hypotheses.txt"
 SPIKE_COUNT = "stability/spikes/count"
 _T = TypeVar("_T")
 _NOT_FOLLOWED = (
-    "is a link, which is not followed, so its runs are missing: move them back, or pass their "
-    "folder to the command as well"
+    "is a link, and links are not followed, so its runs are missing; move them back, or pass "
+    "their folder to the command as well"
 )
 _SEED_FOLDER = re.compile(r"seed\d+")
 _ROW = msgspec.json.Decoder(Row, strict=False)  # "nan" and "inf" are numbers
@@ -52,7 +52,7 @@ def run_id(config: Mapping[str, Any]) -> str:
 
 
 class RunStore:
-    """The runs below a folder, which need not exist yet.
+    """The runs in a folder, which need not exist yet.
 
     After a call of `entries`, `damaged` lists the unreadable files with reasons, and `open` lists
     the folders of runs that have a config but no record because they are running or were killed.
@@ -235,8 +235,8 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
                 raise TypeError
         except (ValueError, TypeError, KeyError, RecursionError):
             raise UserError(
-                f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
-                "remove the line, or the run folder to train the run again"
+                f"{path}, line {index} is not a JSON object with a whole-number step; remove the "
+                "line, or remove the run folder to train the run again"
             ) from None
         yield line + b"\n", row
 
@@ -261,5 +261,5 @@ def read_hypotheses(place: Path) -> dict[str, list[str]]:
         try:
             splits[split] = read_file(path).decode().split("\n")[:-1]
         except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+            raise UserError(f"{path} is not UTF-8 at byte {error.start}") from None
     return dict(sorted(splits.items()))

@@ -1,1 +1,1 @@
-"""Studies, which are grids of runs that fill comparison tables: tuning, running, publishing."""
+"""Studies (grids of runs that fill comparison tables): how they are tuned, run and published."""

@@ -23,7 +23,7 @@ OTHER_DEVICE = "*"
 ESTIMATE = "~"
 _MILLION = 1_000_000
 _LIMITS = ("steps", "tokens", "epochs", "minutes")
-"""The limits of a budget, which are also the units of the limits."""
+"""The keys that limit a budget, which are also the units of the limits."""
 
 
 class TimedRuns(NamedTuple):
@@ -132,14 +132,16 @@ def _length(budget: Mapping[str, float | int | None]) -> str:
 def _time_notes(costs: Sequence[tuple[TimedRuns, int]], at_a_time: int) -> list[str]:
     """Return notes on the total time, and on the runs from which it is estimated."""
     total = sum(known.seconds * to_go for known, to_go in costs)
-    at_once = f", {duration(total / at_a_time)} with {at_a_time} at once"
-    notes = [f"time: {duration(total)} one run after the other{at_once if at_a_time > 1 else ''}"]
+    in_parallel = f", or {duration(total / at_a_time)} with {at_a_time} in parallel"
+    notes = [
+        f"time: {duration(total)} one run after the other{in_parallel if at_a_time > 1 else ''}"
+    ]
     if any(not known.records for known, _ in costs):
-        notes.append(f"{ESTIMATE}: an estimate from the study's file; no such run has finished")
+        notes.append(f"{ESTIMATE}: estimated in the study's file, because no such run has finished")
     if any(known.other for known, _ in costs):
         others = dict.fromkeys(name for known, _ in costs if known.other for name in known.machines)
         source = f"the time of another kind of device ({'; '.join(others)})"
-        notes.append(f"{OTHER_DEVICE}: {source}; no run has finished on this kind")
+        notes.append(f"{OTHER_DEVICE}: {source}, because no run has finished on this kind")
     machines = Counter(name for known, _ in costs for name in known.machines)
     if machines:
         runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())

@@ -55,7 +55,7 @@ def run_hydra(argv: list[str], again: str, actions: SweepActions) -> int:
 
     values = typed(argv)
     if True in (values.get("debug"), values.get("observe.debug")):
-        raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
+        raise UserError("debug=true tries one run; omit -m and the flags of a sweep")
     if {"-m", "--multirun"}.intersection(argv):
         check_single("a sweep starts its own processes")
     if EXPERIMENT in values:
@@ -107,8 +107,7 @@ class HydraRuns:
     other processes.
 
     Args:
-        values: the settings and flags of Hydra that the user typed.
-        again: the command that resumes.
+        values: the settings and Hydra flags from the command line. again: the command that resumes.
     """
 
     def __init__(self, values: Mapping[str, Any], again: str, actions: SweepActions) -> None:
@@ -215,7 +214,7 @@ def _in_groups(
 ) -> list[RunToStart]:
     """Return the runs, with a group and a job type for runs sent to W&B.
 
-    A run is unchanged if its config is invalid or already sets both.
+    A run whose config is invalid or already sets both is unchanged.
     """
     sent = [
         (run, configs[run.folder])
@@ -241,7 +240,7 @@ def each_run_once(runs: Iterable[RunToStart]) -> list[RunToStart]:
     first: dict[Path, RunToStart] = {}
     for run in runs:
         if (twin := first.setdefault(run.folder, run)) is not run:
-            same = "given twice" if run.name == twin.name else f"the same run as {twin.name}"
+            same = "listed twice" if run.name == twin.name else f"the same run as {twin.name}"
             print(f"{run.name} is {same}, so it is trained once")
     return [*first.values()]
 

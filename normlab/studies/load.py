@@ -67,7 +67,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
-    """Convert numbers and booleans to text as typed, except under `article_values`."""
+    """Convert numbers and booleans to text as written, except under `article_values`."""
     if isinstance(node, dict) and key != "article_values":
         return {_typed(name): _typed(value, key=name) for name, value in node.items()}
     if isinstance(node, list):
@@ -79,7 +79,9 @@ def _typed(node: Any, *, key: object = "") -> Any:
 
 def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str]) -> None:
     if wrong := [name for name in names if name not in allowed]:
-        raise wrong_value(path, key, f"no {wrong[0]!r}; choose from {', '.join(allowed)}")
+        raise wrong_value(
+            path, key, f"{wrong[0]!r} does not exist; choose from {', '.join(allowed)}"
+        )
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
@@ -138,7 +140,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     path, key = Path(f"study/{by.name}.yaml"), f"scales.{size}.tuning"
     if not isinstance(tuning, Tuning):
         other = "or the name of a scale or of a study"
-        raise wrong_value(path, key, f"missing; set key, values, seeds and score, {other}")
+        raise wrong_value(path, key, f"is missing; set key, values, seeds and score, {other}")
     _check_choice(path, f"{key}.values, for {study.name}", tuning, study.scale(scale), scale)
     return tuning
 

@@ -31,7 +31,7 @@ INTERRUPTED = 130
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GPU = re.compile(r"\d+$|GPU-|MIG-")  # excludes -1 and Slurm's NoDevFiles
-_KILLED = "killed, most likely because memory ran out: use a smaller batch_size or fewer processes"
+_KILLED = "killed, most likely because memory ran out; use a smaller batch_size or fewer processes"
 _WAIT = 0.05  # seconds between polls of the running processes
 
 
@@ -68,7 +68,7 @@ class RunQueue(ABC):
     @property
     @abstractmethod
     def count(self) -> int:
-        """The number of runs this command will execute, as far as is known."""
+        """The number of runs this command will execute, as far as is known now."""
 
     @abstractmethod
     def next(self) -> RunToStart | None:
@@ -76,7 +76,7 @@ class RunQueue(ABC):
 
     @abstractmethod
     def ended(self, done: EndedRun) -> None:
-        """Register that a run has ended."""
+        """Note that a run has ended."""
 
 
 class RunsInOrder(RunQueue):

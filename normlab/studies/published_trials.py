@@ -45,13 +45,13 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged ({error!r}); remove it and tune again") from None
+        raise UserError(f"{path} is damaged ({error!r}); remove it and tune again") from None
 
 
 def with_others(
     tuned: Mapping[str, Any], before: Mapping[str, Any] | None, places: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    """Add the rows tuned `before` to the rows tuned now.
+    """Add the previously tuned rows, `before`, to the rows tuned now.
 
     `places` lists all rows and points of the scale, in order. Raises UserError if the rows of
     `before` were tuned differently.
@@ -60,7 +60,7 @@ def with_others(
     earlier = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
     others = {at: row for at, row in earlier.items() if at not in rows and at in places}
     if before and others and plain(before["tuning"]) != plain(tuned["tuning"]):
-        raise UserError("the other rows were tuned differently: tune all rows, without rows=")
+        raise UserError("the other rows were tuned differently; tune all rows, without rows=")
     both = {**rows, **others}
     return {**tuned, "rows": [both[at] for at in places if at in both]}
 
@@ -135,6 +135,6 @@ def notes(tuned: Mapping[str, Any]) -> list[str]:
         )
     if edge:
         lines.append(
-            f"at the edge of the values; values beyond it may be better: {', '.join(edge)}"
+            f"at the edge of the values, so values beyond it may be better: {', '.join(edge)}"
         )
     return [f"- {each}\n" for each in lines]

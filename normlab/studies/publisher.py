@@ -31,7 +31,9 @@ class Publisher:
         try:
             folder = self._publish(job, seeds)
         except (OSError, UserError) as error:
-            problem = f"{job.name} is not published: {error}; the next seed will try again"
+            problem = (
+                f"{job.name} is not published: {error}; publishing is retried after the next seed"
+            )
             if self.problems.get(job.name) != problem:
                 self.on_problem(problem)
             self.problems[job.name] = problem

@@ -1,4 +1,4 @@
-"""The progress of runs, shown as a live table on a terminal, or as regular lines in a pipe.
+"""Shows the progress of runs, as a live table on a terminal or as regular lines in a pipe.
 
 The progress of each run is read from its folder.
 """

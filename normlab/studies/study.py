@@ -17,11 +17,10 @@ from normlab.records.point import point_text, point_values, split_place
 STATEMENT = "stability"
 """The key of `article_values` for an article's statement on training stability."""
 SMOKE = "smoke"
-"""The smallest scale and the default of commands, which shows that a study works but decides
-nothing.
+"""The smallest scale, the default of commands. It shows that a study works, but decides nothing.
 """
 TUNING = "tuning"
-"""The study name in the config of tuning trials, so that no trial counts as evidence."""
+"""The study name of tuning trials, which keeps trials from counting as evidence."""
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which planned analyses judge the parts of claims."""
 

@@ -1,4 +1,4 @@
-"""The part of a study that command-line arguments select: scale, rows, seeds and overrides."""
+"""Parses the command-line arguments that select part of a study: scale, rows, seeds, overrides."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ class StudyPart(NamedTuple):
 
     @classmethod
     def of(cls, study: Study, overrides: Sequence[str]) -> "StudyPart":
-        """Read overrides, of which `scale=`, `rows=` and `seeds=` select a part of the study."""
+        """Read overrides. Among them, `scale=`, `rows=` and `seeds=` select a part of the study."""
         pairs = [(each, *each.split("=", 1)) for each in overrides]
         if of_one_run := [key for _, key, _ in pairs if key in _OF_ONE_RUN]:
             key = of_one_run[0]
@@ -83,7 +83,7 @@ def words_by_study(words: Sequence[str]) -> dict[str, list[str]]:
         study, colon, _ = override.partition("=")[0].partition(":")
         if colon and study not in overrides:
             raise UserError(
-                f"{override}: {study} is not among the named studies: {' '.join(overrides)}"
+                f"{override}: {study} is not one of the studies to run, {' '.join(overrides)}"
             )
         for name in [study] if colon else studies:
             overrides[name].append(override.removeprefix(f"{study}:") if colon else override)
@@ -105,7 +105,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     for part in parts or [""]:
         if part not in names and str(part) not in numbers:
             known = "; ".join(f"{number} {name}" for number, name in numbers.items())
-            raise UserError(f"rows: {part!r} is not a row of scale={scale}; choose from {known}")
+            raise UserError(f"rows={part!r} is not a row of scale={scale}; choose from {known}")
     chosen = {part if part in names else numbers[part] for part in parts}
     return [name for name in names if name in chosen]
 

@@ -38,7 +38,9 @@ class StudyRun(NamedTuple):
         """Return the record, or None if there is none or, after `complain`, if it is damaged."""
         ended = (self.folder / RECORD_FILE).is_file()
         try:
-            return read_record(self.folder, mend="`study run` makes it again") if ended else None
+            return (
+                read_record(self.folder, mend="`study run` trains the run again") if ended else None
+            )
         except UserError as error:
             complain(str(error))
             return None
@@ -76,7 +78,7 @@ def runs_of(
         folder = RunStore(config["runs_dir"]).run_dir(config)
         if folder in by_folder:
             raise UserError(
-                f"{by_folder[folder].planned.name} and {run.name} are the same run: leave out the "
+                f"{by_folder[folder].planned.name} and {run.name} are the same run; omit the "
                 "overrides or seeds that make them equal"
             )
         by_folder[folder] = StudyRun(run, config, folder)

@@ -75,7 +75,7 @@ def _trial(
             return replace(trial, status="diverged", step=record.outcome.step)
         if score not in record.scores:
             available = ", ".join(name for name in record.scores if name.startswith("valid/"))
-            raise UserError(f"{record.run_id}: no score {score}; available: {available}")
+            raise UserError(f"{record.run_id} has no score {score}; available: {available}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
     return replace(trial, score=fmean(seeds.values()), seeds=seeds)
 

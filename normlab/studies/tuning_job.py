@@ -123,7 +123,7 @@ def tuning_jobs(words: Sequence[str], folder: Path, *, write: bool) -> list[Tuni
         study = load_study(name)
         scale, rows, seeds, extra = StudyPart.of(study, overrides)
         if seeds is not None:
-            raise UserError("seeds=: the seeds of trials are in the study's tuning; omit it")
+            raise UserError("the seeds of trials are in the study's tuning; omit seeds=")
         if write:
             _check_planned(study, extra)
         tuning = tuning_of(study, scale, load_study)
@@ -142,6 +142,6 @@ def _check_planned(study: Study, settings: Sequence[str]) -> None:
     for setting in settings:
         if not setting.startswith(_ABOUT_MACHINE) and setting.partition("=")[0] not in study.grid:
             raise UserError(
-                f"{setting}: a choice is written only for the trials that the study plans; add "
-                "--no-write, or put the setting into the study's tuning"
+                f"{setting} changes the trials that the study plans, so their choice would not be "
+                "written; add --no-write, or put the setting into the study's tuning"
             )

@@ -65,11 +65,11 @@ def written(folder, content, name="07_so.yaml"):
         ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
         (
             {"parts": [part({"level": {}, "computed": {}})]},
-            r"endpoint: needs exactly one of .* found .*level",
+            r"endpoint needs exactly one of .* found .*level",
         ),
         (
             {"parts": [contrast(says="trains")]},
-            r"endpoint.contrast: cannot decide a part with says: trains; expected says: diff",
+            r"endpoint.contrast cannot decide a part with says: trains; set says: diff",
         ),
         (
             {"parts": [contrast(margn=1)]},

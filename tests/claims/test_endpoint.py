@@ -42,7 +42,9 @@ def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
     assert str(low.reason).startswith("not all seeds train") and low.decision.stuck
-    assert low.decision.value == "train: 5/5 with layer norm (at least 47 %), 4/5 with batch norm"
+    assert low.decision.value == (
+        "seeds that train: 5/5 with layer norm (95 % interval: at least 47 %), 4/5 with batch norm"
+    )
     near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear only on average
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
     assert none.verdict == "undecided" and none.decision.value.endswith("0/5 with batch norm")

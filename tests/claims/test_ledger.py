@@ -39,9 +39,9 @@ def among_ten(tmp_path):
 
 def test_a_direction_is_reported_only_if_it_survives_the_correction(among_ten):
     alone, among = among_ten(0.12)
-    assert str(alone.reason) == "the direction is shown, its size is open"
+    assert str(alone.reason) == "the direction is shown, but the size of the difference is open"
     assert alone.decision.p.direction < 0.01
-    assert "these seeds would have shown" in str(among.reason)
+    assert "these seeds would have detected" in str(among.reason)
 
 
 def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):

@@ -71,7 +71,7 @@ def test_seeds_trained_at_different_learning_rates_are_not_pooled(tmp_path):
     judged_part = primary(tmp_path, records, contrast())
     assert judged_part.verdict == "not measured" and judged_part.decision.p is None
     assert judged_part.reason == (
-        "norm=ln matches runs that differ in optim.lr; the claim must say which it means"
+        "norm=ln matches runs that differ in optim.lr; the claim must select one of them"
     )
     alike = [each for each in records if each.seed not in RATES[0][1]]
     assert primary(tmp_path, alike, contrast()).verdict == "supported"

@@ -84,7 +84,7 @@ def test_a_contrast_with_ratio_reports_a_factor_and_the_smallest_detectable_one(
     for k, record in enumerate(records):
         record.stability["stability/var"] = 2.0 ** (k % 3)
     open_ = primary(tmp_path, records, each)
-    assert str(open_.reason).startswith("these seeds would have shown a factor ")
+    assert str(open_.reason).startswith("these seeds would have detected a factor of ")
     said = float(open_.reason.values["smallest"])
     smallest = math.exp(open_.decision.estimate.smallest)
     assert said == pytest.approx(smallest, rel=0.01) and said > 2
@@ -98,7 +98,8 @@ def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
     )
     assert (
         judged_part.decision.value
-        == "train: 5/5 with layer norm (at least 47 %), 0/5 with batch norm"
+        == "seeds that train: 5/5 with layer norm (95 % interval: at least 47 %), "
+        "0/5 with batch norm"
     )
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
     assert one.verdict == "undecided" and "4/5 with batch norm" in one.decision.value

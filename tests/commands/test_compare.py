@@ -183,7 +183,7 @@ def test_runs_that_cannot_be_averaged_are_refused_and_other_rows_are_shown(runs,
     assert "not comparable: data.checksums" in err and err.count("\n") == 1
     shutil.copytree(runs.run_dir(config(norm="bn")), tmp_path / "copy")
     err = compare(capsys, "runs", "copy", "--where", "norm=bn")[2]
-    assert "seed 1 occurs twice; pass each run only once" in err
+    assert "has seed 1 twice; pass each run only once" in err
 
 
 def test_damaged_runs_and_paths_without_runs_are_reported_and_the_rest_is_shown(

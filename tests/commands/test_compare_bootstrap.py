@@ -120,7 +120,7 @@ def not_utf8(folder):
         (without_bleu, r"bn-pre-\S+ has no test/bleu: the bootstrap compares translations"),
         (other_value, r"hypotheses.txt scores [\d.]+, but the record says"),
         (no_translations, r"hypotheses.txt: .*o such file.*normlab eval"),
-        (not_utf8, r"hypotheses.txt: not UTF-8 at byte 1"),
+        (not_utf8, r"hypotheses.txt is not UTF-8 at byte 1"),
     ],
 )
 def test_damaged_or_incomparable_runs_are_refused_with_the_reason(translated, damage, message):

@@ -180,7 +180,7 @@ def test_a_sweep_trains_duplicate_runs_once(copied, corpus, tmp_path, carry_out)
     same = ("optim.lr=0.01,1e-2", "seed=1,1", *SAME)
     ended = carry_out("train", "-m", *tiny(corpus, tmp_path / "runs", *same))
     assert ended.status == 0, ended.output
-    assert ended.output.count("all defaults is given twice, so it is trained once") == 3
+    assert ended.output.count("all defaults is listed twice, so it is trained once") == 3
     assert "1 of 1 runs had already ended" in ended.output
     cells = [RunToStart(name, (name,), tmp_path) for name in ("norm=ln", "norm=layernorm")]
     assert each_run_once(cells) == cells[:1]

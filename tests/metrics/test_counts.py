@@ -16,7 +16,7 @@ def test_perplexity_is_the_vocabulary_size_for_a_uniform_guess_and_infinite_on_o
 
 
 def test_a_mean_over_zero_items_is_refused():
-    with pytest.raises(ValueError, match="count=0: a mean needs"):
+    with pytest.raises(ValueError, match="count=0, but a mean needs"):
         mean_score("accuracy", 0.0, 0)
 
 

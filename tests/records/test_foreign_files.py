@@ -49,7 +49,7 @@ def test_a_pipe_folder_or_device_is_an_error_and_does_not_block(reader, kind, tm
 
 def test_endlessly_nested_json_is_refused():
     text = b"[" * 100_000
-    with pytest.raises(ValueError, match=r"^here: damaged record, .*; remove"):
+    with pytest.raises(ValueError, match=r"^here is a damaged record \(.*\); remove"):
         RunRecord.from_json(text, origin="here")
 
 
@@ -78,13 +78,13 @@ def test_one_malformed_record_does_not_stop_a_list_of_runs(part, key, value, tmp
     assert ls(["runs", "--runs-dir", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert "finished" in printed.out
-    assert f"{bad}: damaged record, {part}.{key}" in printed.err
+    assert f"{bad} is a damaged record ({part}.{key}" in printed.err
 
 
 @pytest.mark.parametrize("name", ["../../x", ".hidden", "a\nb", "", "x" * 300, "a\u202eb"])
 def test_a_record_whose_run_id_cannot_be_a_folder_name_is_damaged(name):
     content = json.loads(record().to_json()) | {"run_id": name}
-    with pytest.raises(ValueError, match="damaged record, run_id"):
+    with pytest.raises(ValueError, match=r"damaged record \(run_id"):
         RunRecord.from_json(json.dumps(content), origin="here")
 
 

@@ -96,7 +96,7 @@ def test_a_wrong_value_raises_an_error_with_file_and_key(path, value, message):
     node[path[-1]] = value
     with pytest.raises(ValueError, match=message) as caught:
         RunRecord.from_json(json.dumps(content), origin="runs/a/record.json")
-    assert str(caught.value).startswith("runs/a/record.json: damaged record")
+    assert str(caught.value).startswith("runs/a/record.json is a damaged record")
     assert "start the run again" in str(caught.value)
 
 
@@ -104,7 +104,7 @@ def test_a_wrong_value_raises_an_error_with_file_and_key(path, value, message):
 def test_a_missing_key_raises_an_error(key):
     content = json.loads(record().to_json())
     del content[key]
-    with pytest.raises(ValueError, match=rf"here: damaged .* missing required field `{key}`"):
+    with pytest.raises(ValueError, match=rf"here is a damaged .* missing required field `{key}`"):
         RunRecord.from_json(json.dumps(content), origin="here")
 
 

@@ -93,7 +93,7 @@ def test_a_damaged_published_file_is_reported_before_any_run(place, folder, caps
     path = folder / RECORDS
     path.write_text(path.read_text().replace('"params"', '"was"', 1))
     before = contents(place.folder / "results")
-    said = r"records.jsonl, line 1: damaged .*; restore it, or remove its folder"
+    said = r"records.jsonl, line 1 is a damaged .*; restore it, or remove its folder"
     with pytest.raises(ValueError, match=said):
         command.main(["run", "one", "seeds=2", *RESULTS])
     assert len(place.lines("calls")) == 2 and contents(place.folder / "results") == before
@@ -116,7 +116,7 @@ def test_a_publishing_problem_is_reported_once_and_the_runs_continue(
     code, err = command.main(["run", *argv]), capsys.readouterr().err
     assert code == 1 and len(place.lines("calls")) == 6
     problem = f"normlab: one scale=smoke is not published: results/{manifest.MANIFEST}, line 1"
-    assert err.count(f"{problem}: damaged") == 1
+    assert err.count(f"{problem} is damaged") == 1
     assert not list(folder.rglob("[!.]*.json*")), "a partial file is left"
     listed.unlink()
     assert command.main(["run", *argv]) == 0

@@ -231,13 +231,13 @@ def within(*keys):
     ("change", "message"),
     [
         (lambda node: node.pop("table"), "the file: .* missing required field `table`"),
-        (within("colums")([]), "the file: no 'colums'; choose from .*columns"),
+        (within("colums")([]), "the file: 'colums' does not exist; choose from .*columns"),
         (within("claims")(["one"]), r"claims\[0\]: Expected `int`, got `str`, found 'one'"),
         (within("rows")({}), "rows: Expected `object` of length >= 1, found {}"),
         (within("rows", "bn")(["norm"]), r"rows.bn\[0\]: Expected `str` matching regex '='"),
         (
             within("article_values", "ln", "test/blue")(1),
-            "article_values.ln: no 'test/blue'; choose",
+            "article_values.ln: 'test/blue' does not exist; choose",
         ),
         (
             within("scales", "small", "seed")([1]),
@@ -245,10 +245,10 @@ def within(*keys):
         ),
         (within("scales", "small", "minutes")(0), "scales.small.minutes: Expected `float` > 0.0"),
         (within("scales", "small", "rows")(["bn"]), "scales.small.rows: must begin with ln"),
-        (within("scales", "small", "grid")({"lr": [1]}), "small.grid: no 'lr'; choose from"),
+        (within("scales", "small", "grid")({"lr": [1]}), "small.grid: 'lr' does not exist; choose"),
         (
             within("scales", "smoke", "rates")({"bn @ placement=post": []}),
-            "rates.bn @ placement=post: no 'placement=post'; choose from placement=pre, batch_",
+            "rates.bn @ placement=post: 'placement=post' does not exist; choose from plac",
         ),
         (
             within("scales", "small", "rates")({"bn": ["batch_size=4"]}),
@@ -270,5 +270,7 @@ def test_a_row_may_have_overrides_at_some_points_of_the_grid(written):
     for runs in (study.planned("small", seeds=[1]), study.trials("small", tuning)):
         own = {(run.row, run.point) for run in runs if "norm.affine=scale" in run.overrides}
         assert own == {("bn", f"placement=post batch_size={size}") for size in (8, 32)}
-    with pytest.raises(ValueError, match=r"good.yaml: at.bn @ depth=2: no 'depth=2'; choose from"):
+    with pytest.raises(
+        ValueError, match=r"good.yaml: at.bn @ depth=2: 'depth=2' does not exist; choose from"
+    ):
         written(lambda node: change(node, "bn @ depth=2"))

@@ -129,7 +129,7 @@ def test_rows_without_a_chosen_rate_give_a_warning_only_if_the_runs_would_count(
     ("argv", "message"),
     [
         (["one", "one"], "list each study once"),
-        (["one", "tow:norm=ln"], "tow:norm=ln: tow is not among the named studies: one"),
+        (["one", "tow:norm=ln"], "tow:norm=ln: tow is not one of the studies to run, one"),
         (["scale=small"], "list each study once, such as"),
     ],
 )

@@ -48,7 +48,7 @@ def test_study_run_makes_every_run_and_prints_the_table(place, capsys):
     sorted((place.folder / "runs").rglob("record.json"))[0].write_text("{")
     code, lines, err = printed(capsys, "run")
     assert code == 0 and "3 ended, 1 to go" in head(lines) and len(place.lines("calls")) == 5
-    assert err.count("damaged record") == 1 and "; `study run` makes it again" in err
+    assert err.count("damaged record") == 1 and "; `study run` trains the run again" in err
 
 
 def test_runs_of_other_code_are_planned_again_with_other_code_rerun(place, capsys):
@@ -77,8 +77,7 @@ def test_without_finished_runs_a_plan_takes_its_times_from_the_study_file(place,
     ]
     assert "each run trains for 3,000 steps" in lines
     assert lines[-1].split("; ")[1:] == [
-        "~: an estimate from the study's file",
-        "no such run has finished",
+        "~: estimated in the study's file, because no such run has finished",
         "data: the built-in corpus",
         "claims: 1",
         "`normlab claims N` shows what decides them",
@@ -92,7 +91,7 @@ def test_a_plan_takes_its_times_from_finished_runs(place, capsys):
     assert [row[3:] for row in cells(lines)] == [["1", "0.4", "0.01"]] * 2
     assert "min/run: the median of finished runs (2 own on CPU)" in lines[-1]
     _, lines, _ = printed(capsys, "plan", "seeds=3", "--processes", "2")
-    assert "time: 50 s one run after the other, 25 s with 2 at once" in lines[-1]
+    assert "time: 50 s one run after the other, or 25 s with 2 in parallel" in lines[-1]
     assert "min/run: the median of finished runs (4 published on CPU)" in lines[-1]
 
 
@@ -123,7 +122,7 @@ def test_a_plan_marks_times_on_another_kind_of_device(place, capsys, monkeypatch
     monkeypatch.setattr(cost, "settled_device", lambda device: {"cpu": "cuda"}.get(here, "cpu"))
     _, lines, _ = printed(capsys, "plan", "seeds=1-2")
     assert [row[4:] for row in cells(lines)] == [["*0.4", "*0.01"]] * 2
-    marked = "*: the time of another kind of device (own on CPU); no run has finished on this kind"
+    marked = "device (own on CPU), because no run has finished on this kind"
     assert marked in lines[-1]
 
 
@@ -141,7 +140,7 @@ def test_plan_with_commands_prints_only_the_commands_and_runs_nothing(place, cap
         (["nope"], "no study 'nope'"),
         (["one", "scale=huge"], "scale=huge is not a scale of one; choose from smoke"),
         (["one", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
-        (["one", "rows=gn"], "rows: 'gn' is not a row of scale=smoke; choose from 1 ln; 2 bn"),
+        (["one", "rows=gn"], "rows='gn' is not a row of scale=smoke; choose from 1 ln; 2 bn"),
         (["one", "norm=rms"], "ln seed=1 and bn seed=1 are the same run"),
         (["one", "batch_size=0"], "batch_size=0 must be above 0"),
         (["one", "--processes", "0"], "processes=0 must be above 0"),

@@ -48,7 +48,7 @@ def test_tuning_writes_the_best_value_of_each_row_and_changes_nothing_else(tuned
     assert after.replace(rates, "") == before and rates in after
     chosen = {run.row: value(run) for run in study(tuned).planned("smoke", seeds=[1])}
     assert chosen == BEST
-    assert "- at the edge of the values; values beyond it may be better: bn\n" in out
+    assert "- at the edge of the values, so values beyond it may be better: bn\n" in out
 
 
 def test_a_new_row_can_be_tuned_by_itself_and_the_others_keep_their_trials(tuned, capsys):
@@ -131,7 +131,7 @@ def test_rows_in_whole_runs_are_tried_without_the_overrides_for_trials(tuned):
         ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", r"too few values \(1\)"),
         ("score: valid/bleu", "score: test/bleu", r"score: Expected `str` matching regex"),
         (", score: valid/bleu", "", "missing required field `score`"),
-        ("valid/bleu}", "valid/bleu, whole_runs: [rms]}", "no .rms.; choose"),
+        ("valid/bleu}", "valid/bleu, whole_runs: [rms]}", "rms. does not exist; choose"),
         ("valid/bleu", "valid/blue", "is not a score with a direction in .*; use .*nll, perp"),
     ],
 )
@@ -144,7 +144,7 @@ def test_an_invalid_tuning_is_refused_before_any_trial(tuned, old, new, message)
 
 def test_a_choice_from_trials_with_other_overrides_is_not_written(tuned, capsys):
     before = path_of(tuned).read_bytes()
-    with pytest.raises(ValueError, match=r"budget.steps=7: a choice is written only .*no-write"):
+    with pytest.raises(ValueError, match=r"budget.steps=7 changes the trials .*no-write"):
         command.main(["tune", "one", "budget.steps=7", "device=cpu"])
     assert tuned.lines("calls") == [] and path_of(tuned).read_bytes() == before
     trials(tuned, by_best, "budget.steps=7")

@@ -90,10 +90,10 @@ def _from_timing(part: SavedPart, results: Results, judged: _Judged) -> Explanat
 
 
 def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
-    """Return the findings that decide a part; if there are several, after their questions."""
+    """Return the findings that decide a part; with their statements if there are several."""
     chosen = [*deciding_findings(part.source, results)]
     findings = tuple(
-        both_of(chinese, f"{each.question}? {each.finding}" if len(chosen) > 1 else each.finding)
+        both_of(chinese, each.sentence if len(chosen) > 1 else each.finding)
         for each, chinese in chosen
     )
     return FromCheck(**judged, check=part.source.check, findings=findings)

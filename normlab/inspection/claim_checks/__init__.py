@@ -1,9 +1,9 @@
 """Checks that decide parts of claims in seconds by applying norms to small, fixed inputs.
 
 A claim's `check:` names one, such as `padding.pollutes`. A check is a function with the decorator
-`check` (`check.py`): it takes what another function measured, compares it with a sentence of an
-article, and words it. `inputs.py` has the norms and values that checks share. These modules decide
-the claims of these numbers, whose sentences `normlab claims NUMBER` quotes:
+`check` (`check.py`): it compares what another function measured with a sentence of an article, and
+puts the result into words. `inputs.py` has the norms and values that checks share. These modules
+decide the claims of these numbers, whose sentences `normlab claims NUMBER` quotes:
 
     affine.py       46              layer norm has one transform, batch norm one for each feature
     axes.py         11, 37, 46, 53  batch norm pools the same position; the example's first means
@@ -31,6 +31,9 @@ from normlab.inspection.questions import questions
 
 
 def compute(name: str) -> list[CheckFinding]:
-    """Run a check and return its evidence; for an unknown name, UserError lists all checks."""
+    """Run a check and return its evidence.
+
+    For an unknown name, raise a UserError that lists all checks.
+    """
     (check,) = questions("claim", names=[name])
     return check.ask()

@@ -1,4 +1,4 @@
-"""What the articles' norms pool over, according to their worked example, their code and prose."""
+"""What the articles' norms pool over, according to their worked example, code and text."""
 
 from torch import nn
 
@@ -59,7 +59,9 @@ def positions() -> list[CheckFinding]:
         f"(mean {means[1]:g})"
     )
     code = f"article 1's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
-    as_its_table = "its worked example pools what its table says: one feature over the batch"
+    as_its_table = (
+        "article 1's worked example pools what its table says: one feature over the batch"
+    )
     as_papers = "batch norm as in the papers pools the same position of different samples"
     every = f"it pools {papers} values, over {axes}"
     return [

@@ -37,7 +37,7 @@ SETS = 50  # sets of batch mates, which the numbers in the ledger depend on
 
 @check("batch.alone")
 def alone() -> list[CheckFinding]:
-    """In eval, what does bn do with a single sentence, or with one longer than any in training?"""
+    """In eval, what does bn do with a single sentence, or with a longer one than in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
     bn, by_position = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
     by_batch = trained_norm("bn", eval_stats="batch")
@@ -66,7 +66,8 @@ def alone() -> list[CheckFinding]:
         ),
         finding(
             "bn_position",
-            "bn_position, the articles' own reading: it has no statistics for such positions",
+            "bn_position, the articles' own reading: it has no statistics for positions beyond "
+            "the longest of training",
             error.partition(":")[0] if error else "it accepts them",
             holds=bool(error),
         ),
@@ -74,7 +75,7 @@ def alone() -> list[CheckFinding]:
 
 
 def error_of(norm: Norm, x: Float[Tensor, "B P D"]) -> str:
-    """Return the message with which a norm refuses an input; "" if it accepts it."""
+    """Return the message of a norm's error for an input, or "" if it accepts the input."""
     try:
         run(norm, x)
     except UserError as error:
@@ -107,7 +108,10 @@ def ranks() -> list[CheckFinding]:
         for name, y in whole.items()
     }
     half = "half of the batch on each of two processes"
-    both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
+    both = (
+        "bn: even with statistics summed over processes, dividing the batch changes the output "
+        "(norm.sync=true)"
+    )
     return [
         change_finding(
             "bn: half of the batch", f"bn: {half} changes the output (norm.sync=false)", moved["bn"]
@@ -197,7 +201,7 @@ def computed_mates() -> list[CheckFinding]:
     """
     pool = draw_tokens(SETS * MATES + 1, LENGTH)
     sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
-    cases = (  # a finding's name, its norm in words, the norm, and whether a change is expected
+    cases = (  # the finding's name, the norm in words, the norm, and whether a change is expected
         ("bn in training", "bn in training", new_norm("bn"), True),
         ("ln", "ln", new_norm("ln"), False),
         ("bn in eval", "bn in eval, with running statistics", trained_norm("bn"), True),

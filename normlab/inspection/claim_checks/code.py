@@ -1,4 +1,4 @@
-"""The articles' code, run unchanged, and how to fix it where it fails."""
+"""Runs the articles' code unchanged, and tests a fix where it fails."""
 
 import torch
 from torch import Tensor, nn

@@ -32,7 +32,7 @@ class AttentionSublayer(nn.Module):
 
 
 def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
-    """Return the gradient norm of the lowest layer over that of the highest, of 100 layers.
+    """Return the ratio of the lowest layer's gradient norm to the highest layer's, for 100 layers.
 
     A layer has attention and a feed-forward block, both with torch's default weights; the loss is
     the cross-entropy of one linear output.

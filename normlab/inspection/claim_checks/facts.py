@@ -46,7 +46,7 @@ def bert_base() -> list[CheckFinding]:
 
 
 def surveyed() -> dict[str, Any]:
-    """Return the norms of the surveyed classes of transformers; OSError if there are none."""
+    """Return the norms of the surveyed classes of transformers. Raise OSError if there are none."""
     return {
         k: v for k, v in json.loads(SURVEY.read_text("utf-8"))["classes"].items() if "norms" in v
     }
@@ -83,8 +83,8 @@ def norms() -> list[CheckFinding]:
     """How many models in transformers use layer norm or RMS norm, and how many batch norm?"""
     total, has, either, only_batch = norms_in_transformers()
     answer = (
-        f"{either} of {total} model classes do ({has['layer']} layer norm, {has['rms']} RMS norm); "
-        f"batch norm is in {has['batch']}, and alone in {only_batch}"
+        f"{either} of {total} model classes do ({has['layer']} layer norm, {has['rms']} RMS "
+        f"norm); {has['batch']} have batch norm, and {only_batch} have no norm but batch norm"
     )
     statement = "nearly all Transformers use layer norm or RMS norm"
     return [finding("most", statement, answer, holds=either >= 0.9 * total, share=either / total)]

@@ -1,4 +1,4 @@
-"""Images and norms on them: shifts of an image, colours of a pixel, pixels next to each other."""
+"""Norms on images: shifts of an image, colours of a pixel, neighbouring pixels."""
 
 import math
 from collections.abc import Callable
@@ -40,9 +40,9 @@ def change_by_shift(layer: Callable[[Images], Images]) -> float:
 
 
 class ChangesByShift(NamedTuple):
-    """How far outputs are from following a shift: by norm, and those of a convolution.
+    """How far outputs are from following a shift: by norm, and for a convolution.
 
-    `by_position` is that of batch norm with statistics for each pixel.
+    `by_position` is the value for batch norm with statistics for each pixel.
     """
 
     by_norm: dict[str, float]
@@ -83,7 +83,7 @@ def shift() -> list[CheckFinding]:
         ),
         finding(
             "bn does so",
-            "bn does so, and ln does not",
+            "bn shifts its output with the image, and ln does not",
             f"{'; '.join(in_groups)}; with statistics for each pixel the output changes by "
             f"{by_position:.0%}",
             holds="bn" in following and "ln" not in following,
@@ -152,7 +152,7 @@ def change_of_other_channels(name: str) -> float:
 
 @check("images.channels")
 def channels() -> list[CheckFinding]:
-    """Do other channels of the output change if one channel of all images does?"""
+    """Do other channels of the output change if one channel of all images changes?"""
     bn, ln = change_of_other_channels("bn"), change_of_other_channels("ln")
     return [
         finding(
@@ -194,14 +194,14 @@ def grey() -> list[CheckFinding]:
         finding(
             "ln",
             "ln over the channels of a pixel loses their information",
-            f"greys become {in_words(ln[0], 0)} and {in_words(ln[1], 0)}, 10 20 30 and 100 200 300 "
-            f"{in_words(ln[2])} and {in_words(ln[3])}",
+            f"two greys become {in_words(ln[0], 0)} and {in_words(ln[1], 0)}; 10 20 30 and 100 "
+            f"200 300 become {in_words(ln[2])} and {in_words(ln[3])}",
             holds=lost,
         ),
         finding(
             "bn",
             "bn keeps the channels independent",
-            f"greys and brightnesses differ by {apart:.2f} or more",
+            f"two greys, and two brightnesses of a colour, differ by {apart:.2f} or more",
             holds=apart > 0.01,
         ),
     ]

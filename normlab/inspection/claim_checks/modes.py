@@ -34,7 +34,7 @@ def mismatch() -> list[CheckFinding]:
         ),
         change_finding(
             "ln",
-            "ln: the same batch has the same output in both",
+            "ln: the same batch has the same output in eval and in training",
             gap_between_modes("ln", 2),
             expected=False,
         ),
@@ -42,7 +42,7 @@ def mismatch() -> list[CheckFinding]:
 
 
 class SameBits(NamedTuple):
-    """Whether outputs of a norm in training equal, bit for bit, those in eval and those alone."""
+    """Whether outputs in training equal, bit for bit, outputs in eval and for a single sentence."""
 
     in_eval: bool
     alone: bool
@@ -66,20 +66,23 @@ def agreement() -> list[CheckFinding]:
         ("ln: a batch of one", "ln: a batch of one is the same as a batch of eight", same.alone),
     )
     return [
-        finding(name, statement, "equal bit by bit" if each else "not equal", holds=each)
+        finding(name, statement, "equal bit for bit" if each else "not equal", holds=each)
         for name, statement, each in cases
     ]
 
 
 class NormState(NamedTuple):
-    """The names of the buffers that a norm saves, and whether its output in eval is another."""
+    """The names of the buffers that a norm saves, and whether its output differs in eval."""
 
     buffers: list[str]
     two_modes: bool
 
 
 def norm_state(norm: Norm) -> NormState:
-    """Return what a norm keeps, and whether it has two modes; its running statistics change."""
+    """Return what a norm keeps, and whether it has two modes.
+
+    This updates its running statistics.
+    """
     x = draw_tokens(4, 8)
     saved = [name for name, _ in norm.named_buffers() if name in norm.state_dict()]
     return NormState(saved, not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x)))
@@ -108,7 +111,7 @@ def buffers() -> list[CheckFinding]:
 
 
 class MeanDistances(NamedTuple):
-    """The distance of batch norm's running mean from the mean of one sentence, and of all.
+    """The distances of batch norm's running mean from one sentence's mean and from the mean of all.
 
     It is the root mean square over features, in standard deviations of the tokens.
     """
@@ -131,7 +134,7 @@ def distances_of_means() -> MeanDistances:
 
 @check("modes.sentence")
 def sentence() -> list[CheckFinding]:
-    """Does the running mean fit a single sentence? For 256 sentences of 16 independent tokens."""
+    """Does the running mean of 256 sentences of 16 independent tokens fit a single sentence?"""
     one, many = distances_of_means()
     statement = "bn: the running mean is further from the mean of one sentence than from a batch's"
     answer = f"{one:.2f} standard deviations, and {many:.2f} from the mean of 256 sentences"

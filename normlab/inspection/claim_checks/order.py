@@ -14,7 +14,7 @@ from normlab.norms.base import Norm
 
 
 class Case(NamedTuple):
-    """A norm, and whether a sentence says that it keeps an order.
+    """A norm, and whether an article says that it keeps an order.
 
     The order is that of a feature's values over samples (`over_samples`), or of a token's features.
     """
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Return what the articles say of layer norm and batch norm."""
+    """Return what the articles say about layer norm and batch norm."""
     ln, bn, weighted = new_norm("ln"), new_norm("bn"), new_norm("ln")
     generator = torch.Generator().manual_seed(SEED)
     weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
@@ -42,7 +42,7 @@ def cases() -> list[Case]:
         ),
         Case(
             with_weights,
-            f"{with_weights} too (0.5 to 1.5 here)",
+            "ln keeps the order of a token's features with learned weights, too (0.5 to 1.5 here)",
             weighted,
             over_samples=False,
             keeps=True,
@@ -58,7 +58,10 @@ def order_kept() -> list[CheckFinding]:
         before, after = (table.flatten(0, 1) for table in (x, run_copy(norm, x)))
         rows = (before.T, after.T) if over_samples else (before, after)
         correlation = rank_correlation(*rows)
-        answer = f"rank correlation {correlation['rho']:.4g}, exact in {correlation['exact']:.0%}"
+        answer = (
+            f"rank correlation {correlation['rho']:.4g}; the order is the same in "
+            f"{correlation['exact']:.0%} of cases"
+        )
         holds = (correlation["exact"] == 1) == keeps
         findings.append(finding(name, statement, answer, holds=holds, **correlation))
     return findings

@@ -92,7 +92,7 @@ def value_range() -> list[CheckFinding]:
 
 
 def tokens_above_the_bound() -> tuple[int, int]:
-    """Return how many tokens were tried, and after how many layer norm exceeds sqrt(D - 1)."""
+    """Return how many tokens were tried, and for how many an output exceeds sqrt(D - 1)."""
     generator = torch.Generator().manual_seed(SEED)
     number, exceeding = 4096, 0
     for width in WORD_WIDTHS:

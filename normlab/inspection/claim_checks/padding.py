@@ -82,7 +82,7 @@ def spares() -> list[CheckFinding]:
 
 
 def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B 5"]]:
-    """Return drawn tokens for sentences of these lengths, padded to five by zeros, and the mask."""
+    """Draw tokens for sentences of these lengths, padded to five with zeros, with their mask."""
     real = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
     x = draw_tokens(len(lengths), 5)
     return x.masked_fill(~real[..., None], 0.0), real
@@ -92,7 +92,7 @@ def padded_batch(*lengths: int) -> tuple[Float[Tensor, "B 5 D"], Bool[Tensor, "B
 def batch_of_three() -> list[CheckFinding]:
     """What does padding do in the article's batch of three sentences?
 
-    The statistics are those of all tokens (`bn`) or of one position (`bn_position`, the article's
+    Statistics are taken over all tokens (`bn`) or one position (`bn_position`, the article's
     reading), with padding counted or left out.
     """
     x, real = padded_batch(*(len(sentence.split()) for sentence in BATCH_OF_THREE))
@@ -115,12 +115,13 @@ def batch_of_three() -> list[CheckFinding]:
         ),
         change_finding(
             "bn_position",
-            "bn_position, the article's reading: padding, if it counts, changes them",
+            "bn_position, the article's reading: padding, if it counts, changes the real tokens "
+            "of that batch",
             change_if_counted("bn_position", x, real),
         ),
         finding(
             "bn_position: left out",
-            "bn_position: left out, padding does no harm",
+            "bn_position: padding does no harm if it is left out",
             "fox and jumps, alone at their positions, become 0"
             if lonely < 1e-6
             else f"fox and jumps keep values of up to {lonely:.2f}",
@@ -168,7 +169,7 @@ def position_3() -> list[CheckFinding]:
         ),
         finding(
             "so padding",
-            "so padding at position 3 changes real tokens",
+            "padding at position 3 changes real tokens",
             f"{at_3} real tokens are there; in this batch padding changes {which}, by "
             f"{max(off.tolist()):.1f} standard deviations at most",
             holds=at_3 > 0,

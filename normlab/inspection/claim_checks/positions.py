@@ -22,7 +22,7 @@ Measured = TypeVar("Measured")
 
 
 def read() -> dict[str, Corpus]:
-    """Return the counts of each corpus; OSError if the checkout has none."""
+    """Return the counts of each corpus. Raise OSError if the checkout has none."""
     return json.loads(COUNTS.read_text("utf-8"))
 
 

@@ -59,8 +59,8 @@ def rms() -> list[CheckFinding]:
         finding(
             "rms subtracts",
             "rms subtracts no mean",
-            f"tokens with a mean of 3 deviations have one of {mean:.2f} after it, and of "
-            f"{centered:.2f} after ln",
+            f"tokens whose mean is 3 standard deviations have a mean of {mean:.2f} after rms, and "
+            f"of {centered:.2f} after ln",
             holds=mean > 0.5 and centered < 0.005,
             mean=mean,
             by_ln=centered,
@@ -102,12 +102,13 @@ def moments() -> list[CheckFinding]:
         ("bn", "bn: each feature has mean b and variance g squared", gap("bn", 0, each=True)),
         (
             "ln with one",
-            "ln with one g and b for all features: each token has them",
+            "ln with one g and b for all features: each token has mean b and variance g squared",
             gap("ln", 1, each=False),
         ),
         (
             "ln with a g",
-            "ln with a g and b for each feature: each token has their mean",
+            "ln with a g and b for each feature: each token has the mean of b and the mean of g "
+            "squared",
             gap("ln", 1, each=True),
         ),
     )

@@ -21,7 +21,7 @@ _DEAD = 1e-6
 
 
 class Attended(NamedTuple):
-    """A sentence's attention to itself: its largest logit, and the values of each row.
+    """The attention within a sentence: its largest logit, and the values of each row.
 
     `slope` is 1 - sum p^2, which is 0 if one weight is 1; `saturated` the share of draws in which
     the largest weight is above 0.99.
@@ -164,8 +164,8 @@ def width() -> list[CheckFinding]:
         finding(
             "without a norm",
             f"without a norm half of the rows or more saturate {widths}",
-            f"{min(saturated):.0%} to {max(saturated):.0%} of rows saturate, {of_999:.0%} or more "
-            "of the 999's",
+            f"{min(saturated):.0%} to {max(saturated):.0%} of rows saturate, and {of_999:.0%} or "
+            "more of the rows of the 999",
             holds=min(saturated) >= 0.5,
             **_numbers("none", bare),
         ),

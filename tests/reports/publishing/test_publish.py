@@ -223,7 +223,7 @@ def test_curves_are_published_with_their_runs_and_load_as_a_table(tmp_path):
 def test_damaged_rows_of_a_run_are_an_error_before_anything_is_written(tmp_path):
     place = kept_run(tmp_path / "run", run_rows(1.0))
     (place / "metrics.jsonl").write_text("{\n{}\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: damaged"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1 is not"):
         publish(tmp_path / "out", study(), "smoke", [run(made("ln", 1), "ln", folder=place)])
     assert not (tmp_path / "out").exists()
 

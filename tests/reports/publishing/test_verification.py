@@ -183,7 +183,7 @@ def test_publish_rewrites_stale_tables(results, capsys):
     [
         (
             lambda padding: (padding / "small" / RECORDS).write_text("{"),
-            "results/padding/small/records.jsonl, line 1: damaged",
+            "results/padding/small/records.jsonl, line 1 is damaged",
         ),
         (
             lambda padding: padding.rename(padding.with_name("gone")),
@@ -218,9 +218,9 @@ def test_accept_lists_the_manual_changes_that_it_accepts(results, capsys):
         f"{second.relative_to(results.parent)}: removed\n"
     )
     assert said(capsys, "publish", "--accept", "results")[1] == "nothing has changed\n"
-    with pytest.raises(ValueError, match=r"elsewhere is not below results"):
+    with pytest.raises(ValueError, match=r"elsewhere is not in results"):
         main(["publish", "--accept", "elsewhere"])
-    with pytest.raises(ValueError, match=r"results/none: no evidence here"):
+    with pytest.raises(ValueError, match=r"results/none has no evidence"):
         main(["publish", "--accept", "results/none"])
 
 

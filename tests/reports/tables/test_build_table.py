@@ -65,7 +65,7 @@ def test_a_row_with_a_diverged_seed_counts_it_and_is_not_compared():
         ({"data": {"checksums": {"train": "other"}}}, "not comparable: data.checksums"),
         ({"signature": "tok:none"}, "test/bleu was computed in several ways"),
         ({"optim": {"lr": 1.0}}, "differ in optim.lr"),
-        ({"seed": 1}, "seed 1 occurs twice"),
+        ({"seed": 1}, "has seed 1 twice"),
     ],
 )
 def test_seeds_that_must_not_be_averaged_are_refused_and_other_rows_are_shown(changes, reason):
