@@ -1,4 +1,4 @@
-"""The command line, which runs a subcommand and prints an error as a one-line message."""
+"""The command line: runs a subcommand, and prints errors as one-line messages."""
 
 import errno
 import os
@@ -18,8 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # No Python process that this one starts, by a launcher or a library, may import modules
-    # from the current folder.
+    # Keep child processes, also those of launchers and libraries, from importing modules of the
+    # current folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     name, *rest = arguments
     if name == "--version":
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     from normlab.terminal import crash, print_error, printable_output
 
     if name not in DOES:
-        print_error(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")
+        print_error(f"{name!r:.80} is not a command; {_suggestion(name, rest)}")
         return 2
     command = import_module(f"normlab.commands.{name}")
     try:
@@ -61,7 +61,7 @@ def _suggestion(name: str, rest: list[str]) -> str:
     """Return a suggestion of what to type instead of a command that does not exist."""
     if name == "help":
         known = [word for word in rest if word in DOES]
-        return f"type normlab {' '.join([*known[:1], '--help'])}"
+        return f"run normlab {' '.join([*known[:1], '--help'])}"
     near = get_close_matches(name, DOES, n=1)
     return f"did you mean {near[0]}?" if near else f"choose from {', '.join(DOES)}"
 
@@ -79,5 +79,5 @@ def _message(error: Exception) -> str | None:
         return f"{error}{'; make room, then run the same command again' if full else ''}"
     memory = re.search("out of memory|can't allocate memory", str(error))  # torch's messages
     if isinstance(error, RuntimeError) and memory:
-        return f"{str(error).splitlines()[0]}; make the model or the batch smaller"
+        return f"{str(error).splitlines()[0]}; use a smaller model or batch"
     return None

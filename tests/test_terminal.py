@@ -124,7 +124,7 @@ def test_columns_stay_aligned_with_wide_letters_and_wrapped_cells(lines):
 def test_an_empty_path_is_an_error(capsys):
     with pytest.raises(SystemExit):
         main(["study", "run", "batching", "--publish", ""])
-    assert "argument --publish: expected a path, got nothing" in capsys.readouterr().err
+    assert "argument --publish: expected a path, got an empty argument" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from normlab.records.store import RUNS
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that, for an unknown flag, suggests a similar flag or a `key=value`."""
+    """A parser that suggests a similar flag, or a `key=value`, for an unknown flag."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments; the error for unknown ones suggests what was meant."""
+        """Return the arguments. The error for an unknown argument suggests a similar one."""
         return self._known(*self.parse_known_args(args, namespace))
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -35,12 +35,12 @@ class Parser(argparse.ArgumentParser):
             return f". Did you mean {near[0]}?"
         if flag and any("key=value" in str(action.metavar) for action in self._actions):
             key = flag.removeprefix("--").replace("-", "_")
-            return f"; settings are given as key=value.{meant(key)}"
+            return f"; write settings as key=value.{meant(key)}"
         return ""
 
 
 def command_parser(name: str, epilog: str | None, does: str = "") -> Parser:
-    """Return the parser of `normlab NAME`; `does` is what an action such as `norm new` does."""
+    """Return the parser of `normlab NAME`. `does` describes an action, such as `norm new`."""
     does = does or DOES[name]
     return Parser(
         f"normlab {name}",
@@ -56,7 +56,7 @@ def action_of(
 ) -> tuple[str, list[str]]:
     """Return the chosen action of a command, and the arguments after it.
 
-    Prints the help, or an error, and exits if none of the `actions` is named.
+    If the first argument is not one of the `actions`, prints the help or an error, and exits.
     """
     action, *rest = argv or ["--help"]
     if action not in actions:
@@ -69,10 +69,10 @@ def action_of(
 
 
 def add_run(parser: argparse.ArgumentParser, run: str) -> None:
-    """Add RUN, the settings that replace the run's, and `--weights`."""
+    """Add RUN, settings that override the run's, and `--weights`."""
     add = parser.add_argument
     add("run", type=as_run, metavar="RUN", help=run)
-    add("changes", nargs="*", metavar="key=value", help="settings that replace the run's")
+    add("changes", nargs="*", metavar="key=value", help="settings that override the run's")
     add("--weights", metavar="NAME", help="last, average, best_<score>; default: the tested ones")
 
 
@@ -80,10 +80,10 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     """Add the runs to compare, and the flags for baseline, columns, order, names and LaTeX."""
     add = parser.add_argument
     add("runs", nargs="*", type=as_run, default=[RUNS], metavar="RUN", help="default: all in runs")
-    add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
+    add("--baseline", metavar="ROW", help="the row (or norm) to compare with; default: ln")
     text = "the columns, in order: test/bleu valid/loss"
     add("--columns", action="extend", nargs="+", default=[], metavar="SCORE", help=text)
-    text = "the rows (or their norms) after the baseline, in order: bn none"
+    text = "the rows (or norms) after the baseline, in order: bn none"
     add("--order", action="extend", nargs="+", default=[], metavar="ROW", help=text)
     text = "names of norms or rows, scores and axes: ln=LayerNorm test/bleu=BLEU"
     add("--names", action="extend", nargs="+", default=[], metavar="NAME=TEXT", help=text)
@@ -101,20 +101,22 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
 
 
 def add_where(parser: argparse.ArgumentParser, which: str) -> None:
-    """Add `--where`, which selects runs; `conditions` reads its values."""
+    """Add `--where`, which selects runs. `conditions` parses its values."""
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=which)
 
 
 def add_notes(parser: argparse.ArgumentParser) -> None:
     """Add `--notes`, which prints the whole legend of a table."""
-    text = "print all notes below the table, in full"
+    text = "print all notes on the table in full"
     parser.add_argument("--notes", action="store_true", help=text)
 
 
 def as_path(text: str) -> Path:
-    """Return an argument as a path; an empty argument, as from an unset variable, is an error."""
+    """Return an argument as a path. Raise an error for an empty one, as from an unset variable."""
     if not text:
-        raise argparse.ArgumentTypeError("expected a path, got nothing; is a shell variable unset?")
+        raise argparse.ArgumentTypeError(
+            "expected a path, got an empty argument; is a shell variable unset?"
+        )
     return Path(text)
 
 
@@ -124,25 +126,25 @@ def as_names(text: str) -> list[str]:
 
 
 def as_run(text: str) -> Path:
-    """Return RUN as a path: itself or, if it does not exist, the run of that name in `runs/`."""
+    """Return the path RUN or, if it does not exist, the path of the run of that name in `runs/`."""
     place, below = as_path(text), RUNS / text
     return below if not place.exists() and below.exists() else place
 
 
 def conditions(where: Iterable[str]) -> dict[str, str]:
-    """Return the values of `--where KEY=VALUE` by key; UserError for any other form."""
+    """Return the values of `--where KEY=VALUE` by key. Raise UserError for any other form."""
     values: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise UserError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
+            raise UserError(f"--where {text} must have the form KEY=VALUE, such as --where norm=bn")
         values[key] = value
     return values
 
 
 def check_compared(arguments: argparse.Namespace) -> None:
-    """Raise UserError for a flag of LaTeX without `--latex`, or a name in `--columns`."""
+    """Raise UserError for a LaTeX flag without `--latex`, or a name in `--columns`."""
     if arguments.uncertainty and not arguments.latex:
         raise UserError(f"--{arguments.uncertainty} needs --latex")
     if column := next((each for each in arguments.columns if "=" in each), None):
-        raise UserError(f"--columns {column}: names are given as --names {column}")
+        raise UserError(f"--columns {column} sets a name; use --names {column}")

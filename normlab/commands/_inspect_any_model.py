@@ -13,8 +13,8 @@ _KINDS = ("real", "padding", "lengths")
 
 
 def add_any_model(parser: Parser) -> None:
-    """Add the flags that name a model and its inputs."""
-    add = parser.add_argument_group("models that normlab did not build").add_argument
+    """Add the flags for a model and its inputs."""
+    add = parser.add_argument_group("any model").add_argument
     text = "a folder saved by transformers, or an id on huggingface.co"
     add("--hf", metavar="MODEL", help=text)
     add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
@@ -41,7 +41,7 @@ def names_any_model(arguments: Namespace) -> bool:
 
 
 def _conventions(arguments: Namespace) -> dict[str, Any]:
-    """Return what the flags say about the axes and the mask of the inputs."""
+    """Return the axes and the mask of the inputs, as set by the flags."""
     values = vars(arguments)
     return {name: values[name] for name in _CONVENTIONS if values[name] is not None}
 
@@ -82,7 +82,9 @@ def inspect_any_model(parser: Parser, arguments: Namespace) -> int:
 def _check(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any]) -> None:
     """Exit with an error for arguments that contradict each other."""
     if arguments.words or arguments.where or arguments.data or arguments.out:
-        parser.error("--hf and --module exclude RUN, key=value, --where, --data and --out")
+        parser.error(
+            "--hf and --module cannot be combined with RUN, key=value, --where, --data or --out"
+        )
     one = bool(arguments.hf) != bool(arguments.module)
     if not one or bool(arguments.module) != bool(arguments.inputs):
         parser.error("pass --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
@@ -91,9 +93,9 @@ def _check(parser: Parser, arguments: Namespace, conventions: Mapping[str, Any])
     if conventions and not arguments.module:
         parser.error(f"--{next(iter(conventions))} needs --module")
     if arguments.rows is not None and arguments.rows == arguments.positions:
-        parser.error(f"--rows and --positions are both {arguments.rows}: use different axes")
+        parser.error(f"--rows and --positions are both {arguments.rows}; use different axes")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
-        parser.error(f"--html {arguments.html}: no such folder")
+        parser.error(f"--html {arguments.html}: the folder does not exist")
 
 
 def _mask(text: str) -> Any:
@@ -101,7 +103,7 @@ def _mask(text: str) -> Any:
     name, equals, kind = text.partition("=")
     if not name or (equals and kind not in _KINDS):
         raise ArgumentTypeError(
-            f"{text}: expected NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})"
+            f"{text}: expected NAME, KIND or NAME=KIND, where KIND is one of {', '.join(_KINDS)}"
         )
     key = int(name) if name.isdigit() else name
     return {key: kind} if equals else key

@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     number, article, words = _which(" ".join(arguments.which))
     results: Path = arguments.results
     if not results.is_dir():
-        raise UserError(f"{results}: no such folder")
+        raise UserError(f"{results} is not a folder")
     again = "normlab claims --write" + ("" if results == RESULTS else f" --results {results}")
     damaged: Sequence[str] = ()
     if arguments.compute or arguments.verify or arguments.write:
@@ -94,7 +94,7 @@ def _parser() -> ArgumentParser:
 
 
 def _which(text: str) -> tuple[int | None, str | None, str]:
-    """Return the number of a claim, the name of an article (`article 1`), or words to search."""
+    """Return a claim's number, an article's name (`article 1`), or words to search for."""
     if text.isdecimal():
         return int(text), None, ""
     if re.fullmatch(r"article \d+", text):
@@ -105,10 +105,10 @@ def _which(text: str) -> tuple[int | None, str | None, str]:
 def _no_claim(
     number: int | None, article: str | None, words: str, claims: Sequence[SavedClaim]
 ) -> str:
-    """Return the error for a number, an article or words that no claim has."""
+    """Return the error for a number, an article or words that match no claim."""
     if not words:
         known = f"claims are numbered 1 to {claims[-1].id}, articles 1 to 5"
-        return f"no claim {article or number}; {known}"
+        return f"claim {article or number} does not exist; {known}"
     statements = (each.statement for claim in claims for each in (claim, *claim.parts))
     known = sorted({word.lower() for text in statements for word in re.findall(r"\w{3,}", text)})
     near = did_you_mean(words, known)
@@ -126,7 +126,10 @@ def _judged(results: Path, *, compute: bool) -> "JudgedResults":
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write the pages, then the articles' pages; none if published evidence was altered."""
+    """Write the pages, then the articles' pages.
+
+    If published evidence was altered, write nothing.
+    """
     from normlab.articles.pages import PLAY
     from normlab.articles.pages import pages as pages_of_articles
     from normlab.claims.evidence import COMPUTED
@@ -135,7 +138,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
     published = (results / manifest.MANIFEST).is_file()
     if published and (wrong := [*manifest.problems(results).values()]):
         raise UserError(
-            f"{wrong[0]}: nothing was written; run normlab study verify to list all problems"
+            f"{wrong[0]}; nothing was written, and normlab study verify lists all problems"
         )
     manifest.write_files(pages)
     if results == RESULTS and PLAY.is_file():
@@ -163,7 +166,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
 
 
 def _show(claims: Sequence[SavedClaim], language_name: str, words: str, *, single: bool) -> None:
-    """Print one claim with all its evidence, or a list: with answers, or those with some words."""
+    """Print one claim with all its evidence, a list with answers, or a list of matches."""
     from normlab.articles.claim_lines import claim_lines, list_lines, mention_lines
     from normlab.articles.language import LANGUAGES  # reads its texts
 

@@ -1,4 +1,4 @@
-"""`normlab compare`: finished runs side by side, from their records and kept translations."""
+"""`normlab compare`: compares finished runs by their records and translations."""
 
 import argparse
 import shutil
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from normlab.reports.translations.side_by_side import SideBySide
 
 _EXAMPLES = """examples:
-  normlab compare                                  all runs below runs/
+  normlab compare                                  all runs in runs/
   normlab compare --where task=toy --where norm=bn
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-* --baseline bn
   normlab compare --columns test/bleu test/chrf --latex --stars
@@ -59,14 +59,14 @@ _BOOTSTRAP = 1000  # samples
 
 
 def main(argv: list[str]) -> int:
-    """Print the table; return 1 if a record is damaged or a row is refused, with a message.
+    """Print the table. If a record is damaged or a row is refused, print a message and return 1.
 
     Raises `UserError` for a run, key or score that does not exist.
     """
     arguments = _parser().parse_args(argv)
     check_compared(arguments)
     if arguments.samples is not None and arguments.samples < 1:
-        raise UserError(f"--samples {arguments.samples}: must be at least 1")
+        raise UserError(f"--samples={arguments.samples} must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
     selected = matching_runs(read, conditions(arguments.where))
     if not selected:
@@ -154,7 +154,9 @@ def show_samples(tables: Sequence[Arrangement], arguments: argparse.Namespace) -
     if not any(of_tables):
         path = f"{first}/hypotheses.txt"
         cure = f"normlab eval {first} --outputs {path}"
-        raise UserError(f"{path}: no such file, and no run here has one; to write it: {cure}")
+        raise UserError(
+            f"{path} does not exist, and no other run has translations; to write them: {cure}"
+        )
 
 
 def show_sentences(samples: "SideBySide") -> None:
@@ -182,8 +184,8 @@ def show_sentences(samples: "SideBySide") -> None:
 def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
-    A difference is the other row minus the baseline. Raises UserError unless there are exactly two
-    experiments, or if they cannot be compared, with the reason.
+    A difference is the other row's BLEU minus the baseline's. Raises UserError unless there are
+    exactly two experiments, or if they cannot be compared, with the reason.
     """
     from normlab.reports.translations.bootstrap import bootstrap
 
@@ -193,7 +195,7 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     sides = {" ".join(place).strip(): runs_there for place, runs_there in by_place.items()}
     if len(sides) != 2:
         got = f"got {len(sides)}: {', '.join(sides)}"
-        raise UserError(f"--bootstrap compares two experiments, but {got}; name two")
+        raise UserError(f"--bootstrap compares two experiments, but {got}; pass two")
     names, (first, second) = [*sides], sides.values()
     tests = bootstrap(first, second, arguments.data_dir, samples=_BOOTSTRAP)
     columns = ["seed", *names, "difference", "p"]
@@ -213,7 +215,7 @@ def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
 def _bootstrap_notes(
     tests: "Mapping[str, Bootstrap]", names: Sequence[str], of_table: Sequence[Note]
 ) -> list[Note]:
-    """Return the notes on the paired tests of two experiments: what they test, and caveats.
+    """Return notes on what the paired tests of two experiments test, with caveats.
 
     `of_table` are the notes on the experiments' table.
     """
@@ -235,6 +237,6 @@ def _bootstrap_notes(
         Note.short("all: the counts of each sentence are summed over the seeds"),
         Note.short(
             f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
-            "(t test); this is about other seeds, the bootstrap about other sentences"
+            "(t test); this interval is about other seeds, the bootstrap about other sentences"
         ),
     ]

@@ -1,4 +1,4 @@
-"""`normlab demo`: LN, BN and no norm on the built-in corpus, and why they differ."""
+"""`normlab demo`: trains LN, BN and no norm on the built-in corpus, and shows why they differ."""
 
 import shlex
 import sys
@@ -19,7 +19,7 @@ same command shows them again, or resumes after Ctrl-C.
 
 
 def main(argv: list[str]) -> int:
-    """Train the runs that have not ended; show the table, the conclusions, and the page."""
+    """Train the runs that have not ended, show the table and conclusions, and write the page."""
     parser = command_parser("demo", _EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
     add_notes(parser)
@@ -32,10 +32,10 @@ def main(argv: list[str]) -> int:
         if demo.left:
             demo.train()
         else:
-            print("They have been trained before.")
+            print("They were trained before.")
         results = demo.measured()
     except KeyboardInterrupt:
-        print(f"stopped, and saved; resume with: {again}", file=sys.stderr)
+        print(f"stopped and saved; resume with: {again}", file=sys.stderr)
         raise
     print()
     print_table(COLUMNS, rows(results), numeric=COLUMNS[1:])

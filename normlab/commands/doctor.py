@@ -7,7 +7,7 @@ from normlab.errors import UserError
 from normlab.terminal import at_work, print_prose
 
 _EXAMPLES = """examples:
-  normlab doctor         one line per check: ok or warn, and what to do
+  normlab doctor         one line per check: ok, or warn with what to do
   normlab doctor --speed norm=bn task=multi30k data_dir=FOLDER
 """
 
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)
     if arguments.overrides:
-        raise UserError(f"{arguments.overrides[0]}: settings need --speed")
+        raise UserError(f"{arguments.overrides[0]} is a setting, which needs --speed")
     from normlab.training.machine_checks import run_checks
 
     checks = list(run_checks())

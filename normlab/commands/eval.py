@@ -69,20 +69,24 @@ def main(argv: list[str]) -> int:
 
 
 def _parsed(argv: list[str]) -> Namespace:
-    """Return the arguments; UserError for values that contradict each other."""
+    """Return the arguments. Raise UserError for values that contradict each other."""
     parser = command_parser("eval", _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
     add("--split", default="test", help="the split to score; default: test")
     add("--limit", type=int, metavar="N", help="score only N examples of the split")
     add("--fold", action="store_true", help="fold batch norm or TaperNorm into linear layers")
-    add("--kept", action="store_true", help="re-score kept translations; status 1 if one differs")
+    add(
+        "--kept",
+        action="store_true",
+        help="re-score kept translations; status 1 if a score differs",
+    )
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")
     add_notes(parser)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.limit is not None and arguments.limit < 1:
-        raise UserError(f"--limit {arguments.limit}: must be at least 1")
+        raise UserError(f"--limit={arguments.limit} must be at least 1")
     if arguments.limit is not None and arguments.outputs:
         raise UserError("--outputs needs the whole split; omit --limit")
     if arguments.kept:
@@ -101,7 +105,7 @@ def _parsed(argv: list[str]) -> Namespace:
 def _unlike_the_record(scores_of: Scores) -> list[str]:
     """Return a line for each score of kept translations that differs from the record."""
     return [
-        f"{folder}: {name} of the kept translations differs from the record"
+        f"{folder}: {name} differs between the record and the kept translations"
         for folder, scores in scores_of.items()
         for name, score in scores.items()
         if not isclose(score.value, read_record(folder).scores[name].value, abs_tol=1e-9)
@@ -109,7 +113,7 @@ def _unlike_the_record(scores_of: Scores) -> list[str]:
 
 
 def _rows(scores_of: Scores, weights: str | None) -> list[list[str]]:
-    """Return one row per score: each run's value, and the mean of several or the record's value."""
+    """Return one row per score: each run's value, and the mean over runs or the record's value."""
     recorded = read_record(next(iter(scores_of))).scores
     rows: list[list[str]] = []
     for name in dict.fromkeys(name for scores in scores_of.values() for name in scores):

@@ -15,7 +15,7 @@ _EXAMPLES = """examples:
 
 
 def main(argv: list[str]) -> int:
-    """Explain norms or placements; raises `UserError` for an unknown one."""
+    """Explain norms or placements. Raise `UserError` for an unknown one."""
     parser = command_parser("explain", _EXAMPLES)
     add = parser.add_argument
     add(

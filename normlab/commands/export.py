@@ -1,4 +1,4 @@
-"""`normlab export`: a trained model as a file for other tools, or a Weights & Biases workspace."""
+"""`normlab export`: saves a trained model as a file for other tools, or a W&B workspace."""
 
 import argparse
 
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
-        raise UserError("name a run, such as runs/EXPERIMENT/seed1, or add --wandb")
+        raise UserError("pass a run, such as runs/EXPERIMENT/seed1, or add --wandb")
     from normlab.training.export import export
 
     run = one_run(arguments.run)

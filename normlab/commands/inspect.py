@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
         return inspect_any_model(parser, arguments)
     if arguments.data:
         if arguments.where:
-            parser.error("--where selects runs, which --data does not accept")
+            parser.error("--data describes data, not runs; omit --where")
         return _describe_data(arguments.words, as_json=arguments.json)
     return _inspect_models(arguments)
 
@@ -134,7 +134,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     places = [word for word in names if "=" not in word or address_of(Path(word))]
     if not places:
         if where:
-            raise UserError("--where selects among runs; name their folder, such as runs")
+            raise UserError("--where selects among runs; pass their folder, such as runs")
         check_given_once(words)
         return {}, words
     records = ended_runs([as_run(place) for place in places])
@@ -145,7 +145,7 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
 
 def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
-    """Ask the questions about one model, print the answers (not as JSON); return the sheet."""
+    """Ask the questions about one model, print the answers (not as JSON), and return the sheet."""
     from normlab.inspection.model.findings import answer
     from normlab.inspection.model.inspect_json import sheet
 
@@ -180,7 +180,7 @@ def _print_summary(built: "BuiltModel", findings: "Mapping[str, Finding]") -> No
 def _several(
     runs: Runs, changes: list[str], chosen: "Sequence[Question]", arguments: Namespace
 ) -> dict[str, Any]:
-    """Ask the questions about several runs; print one row per experiment, but not as JSON.
+    """Ask the questions about several runs, and print one row per experiment (not as JSON).
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
@@ -189,7 +189,7 @@ def _several(
     for folder, record in runs.items():
         if not record.finished:
             end = f"{record.outcome.status} at step {record.outcome.step:,}"
-            raise UserError(f"{folder}: {end}; leave it out, with --where status=finished")
+            raise UserError(f"{folder} {end}; leave it out with --where status=finished")
     content, columns = side_by_side(runs, changes, chosen, at_work)
     if not arguments.json:
         titles = [*dict.fromkeys(title for values in columns.values() for title in values)]
@@ -212,7 +212,7 @@ def _several(
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:
-    """Prepare a task's data and print its description; UserError if the data is damaged.
+    """Prepare a task's data and print its description. Raise UserError if the data is damaged.
 
     As JSON, such an error is also printed, as `{"error": "..."}`.
     """

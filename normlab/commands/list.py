@@ -1,4 +1,4 @@
-"""`normlab list`: the options of config groups, the keys of a run, the runs on disk."""
+"""`normlab list`: lists options of config groups, keys of a run, and runs on disk."""
 
 import json
 import time
@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
   normlab list norms         the norms by the axes they pool over
   normlab list studies       the studies, with their cost at each scale
   normlab list keys          all keys with default, allowed values and meaning
-  normlab list runs          the runs below runs/, with their progress
+  normlab list runs          the runs in runs/, with their progress
 
 Names may be singular or plural. When output goes to a pipe or file, each entry
 is printed in full on one line:
@@ -42,7 +42,7 @@ class Listing(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Print the list; return 1 if a run is damaged. Raises `UserError` for an unknown kind."""
+    """Print the list. Return 1 if a run is damaged. Raises `UserError` for an unknown kind."""
     parser = command_parser("list", _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
@@ -86,11 +86,14 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             return _studies()
         case group if group in groups:
             rows = [[option.name, option.description] for option in registry.options(group)]
-            copy = f"to change one, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; then"
+            copy = (
+                f"to change an experiment, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; "
+                "then"
+            )
             notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
             return Listing([group, "what it is"], rows, notes)
     choice = choice_of(kinds, "normlab list", did_you_mean(kind, kinds))
-    raise UserError(f"no group or list {kind!r:.60}{choice}")
+    raise UserError(f"{kind!r:.60} is not a group or list{choice}")
 
 
 def _norms() -> Listing:
@@ -127,7 +130,7 @@ def _runs(runs_dir: Path) -> Listing:
     rows += [[str(path), *_progress(path), ""] for path in store.open]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` starts one"]
+    notes = [] if rows else [f"{runs_dir} has no runs; `normlab train` starts one"]
     if store.open:
         notes.append("runs without an outcome show their last progress; rerun one to resume it")
     return Listing(columns, rows, notes, [message for _, message in store.damaged])

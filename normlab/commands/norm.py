@@ -19,7 +19,7 @@ _EXAMPLES = """examples:
   normlab norm check peak include=own  test the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes
 
-The new files work at once, as a norm that divides each token by its root mean
+The new files work unchanged, as a norm that divides each token by its root mean
 square; comments say what to change. At the root of a checkout of normlab, norm
 new without --in adds the norm to normlab itself: normlab/norms, configs/norm.
 """
@@ -62,9 +62,9 @@ def new(argv: list[str]) -> int:
     folder = arguments.folder or (None if at_checkout() else Path())
     module, config = write_norm(arguments.name, folder)
     print(
-        f"wrote {os.path.relpath(module)}    its axes, its parameters, its formula\n"
-        f"      {os.path.relpath(config)}    its values, and what normlab list norms shows\n"
-        "Both work as they are. Put your norm in their place, then:"
+        f"wrote {os.path.relpath(module)}    axes, parameters and formula\n      "
+        f"{os.path.relpath(config)}    values, and the text that normlab list norms shows\nBoth "
+        "work as they are. Replace the formula with your own, then:"
     )
     _print_next(arguments.name, folder)
     return 0
@@ -126,7 +126,7 @@ def card(argv: list[str]) -> int:
             raise UserError("--publish needs a complete card at scale=small; omit --only")
         former = published_card(examined, results)
     if former is not None and not arguments.replace:
-        raise UserError(f"{former}: a published card never changes; add --replace to replace it")
+        raise UserError(f"{former} is already published; add --replace to overwrite it")
     examined.check()
     print_prose(f"card of {examined.name}, scale={examined.scale}: {len(chosen)} questions")
     by_question: dict[str, Any] = {}

@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 
     settings = SamplingSettings(arguments.tokens, arguments.temperature, arguments.top_k)
     if sys.stdin is None:
-        raise UserError("standard input is closed: pass text, as in normlab predict RUN < FILE")
+        raise UserError("standard input is closed; pass text, as in normlab predict RUN < FILE")
     if sys.stdin.isatty():
         print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
     # Read as bytes, so that only a newline ends a line, and errors name lines that are not UTF-8.
@@ -52,5 +52,7 @@ def main(argv: list[str]) -> int:
         print(prompt + text)
     else:
         task = run.record.choice("task")
-        raise UserError(f"{arguments.run}: task={task} generates no text; use normlab eval")
+        raise UserError(
+            f"{arguments.run} has task={task}, which generates no text; use normlab eval"
+        )
     return 0

@@ -1,4 +1,4 @@
-"""`normlab report`: the page and figures of runs, finished or in training."""
+"""`normlab report`: writes a page about runs, finished or in training, and their figures."""
 
 import time
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _EVERY = 5  # minimum seconds between two versions of the page
 
 
 def main(argv: list[str]) -> int:
-    """Write the page of runs, with `--watch` until Ctrl-C; return 1 if a run cannot be read.
+    """Write the page of runs, with `--watch` until Ctrl-C. Return 1 if a run cannot be read.
 
     Raises UserError for places without runs, or a baseline or score that no run has.
     """
@@ -105,7 +105,7 @@ def _rewrite_until_interrupted(report: "Report") -> None:
 def _draw(
     sections: "Sequence[TableSection]", folder: Path, form: str, *, columns_only: bool
 ) -> None:
-    """Draw figures, and print the path of each at once, because a dozen may take a minute."""
+    """Draw figures, and print each path when its figure is done (a dozen may take a minute)."""
     from normlab.reports.figures.paper_figures import LACK
     from normlab.reports.report import draw_figures
 

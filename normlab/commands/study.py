@@ -81,7 +81,7 @@ _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def read_time(text: str) -> float:
-    """Return the seconds in `90m`, `2.5h` or `45s`; ArgumentTypeError for any other text."""
+    """Return the seconds in `90m`, `2.5h` or `45s`. Raise ArgumentTypeError for any other text."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
     if match is None or match[2] not in _UNITS or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90m or 2.5h")
@@ -89,7 +89,7 @@ def read_time(text: str) -> float:
 
 
 class Action(NamedTuple):
-    """What an action does, the examples below its help, and its flags."""
+    """The description of an action, the examples in its help, and its flags."""
 
     does: str
     examples: str | None
@@ -121,7 +121,7 @@ ACTIONS = {
         "check that published tables and pages follow from their records", None, "--results"
     ),
 }
-_REPLACE = "replace published runs by other runs of the same key, and name each"
+_REPLACE = "overwrite published runs that differ, and list them"
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--processes": dict(type=int, help="runs at a time (default: one per GPU or core)"),
     "--budget": dict(
@@ -134,7 +134,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--replace": dict(action="store_true", help=_REPLACE),
     "--commands": dict(action="store_true", help="print the command of each remaining run"),
     "--accept": dict(
-        action="extend", nargs="+", type=as_path, metavar="PATH", help="accept changes below PATH"
+        action="extend", nargs="+", type=as_path, metavar="PATH", help="accept changes in PATH"
     ),
     "--no-write": dict(action="store_true", help="show the choice without writing it"),
     "--results": dict(type=as_path, metavar="FOLDER", help="published studies; default: results"),
@@ -194,9 +194,9 @@ def _publish(arguments: argparse.Namespace) -> int:
     """Publish seeds, accept changed evidence, or regenerate pages; return 1 for a problem."""
     of_runs = any("=" in word for word in arguments.words)
     if arguments.accept and arguments.words:
-        raise UserError(f"--accept accepts what is below its paths; omit {arguments.words[0]}")
+        raise UserError(f"--accept accepts everything in its paths; omit {arguments.words[0]}")
     if arguments.replace and not of_runs:
-        raise UserError("--replace replaces published runs by others: add scale=SCALE")
+        raise UserError("--replace overwrites the published runs of a scale; add scale=SCALE")
     if arguments.accept:
         from normlab.records.manifest import accept
 
@@ -246,7 +246,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    """Print what the remaining runs cost, or their commands."""
+    """Print the cost of the remaining runs, or their commands."""
     jobs = jobs_of(arguments.words)
     if arguments.commands:
         left = {run.folder: run for job in jobs for run in job.left(print_error)}
@@ -277,7 +277,7 @@ def _tune(arguments: argparse.Namespace, again: str) -> int:
     failed = False
     for job in jobs:
         left = RunsInOrder(job.to_start())
-        grid = f"{len(job.by_place)} rows and points, {left.count} runs to go"
+        grid = f"{len(job.by_place)} rows and points, {left.count} runs left"
         print(f"tuning {job.study.name} scale={job.scale}: {grid}")
         if left.count:
             ended = run_all_shown(left, arguments.processes, again=again, deadline=until)

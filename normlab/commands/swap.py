@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def _check(parser: Parser, arguments: Namespace, options: Mapping[str, Any]) -> None:
-    """Exit with an error for arguments that are missing or contradict each other."""
+    """Exit with an error if arguments are missing or contradict each other."""
     if arguments.untie:
         parser.error("--untie needs --fold")
     if not options.get("norm"):
@@ -73,9 +73,9 @@ def _check(parser: Parser, arguments: Namespace, options: Mapping[str, Any]) -> 
     if options["norm"] != "none":
         parser.error("--out needs norm=none: a transformers model cannot use another norm")
     if out.exists():
-        parser.error(f"--out {out} exists: choose a new folder")
+        parser.error(f"--out {out} exists; choose a new folder")
     if not out.absolute().parent.is_dir():
-        parser.error(f"--out {out}: there is no folder {out.parent}")
+        parser.error(f"--out {out}: the folder {out.parent} does not exist")
 
 
 def _parser() -> Parser:
@@ -89,7 +89,7 @@ def _parser() -> Parser:
     add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
     add("--train", choices=("norms", "all"), default="norms", help="what to train; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
-    text = "first steps, in which old and new norms are blended; default: 0"
+    text = "number of first steps that blend old and new norms; default: 0"
     add("--taper", type=int, default=0, metavar="N", help=text)
     text = "learning rate; default: 1e-2 for --train norms, 1e-4 for --train all"
     add("--lr", type=float, metavar="RATE", help=text)
@@ -148,8 +148,8 @@ def _swap(arguments: Namespace, norm: str, **options: Any) -> int:
 
 
 def _split(text: Path, lines: list[str]) -> tuple[list[str], list[str]]:
-    """Return the lines to train on and the held-out lines; UserError if `text` has too few."""
+    """Return the lines to train on and the held-out lines. Raise UserError if there are too few."""
     if len(lines) < _FEWEST:
-        raise UserError(f"--text {text} has {len(lines)} lines: at least {_FEWEST} are needed")
+        raise UserError(f"--text {text} has {len(lines)} lines, but at least {_FEWEST} are needed")
     held_out = min(_HELD_OUT, len(lines) // 10)
     return lines[:-held_out], lines[-held_out:]

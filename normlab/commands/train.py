@@ -1,4 +1,4 @@
-"""`normlab train`: one run; with -m or one of Hydra's search plugins, many.
+"""`normlab train`: trains one run or, with -m or one of Hydra's search plugins, many.
 
 Hydra's basic launcher only lists the runs of a grid, and the same loop as for studies runs them.
 With another launcher (Slurm, Ray), a scheduler runs them, and `normlab list runs` shows them.
@@ -42,11 +42,14 @@ normlab list          all groups and options; with a GROUP, one group
 normlab list keys     all keys with default, allowed values and meaning
 --cfg job             print the whole config without training
 --hydra-help          Hydra's own flags"""
-_DEBUG = "debug=true: at most 3 steps, one batch of validation and of each test; no files were kept"
+_DEBUG = (
+    "debug=true: at most 3 steps, and one batch of validation and of each test set; no files "
+    "were kept"
+)
 
 
 def main(argv: list[str]) -> int:
-    """Compose the config and train; Hydra handles the flags."""
+    """Compose the config and train. Hydra handles the flags."""
     if argv in (["--help"], ["-h"]):
         print(_HELP)
         return 0

@@ -27,7 +27,7 @@ def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
         (["--latex"], "name an article"),
         (["5", "--latex"], "article 5 has no tables"),
         (["1", "--table", "summary", "--run"], "no cell of this table is a score of training runs"),
-        (["1", "--run"], "name the table with --table"),
+        (["1", "--run"], "--run needs --table with one of"),
     ],
 )
 def test_unknown_articles_tables_and_unusable_flags_raise_an_error(capsys, words, message):

@@ -102,7 +102,7 @@ def test_a_single_claim_is_shown_with_its_answer_first_and_its_records(results, 
     assert "\n1. It is so.\n" in out and "results/made/small:ln\n" in out and "so_1" not in out
     # The correction counts all claims, even if only one is shown.
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
-    with pytest.raises(ValueError, match="no claim 99; claims are numbered 1 to 3"):
+    with pytest.raises(ValueError, match="claim 99 does not exist; claims are numbered 1 to 3"):
         call(capsys, results, "99")
 
 
@@ -153,7 +153,7 @@ def test_verify_and_write_fail_after_a_score_was_changed_or_a_run_removed(result
     for records in ({**RECORDS, first: changed}, dict(list(RECORDS.items())[1:])):
         write_pack(results / "made" / "small", records)
         assert call(capsys, results, "--verify")[0] == 1
-        with pytest.raises(ValueError, match=r"records\.jsonl: changed .*: nothing was written"):
+        with pytest.raises(ValueError, match=r"records\.jsonl: changed .*; nothing was written"):
             call(capsys, results, "--write")
 
 

@@ -73,7 +73,7 @@ def test_a_long_name_gets_its_own_line_and_a_long_word_is_broken(capsys, monkeyp
 
 def test_errors_say_why_sentences_cannot_be_shown(folders, translated, tmp_path, capsys):
     ln, bn = folders
-    with pytest.raises(ValueError, match=r"--samples 0: must be at least 1"):
+    with pytest.raises(ValueError, match=r"--samples=0 must be at least 1"):
         main([ln, "--samples", "0"])
     with pytest.raises(ValueError, match=r"the test text cannot be read: .*--data-dir"):
         main([ln, "--samples", "--data-dir", str(tmp_path / "gone")])
@@ -82,7 +82,7 @@ def test_errors_say_why_sentences_cannot_be_shown(folders, translated, tmp_path,
     assert "translated a different test set" in out
     for folder in folders:
         (translated.root.parent / folder / "hypotheses.txt").unlink()
-    with pytest.raises(ValueError, match=r"hypotheses\.txt: no such file, .* normlab eval"):
+    with pytest.raises(ValueError, match=r"hypotheses\.txt does not exist, .* normlab eval"):
         main([bn, "--samples"])
 
 

@@ -141,7 +141,7 @@ def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
         (["model.dept=3"], "model.dept"),
         (["nowhere"], "nowhere"),
         (["one", "two"], "one: no runs found, no such path"),
-        (["--where", "norm=bn"], "--where selects among runs; name their folder"),
+        (["--where", "norm=bn"], "--where selects among runs; pass their folder"),
         (["norm=batch"], "norm=bn and norm=batch are both given"),
     ],
 )
@@ -223,6 +223,6 @@ def test_a_diverged_run_is_refused_before_any_run_is_examined(several, tmp_path,
     record["outcome"]["status"] = "diverged"
     path.write_text(json.dumps(record), encoding="utf-8")
     assert main(["inspect", str(folder), "--out", str(tmp_path / "out")]) == 1
-    said = f"{path.parent}: diverged at step 12; leave it out, with --where status=finished"
+    said = f"{path.parent} diverged at step 12; leave it out with --where status=finished"
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

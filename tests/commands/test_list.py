@@ -88,7 +88,7 @@ def test_an_unknown_kind_of_list_gets_a_suggestion():
 
 def test_runs_are_listed_with_outcome_or_progress(tmp_path, printed):
     place = ("--runs-dir", str(tmp_path))
-    assert "no runs below" in printed("runs", *place)[-1]
+    assert "has no runs" in printed("runs", *place)[-1]
     store = RunStore(tmp_path)
     ended = record(seed=1, bleu=30.0, status="diverged", norm="bn")
     scores = {"test/batch_size_1/bleu": Score(9.0, True, 1), **ended.scores}

@@ -57,4 +57,4 @@ def test_predict_needs_a_single_run(finished, tmp_path, translated):
 def test_a_closed_standard_input_is_an_error(finished, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["predict", str(finished)]) == 1
-    assert "standard input is closed: pass text" in capsys.readouterr().err
+    assert "standard input is closed; pass text" in capsys.readouterr().err

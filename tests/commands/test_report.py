@@ -175,7 +175,7 @@ def test_a_latex_table_with_renamed_columns_is_written_next_to_the_page(runs, ca
 def test_stars_without_latex_and_a_name_among_the_columns_are_errors(runs):
     with pytest.raises(ValueError, match="--stars needs --latex"):
         main(["runs", "--stars"])
-    with pytest.raises(ValueError, match="names are given as --names test/bleu=B"):
+    with pytest.raises(ValueError, match="sets a name; use --names test/bleu=B"):
         main(["runs", "--columns", "test/bleu=B"])
 
 

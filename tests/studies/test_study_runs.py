@@ -80,7 +80,7 @@ def test_without_finished_runs_a_plan_takes_its_times_from_the_study_file(place,
         "~: estimated in the study's file, because no such run has finished",
         "data: the built-in corpus",
         "claims: 1",
-        "`normlab claims N` shows what decides them",
+        "`normlab claims N` shows how a claim is decided",
     ]
 
 

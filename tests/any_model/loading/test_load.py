@@ -215,8 +215,8 @@ def test_module_names_that_do_not_exist_are_refused(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--hf", "x", "norm=bn"], "exclude RUN, key=value, --where, --data and --out"),
-        (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: no such folder"),
+        (["--hf", "x", "norm=bn"], "cannot be combined with RUN, key=value, --where, "),
+        (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: the folder does not exist"),
         (["--text", "x"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--hf", "x", "--inputs", "a:b"], "pass --hf MODEL, or --module"),
         (

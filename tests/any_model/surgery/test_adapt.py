@@ -166,7 +166,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
             ["norm=none", "--hf", "opt", "--out", "x"],
             "of OPTForCausalLM does not read its eps from",
         ),
-        (["norm=dyt", "--text", "few"], "--text few has 3 lines: at least 20 are needed"),
+        (["norm=dyt", "--text", "few"], "--text few has 3 lines, but at least 20 are needed"),
         (["norm=dyt", "--text", "no"], "--text no: no such file"),
     ],
 )
@@ -190,8 +190,8 @@ def test_impossible_swaps_are_a_one_line_error_and_write_nothing(arguments, said
         (["norm=dyt", "--steps", "5", "--taper", "5"], "--taper less than --steps"),
         (["norm=dyt", "--lr", "0"], "--lr above 0"),
         (["norm=dyt", "--out", "x"], "--out needs norm=none"),
-        (["norm=none", "--out", "."], "--out . exists: choose a new folder"),
-        (["norm=none", "--out", "x/y"], "--out x/y: there is no folder x"),
+        (["norm=none", "--out", "."], "--out . exists; choose a new folder"),
+        (["norm=none", "--out", "x/y"], "--out x/y: the folder x does not exist"),
     ],
 )
 def test_invalid_arguments_are_refused_before_a_model_is_loaded(arguments, said, capsys):
