@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def train(config: "DictConfig") -> "RunRecord":
-    """Train a run and return its record. If the run has already finished, only return the record.
+    """Train a run and return its record.
 
-    With `observe.debug`, no files of the run are kept. Raises UserError if a value is invalid, a
-    file is damaged, or the run was made by another version of the code.
+    If the run has already finished, only its record is returned. With `observe.debug`, no files of
+    the run are kept. Raises UserError if a value is invalid, a file is damaged, or the run was made
+    by another version of the code.
     """
     from normlab.config.launch import check_single, launch
     from normlab.training.run_folder import RunFolder
@@ -25,7 +26,7 @@ def train(config: "DictConfig") -> "RunRecord":
     run = RunFolder(config)
     with ExitStack() as stack:
         if run.config["observe"]["debug"]:
-            check_single("debug=true runs in one process")
+            check_single("debug=true works only in one process")
             place = TemporaryDirectory(prefix="normlab-debug-", ignore_cleanup_errors=True)
             run.move(stack.enter_context(place))
         process = launch()

@@ -34,7 +34,7 @@ Graphs differ by encoder and decoder, padding, training and eval, and by each ph
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise UserError if a node of a plain config cannot be built, without building any."""
+    """Raise UserError if a node of a plain config could not be built. Nothing is built."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (own_keys(config, "model"), ModelArchitecture, ()),
@@ -56,7 +56,7 @@ def check_nodes(config: Mapping[str, Any]) -> None:
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
-    """Build the task of a plain config, whose data is read on first use."""
+    """Build the task of a plain config. Its data is read on first use."""
     return instantiate(config["task"], "task", Task)
 
 
@@ -129,7 +129,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
 
 
 def _norms(config: Mapping[str, Any]) -> Norms:
-    """Return the norms of a config: first its norm keys, then the rules of `sites`."""
+    """Return the norms of a config by rule: first its norm keys, then the rules of `sites`."""
     keys = [(rule, config[key], key) for key, rule in SITES.items() if config.get(key)]
     rules: Mapping[str, Any] = config.get("sites") or {}
     further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]
@@ -151,7 +151,9 @@ def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
     for key, rule in SITES.items():
         option = (config.get(key) or {}).get(OPTION)
         if rule in unused and key != "norm" and option not in (None, "none"):
-            raise UserError(f"norm@{key}: this model has no norm there; remove norm@{key}")
+            raise UserError(
+                f"norm@{key} sets a norm that this model does not have; remove norm@{key}"
+            )
 
 
 def calibrate_model(

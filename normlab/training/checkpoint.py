@@ -48,7 +48,10 @@ class Checkpoints:
         return self.folder / f"best-{score.replace('/', '_')}.pt"
 
     def save(self, path: Path, content: Mapping[str, Any]) -> None:
-        """Write a checkpoint completely or not at all. An OSError contains the path."""
+        """Write a checkpoint completely or not at all.
+
+        If writing fails, the OSError contains the path.
+        """
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(path, "wb") as file:
@@ -80,7 +83,7 @@ class Checkpoints:
         """
         paths = self.weights_up_to(step)[-count:]
         if not paths:
-            raise UserError(f"{self.folder} holds no weights to average")
+            raise UserError(f"{self.folder} has no weights to average")
         return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
 
 
@@ -93,13 +96,13 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such checkpoint; has the run been trained?") from None
+        raise UserError(f"{path} does not exist; has the run been trained?") from None
     except PermissionError:
         raise
     except Exception as error:  # damaged bytes can make the reader fail in any way
-        raise UserError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
+        raise UserError(f"{path} is a damaged checkpoint ({_line(error)}); {_AGAIN}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{path}: not a checkpoint in the format {FORMAT}; remove the file")
+        raise UserError(f"{path} is not a checkpoint in the format {FORMAT}; remove the file")
     return content
 
 
@@ -110,7 +113,7 @@ def reading(path: Path) -> Generator[None]:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise UserError(
-            f"{path}: damaged checkpoint, or one from another model ({_line(error)}); {_AGAIN}"
+            f"{path} is damaged or from another model ({_line(error)}); {_AGAIN}"
         ) from error
 
 
@@ -123,7 +126,9 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     """Return the weights in a checkpoint, or raise UserError if it has none."""
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
-        raise UserError(f"{path}: damaged checkpoint (no weights at model); remove the file")
+        raise UserError(
+            f"{path} is a damaged checkpoint (it has no weights at model); remove the file"
+        )
     return weights
 
 
@@ -148,10 +153,12 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
                 f"the config's model has {state[name].dtype} {tuple(state[name].shape)}"
             )
         if value.untyped_storage().nbytes() < value.nbytes:
-            raise UserError(f"{path}: {name} has fewer values than its shape; remove the file")
+            raise UserError(
+                f"{path} is damaged: {name} has fewer values than its shape needs; remove the file"
+            )
         if not value.isfinite().all():
             raise UserError(
-                f"{path}: {name} has values that are not finite (NaN or infinity): the run has "
+                f"{path}: {name} has values that are not finite (NaN or infinity), so the run has "
                 "diverged, and there is nothing to evaluate"
             )
     model.load_state_dict(weights)
@@ -185,9 +192,8 @@ def start_from(
 ) -> tuple[str, list[Code]]:
     """Copy another run's weights into a model where names and shapes match (`start_from`).
 
-    A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
-    layers are copied, while running statistics and the norms' schedules start from their initial
-    state.
+    So a model trained with layer norm can continue with batch norm: gains, shifts and linear layers
+    are copied, while running statistics and the norms' schedules start from their initial state.
 
     `stamp` is the plain data that the run writes into its checkpoints. Returns a line that says how
     much was copied and whether it was trained on different data, and the versions of the code that
@@ -198,12 +204,12 @@ def start_from(
     content = load_checkpoint(path)
     weights = weights_of(content, path)
     if sha256(path) != node["sha256"]:
-        raise UserError(f"{path} has changed since this run was configured: start the run again")
+        raise UserError(f"{path} has changed since this run was configured; start the run again")
     with reading(path):
         if content["vocabulary"] != stamp["vocabulary"]:
             raise UserError(
                 f"start_from={node['run_dir']} has a different vocabulary, so the same ids stand "
-                "for different words (or classes): start from a run on the same training data"
+                "for different words (or classes); start from a run on the same training data"
             )
         changed = differing_checksums(content["checksums"], stamp["checksums"])
     state = model.state_dict()
@@ -214,13 +220,13 @@ def start_from(
     ]
     if not taken:
         raise UserError(
-            f"{path}: none of its weights match this model by name and shape; use the same task "
+            f"{path} has no weights that match this model by name and shape; use the same task "
             "and model"
         )
     for name in taken:
         state[name].copy_(weights[name])
     other = f"; it was trained on different data: {', '.join(changed)}" if changed else ""
-    note = f"{path}: {len(taken)} of {len(state)} tensors copied, the others are initialized{other}"
+    note = f"{path}: {len(taken)} of {len(state)} tensors copied, the others initialized{other}"
     with reading(path):
         return note, codes_of(content)
 
@@ -232,8 +238,8 @@ def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, aver
         missing.append(checkpoints.folder / "step-*.pt")
     if missing:
         raise UserError(
-            f"{missing[0]}: missing, and the test at the end of this run needs it: put it back, or "
-            f"remove {checkpoints.last} to train the run again from step 1"
+            f"{missing[0]} is missing, but the test at the end of this run needs it; restore it, "
+            f"or remove {checkpoints.last} to train the run again from step 1"
         )
 
 
@@ -257,7 +263,7 @@ def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -
     count, world = len(random), process_group.world()
     if count != world.size:
         raise UserError(
-            f"the checkpoint was written by {count} processes but this run has {world.size}: start "
-            f"it with {count}"
+            f"the checkpoint was written by {count} processes, but this run has {world.size}; "
+            f"start it with {count}"
         )
     restore_random_state(random[world.rank], device)

@@ -28,7 +28,7 @@ from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
 from normlab.training.sinks import NO_SCORES, Notice, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
-_SIZE = ("model", "recipe", "scale")  # options to show, which are not in the run's name
+_SIZE = ("model", "recipe", "scale")  # options to show that are not in the run's name
 _SILENT = 5.0  # seconds without output before a status line in a pipe; longer in a long run
 _HEADLINES = 5
 _FIRST = (*(f"test/{name}" for name in MAIN_SCORES), "valid/loss")
@@ -44,7 +44,7 @@ class Console(Sink):
         style: Literal["auto", "terminal", "plain"] = "auto",
         console: RichConsole | None = None,
     ) -> None:
-        """Choose the style: `auto` draws a bar if stderr is a terminal. `console` is for tests."""
+        """Choose the style. `auto` draws a bar if stderr is a terminal; `console` is for tests."""
         self._console = console or RichConsole(file=sys.stderr, highlight=False)
         self._rich = self._console.is_terminal if style == "auto" else style == "terminal"
         self._progress: Progress | None = None
@@ -139,7 +139,7 @@ def _joined(*parts: str) -> str:
 
 
 def _page(record: RunRecord, folder: Path) -> list[Text]:
-    """Return the summary: outcome, main scores, the record's path, and commands to type next."""
+    """Return the summary: outcome, main scores, the record's path, and commands to run next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
     but = f", but {why}," if (why := learning_problem(record)) else ""

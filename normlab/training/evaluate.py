@@ -35,7 +35,7 @@ from normlab.tasks.conditions import Condition, conditions, under
 from normlab.training.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.training.runtime import Runtime
 
-# A separate seed, because recalibration must not use the order of the training batches.
+# A seed of its own, because recalibration must not use the order of the training batches.
 _RECALIBRATION_SEED = 0x5EED
 LAST, AVERAGE, BEST = "last", "average", "best"
 LOSS = "loss"
@@ -229,13 +229,15 @@ def load_weights(
         return Weights(name, step, checkpoints.average(step, count), recalibrate)
     if name not in (LAST, BEST) and not name.startswith(f"{BEST}_"):
         raise UserError(
-            f"no weights {name!r}; choose {LAST}, {AVERAGE}, {BEST} or {BEST}_<score>, such as "
-            f"{BEST}_{LOSS}"
+            f"weights={name!r} does not exist; choose {LAST}, {AVERAGE}, {BEST} or "
+            f"{BEST}_<score>, such as {BEST}_{LOSS}"
         )
     score = validate["select_by"] if name == BEST else name.removeprefix(f"{BEST}_")
     path = checkpoints.last if name == LAST else checkpoints.best(score)
     if name != LAST and not validate["best"] and not path.exists():
-        raise UserError(f"{path}: not kept, because the run was trained with validate.best=false")
+        raise UserError(
+            f"{path} was not kept, because the run was trained with validate.best=false"
+        )
     content = load_checkpoint(path)
     with reading(path):
         at = content["progress"] if name == LAST else content

@@ -208,8 +208,8 @@ class _Execution:
         if setting is None and begun is not None and begun <= MOST_THREADS:
             torch.set_num_threads(begun)
         if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
-            problem = f"this run started with {begun} threads and resumes with {threads}"
-            print(f"{problem}: results may differ in their last bits", file=sys.stderr)
+            problem = f"this run was started with {begun} threads and resumes with {threads}"
+            print(f"{problem}, so results may differ in their last bits", file=sys.stderr)
         self.environment["threads"] = threads
 
     def _check_recordable(self, trainer: Trainer) -> None:
@@ -219,7 +219,7 @@ class _Execution:
             folder, mend = str(self.run.folder), "rename the option or file behind it"
             RunRecord.from_json(record.to_json(), origin=folder, mend=mend)
         except (UserError, TypeError) as error:
-            problem = f"nothing is trained, because the record could not be read back: {error}"
+            problem = f"nothing was trained, because the record could not be read back: {error}"
             raise UserError(problem.encode(errors="replace").decode()) from error
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
@@ -262,7 +262,10 @@ class _Execution:
     def _scores(
         self, trainer: Trainer, outcome: Outcome
     ) -> tuple[dict[str, Score], dict[str, int]]:
-        """Return the scores and the steps of the tested weights; empty for an unfinished run."""
+        """Return the scores and the steps of the tested weights.
+
+        Both are empty for an unfinished run.
+        """
         lost = outcome.status == "diverged"
         chosen = self.config["observe"]["targets"]
         targets = self.task.targets if chosen is None else chosen

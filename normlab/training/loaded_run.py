@@ -52,7 +52,7 @@ class LoadedRun:
     def evaluate(
         self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
     ) -> dict[str, Score]:
-        """Score a split, also under the extra conditions that `observe` asks for.
+        """Score a split, also under the extra conditions set in `observe`.
 
         With a `limit`, at most that many examples of the split are scored.
         """
@@ -139,14 +139,14 @@ def _record_with_weights(folder: Path) -> RunRecord:
     record = read_record(folder)
     if address_of(folder) is not None:
         raise UserError(
-            f"{folder}: a published run keeps no weights: train it again, or score its kept "
-            "translations with normlab eval RUN --kept"
+            f"{folder} is a published run, which keeps no weights; train it again, or score its "
+            "kept translations with normlab eval RUN --kept"
         )
     return record
 
 
 def _config_of(record: RunRecord, changes: Sequence[str]) -> dict[str, Any]:
-    """Return a run's config with changes, without its extra tests unless the changes ask for them.
+    """Return a run's config with changes, without extra tests that the changes do not ask for.
 
     Extra tests are tests with noise, tests on training examples, and targets.
     """
@@ -174,7 +174,7 @@ def _settle_data(
             raise UserError(f"{folder}: {error}") from None
         except Exception as error:  # the tokenizers library raises plain exceptions
             raise UserError(
-                f"{folder / VOCABULARY}: missing or damaged ({error}); train the run again"
+                f"{folder / VOCABULARY} is missing or damaged ({error}); train the run again"
             ) from error
         return
     check_data(folder, record, task, config)
@@ -187,13 +187,14 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     norms = running_norms(model)
     if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
         raise UserError(
-            "--fold needs the running statistics of training, but this run recalibrates them: set "
-            "norm.eval_stats=running, or validate.average_statistics=average for averaged weights"
+            "--fold needs the running statistics of training, but this run recalibrates them; "
+            "set norm.eval_stats=running, or validate.average_statistics=average for averaged "
+            "weights"
         )
     if not (folded := fold_norms(model)):
         raise UserError(
-            "--fold finds no norm to fold: it folds norms that scale and shift each feature by "
-            "constants (norm=bn and its variants with norm.eval_stats=running, or norm=taper once "
-            "it has tapered) inside the branches (placement=pre), or after convolutions"
+            "--fold finds no norm to fold; it folds norms that scale and shift each feature by "
+            "constants (norm=bn and its variants with norm.eval_stats=running, or norm=taper "
+            "once it has tapered) inside the branches (placement=pre), or after convolutions"
         )
     return folded

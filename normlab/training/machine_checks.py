@@ -40,10 +40,13 @@ def _wandb() -> Diagnosis:
     mode = resolve_mode("auto", login)
     if not login.source:
         return Diagnosis(
-            "wandb", "ok", f"mode auto is {mode}: no login", "to send runs: wandb login"
+            "wandb",
+            "ok",
+            f"mode=auto is {mode}, because there is no login",
+            "run wandb login to send runs",
         )
     if mode != "online":
-        return Diagnosis("wandb", "ok", f"mode auto is {mode}")
+        return Diagnosis("wandb", "ok", f"mode=auto is {mode}")
     try:
         reach(login.host, _SECONDS)
     except OSError as error:

@@ -15,7 +15,7 @@ from normlab.norms.base import Norm
 
 Kind = Literal["norm", "bias", "embedding", "output", "other"]
 Group = Annotated[str, msgspec.Meta(pattern=rf"\.|^({'|'.join(get_args(Kind))})\Z")]
-"""A kind of parameter, or a pattern for paths of norms, as in `sites`, such as `decoder.0.*`."""
+"""A kind of parameter, or a pattern for paths of norms such as `decoder.0.*` (as in `sites`)."""
 Setting = Literal["rate", "weight_decay"]
 
 
@@ -138,9 +138,9 @@ def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
         return msgspec.convert(optim.get("groups") or {}, dict[Group, dict[Setting, float]])
     except msgspec.ValidationError as error:
         raise UserError(
-            f"optim.groups={optim['groups']!r:.60}: {error}; set settings "
-            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}) or paths of "
-            "norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
+            f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
+            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}) or paths "
+            f"of norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Scores the translations that were kept with a run again, without its model."""
+"""Re-scores the translations that were kept with a run, without its model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,10 +30,10 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     """
     score_lines = getattr(task, "score_lines", None)
     if score_lines is None:
-        raise UserError(f"{folder}: the task of this run generates no text")
+        raise UserError(f"{folder} has a task that generates no text")
     hypotheses = read_hypotheses(folder)
     if not hypotheses:
-        raise UserError(f"{folder} keeps no {HYPOTHESES_FILE}")
+        raise UserError(f"{folder} has no {HYPOTHESES_FILE}")
     new_scores: dict[str, Score] = {}
     for split, lines in hypotheses.items():
         try:

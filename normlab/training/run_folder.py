@@ -6,7 +6,7 @@ stored. If the files are equal, so are the data; only if files differ are the da
 compared. With the vocabulary in its folder, a model is never used with a different one, and needs
 no data to translate or continue a text.
 
-This module does not import torch, so the record of a finished run is returned at once.
+This module does not import torch, so the record of a finished run is returned immediately.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ class RunFolder:
         self.move(self.config["runs_dir"])
 
     def move(self, runs_dir: str) -> None:
-        """Put the run below another folder."""
+        """Set the folder of runs, and with it the run's own folder."""
         self.config["runs_dir"] = runs_dir
         self.store = RunStore(runs_dir)
         self.folder = self.store.run_dir(self.config)
@@ -112,7 +112,7 @@ class RunFolder:
             lock.acquire()
         except Timeout:
             raise UserError(
-                f"{self.folder}: another process is training this run; wait for it, or stop it"
+                f"{self.folder} is being trained by another process; wait for it, or stop it"
             ) from None
         except OSError as error:  # happens on some network disks
             raise UserError(
@@ -139,8 +139,8 @@ class RunFolder:
             return None
         if (before := record.environment.get("world_size")) != processes:
             raise UserError(
-                f"{self.folder} was trained by {before} processes but this run has {processes}, so "
-                f"its batches differ: start it with {before}, or use another runs_dir"
+                f"{self.folder} was trained by {before} processes, but this run has {processes}, "
+                f"so its batches differ; start it with {before}, or use another runs_dir"
             )
         if not self.takes_code(record.made_by, record.commits):
             return None
@@ -148,14 +148,14 @@ class RunFolder:
             changed = changed_data(record, self.config)
         except UserError as error:
             raise UserError(
-                f"{self.folder} has ended, but its data cannot be compared: {error} (to "
-                f"read its scores without them: normlab compare {self.folder})"
+                f"{self.folder} has ended, but its data cannot be compared: {error} (normlab "
+                f"compare {self.folder} shows its scores without them)"
             ) from error
         self.refuse_changed(changed)
         if missing := unanswered(record, self.config["observe"]):
             raise UserError(
-                f"{self.folder} has ended, and was tested without {' '.join(missing)}: omit that, "
-                f"or compute it: normlab eval {self.folder} {' '.join(map(quote, missing))}"
+                f"{self.folder} has ended, and was tested without {' '.join(missing)}; omit that, "
+                f"or compute it with normlab eval {self.folder} {' '.join(map(quote, missing))}"
             )
         return record
 

@@ -57,7 +57,7 @@ class RunInfo:
 
 
 class Notice(NamedTuple):
-    """A line for the user: what happens to the run, or a warning."""
+    """A line that tells the user what happens to the run, or a warning."""
 
     text: str
     warning: bool = False
@@ -87,7 +87,7 @@ class Sink:
         """Receive the current stage, at every step and batch, and before the sink opens."""
 
     def note(self, notice: Notice) -> None:
-        """Receive a notice (resumed, stopped early, diverged, a sink lost)."""
+        """Receive a notice, such as that the run was resumed or diverged."""
 
     def close(self, record: RunRecord | None) -> None:
         """Finish. `record` is None if the run ends without one, after a stop or an exception."""
@@ -119,7 +119,7 @@ class SinkGroup(Sink):
     def note(self, notice: Notice) -> None:
         """Pass a notice to the sinks. Without a console, a warning goes to the standard log.
 
-        Other ranks than the main one have no sinks, and do not repeat its warnings.
+        Ranks other than the main rank have no sinks, and do not repeat its warnings.
         """
         self._each("note", notice)
         if notice.warning and self._sinks and "console" not in self._sinks:

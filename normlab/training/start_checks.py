@@ -41,17 +41,18 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
                 continue
             elif sum(map(len, batches)) == 1:
                 raise UserError(
-                    f"the training data have one sequence, and {name} pools each position over "
-                    f"several: add more text, {_CURE}"
+                    f"the training data have one sequence, but {name} pools each position over "
+                    f"several; add more text, {_CURE}"
                 )
             raise UserError(
-                f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
-                "sequences of a batch, but a batch here has one, so every output would be the bias"
+                f"{key} is too small; raise it, {_CURE}. {name} pools each position over the "
+                "sequences of a batch, but a batch has only one, so every output would be the "
+                "bias"
             )
         if "position" in norm.pools and tokens < 2:
             raise UserError(
                 f"a training batch may give {name} a single token, but its statistics need at "
-                "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
+                "least two; raise batch_size, max_tokens or task.mask_share until no batch is so "
                 f"small, {_CURE}"
             )
 
@@ -70,7 +71,7 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
     if longest > least:
         raise UserError(
             f"{key}.num_positions={least} is less than the {longest} positions that the longest "
-            f"sequence of this run may have: set {key}.num_positions={longest}, or shorten the "
+            f"sequence of this run may have; set {key}.num_positions={longest}, or shorten the "
             "sequences"
         )
 

@@ -57,7 +57,7 @@ def heeded_signals() -> list[signal.Signals]:
 
 
 class Interrupts:
-    """Context that records a request to stop for the loop; a second request acts at once."""
+    """Context that records a request to stop for the loop. A second request acts immediately."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None

@@ -40,7 +40,7 @@ _TAG, _NAME = 64, 128  # W&B's limits, in characters
 
 
 class Login(NamedTuple):
-    """The W&B server, and the place where its API key was found (None without a key)."""
+    """The W&B server, and where its API key was found (None without a key)."""
 
     host: str
     source: str | None
@@ -146,7 +146,7 @@ class Wandb(Sink):
             self._run = self._start(run, run_id, "offline")
             self._sent = run.resumed_step if known and not older else -1
             sync = f"wandb sync {run.run_dir}/wandb/offline-*"
-            address = f"W&B: kept offline ({why}); to send it: {sync}"
+            address = f"W&B: kept offline ({why}); send it with {sync}"
         self._metrics = run.run_dir / METRICS_FILE
         rows = read_rows(self._metrics) if run.resumed_step and self._metrics.is_file() else []
         for row in rows:
@@ -238,7 +238,7 @@ class _Headlines:
         self._of_probe: dict[str, str] = {}
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the headline values in order; for a probe, its first metric not by layer."""
+        """Return the headline values in order; for a probe, its first metric of the whole model."""
         return {name: value for name, value in values.items() if self._is_one(name)}
 
     def _is_one(self, name: str) -> bool:

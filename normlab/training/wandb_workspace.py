@@ -44,11 +44,11 @@ def save_workspace(
         reach(login.host, float(sink["connect_seconds"]))
         entity = entity or sink["entity"] or wandb.Api().default_entity
         if not entity:
-            raise UserError(f"the login at {login.host} has no default entity: add --entity NAME")
+            raise UserError(f"the login at {login.host} has no default entity; add --entity NAME")
         saved = workspace(entity=entity, project=project or sink["project"], name=name, where=where)
         saved.save()
     except OSError as error:
-        raise UserError(f"{login.host} does not answer ({error}): nothing was saved") from None
+        raise UserError(f"{login.host} does not answer ({error}); nothing was saved") from None
     except Error as error:
         raise UserError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
     return saved.url

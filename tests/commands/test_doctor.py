@@ -26,10 +26,10 @@ def test_doctor_shows_its_checks_as_json_or_as_a_table(capsys):
     assert doctor.main(["--json"]) == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert list(checks) == ["device", "precision", "wandb"]
-    assert checks["wandb"]["result"] == "mode auto is offline: no login"
+    assert checks["wandb"]["result"] == "mode=auto is offline, because there is no login"
     doctor.main([])
     text = capsys.readouterr().out
-    assert "-> to send runs: wandb login" in " ".join(text.split())
+    assert "-> run wandb login to send runs" in " ".join(text.split())
 
 
 def test_doctor_says_what_precision_auto_resolves_to(monkeypatch):

@@ -64,7 +64,9 @@ def test_a_norm_for_a_stack_that_the_model_lacks_is_refused():
 
     for causal, stack in ((True, "encoder"), (False, "decoder")):
         config = _config("model=bert_tiny", f"norm@{stack}_norm=bn")
-        with pytest.raises(ValueError, match=rf"norm@{stack}_norm: this model has no norm there"):
+        with pytest.raises(
+            ValueError, match=rf"norm@{stack}_norm sets a norm that this model does not have"
+        ):
             build_model(config, Reads(causal))
 
 

@@ -255,12 +255,22 @@ def test_norms_chosen_by_site_rules_get_the_defaults_of_recurrent_norms():
 @pytest.mark.parametrize(
     ("model", "overrides", "spec", "message"),
     [
-        ("gru", ["norm@cell_norm=ln"], TEXT, "norm@cell_norm: this model has no norm there"),
+        (
+            "gru",
+            ["norm@cell_norm=ln"],
+            TEXT,
+            "norm@cell_norm sets a norm that this model does not have",
+        ),
         ("lstm", ["norm=in"], TEXT, "one position at a time.*norm@input_norm=ln"),
         ("lstm", ["placement=post"], TEXT, "placement: a recurrent network"),
         ("lstm", [], Text(9, 0, 1, causal=False), "left to right"),
         ("lstm", [], TextToText(9, 9, 0, 1), "model=tiny, mini"),
-        ("bert_tiny", ["norm@hidden_norm=ln"], TEXT, "norm@hidden_norm: this model has no"),
+        (
+            "bert_tiny",
+            ["norm@hidden_norm=ln"],
+            TEXT,
+            "norm@hidden_norm sets a norm that this model does",
+        ),
     ],
 )
 def test_invalid_recurrent_settings_raise_an_error(model, overrides, spec, message):

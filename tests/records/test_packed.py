@@ -90,7 +90,8 @@ def test_a_published_run_has_no_weights_to_load(folder, command, capsys, monkeyp
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ein Hund")))
     assert cli([command, f"{folder}:bn placement=pre"]) == 1
     assert (
-        "small:bn placement=pre@seed1: a published run keeps no weights" in capsys.readouterr().err
+        "small:bn placement=pre@seed1 is a published run, which keeps no weights"
+        in capsys.readouterr().err
     )
 
 

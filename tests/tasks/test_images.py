@@ -12,7 +12,7 @@ from tests.tasks.image_models import SMALL, model_of
     ("overrides", "message"),
     [
         (("task=digits", "placement=post"), "placement: a residual network"),
-        (("task=digits", "norm@ffn_inner_norm=bn"), "this model has no norm there"),
+        (("task=digits", "norm@ffn_inner_norm=bn"), "sets a norm that this model does not have"),
         (("task=digits", "model=tiny"), "model=resnet8, resnet20, vit"),
         (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),

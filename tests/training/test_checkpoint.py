@@ -57,7 +57,7 @@ def test_a_damaged_checkpoint_raises_a_one_line_error_that_says_what_to_do(
     with pytest.raises(ValueError, match=said):
         load_checkpoint(path)
     assert not Path("stolen").exists()
-    with pytest.raises(ValueError, match=r"best-loss\.pt: no such checkpoint"):
+    with pytest.raises(ValueError, match=r"best-loss\.pt does not exist"):
         load_checkpoint(checkpoints.best("loss"))
 
 

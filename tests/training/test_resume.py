@@ -110,7 +110,7 @@ def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
     (lost := place.folder / "checkpoints" / "best-loss.pt").unlink()
     ended = place.start()
     assert ended.status == 1 and f"{lost}: missing" in ended.output
-    assert "put it back, or remove" in ended.output and "last.pt" in ended.output
+    assert "restore it, or remove" in ended.output and "last.pt" in ended.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -204,7 +204,7 @@ def test_a_second_process_on_the_same_run_is_refused(place: Place, undisturbed: 
         first.send(signal.SIGCONT)
     assert second.status == 1
     assert "Traceback" not in second.output
-    assert "another process is training this run" in second.output
+    assert "is being trained by another process" in second.output
     assert str(place.folder) in second.output
     assert first.wait().status == 0
     assert_same(place.folder, undisturbed)
@@ -235,5 +235,5 @@ def test_a_run_resumes_with_its_original_threads_or_reports_the_change(place, as
     ended = place.start(f"observe.threads={asked}", *QUICK)
     assert ended.status == 0, ended.output
     assert read_record(place.folder).environment["threads"] == threads
-    said = "this run started with 2 threads and resumes with 1" in ended.output
+    said = "this run was started with 2 threads and resumes with 1" in ended.output
     assert said == (threads == 1)

@@ -49,7 +49,7 @@ def test_a_record_is_reused_on_any_machine_but_not_with_a_different_number_of_ra
     here.store.write(made, here.folder)
     found = here.finished(processes=1)
     assert found is not None and found.run_id == made.run_id
-    with pytest.raises(ValueError, match="trained by 1 processes but this run has 2"):
+    with pytest.raises(ValueError, match="trained by 1 processes, but this run has 2"):
         here.finished(processes=2)
     stopped = replace(made, outcome=replace(made.outcome, status="interrupted"))
     here.store.write(stopped, here.folder)

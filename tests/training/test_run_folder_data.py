@@ -90,7 +90,7 @@ def test_a_trained_model_translates_without_its_training_text(
     assert isinstance(alone.task, Translation)
     assert alone.task.translate(alone.model, lines) == before
     (run_in(copied) / "vocabulary" / "source.json").write_text("{}")
-    with pytest.raises(ValueError, match="vocabulary: missing or damaged"):
+    with pytest.raises(ValueError, match="vocabulary is missing or damaged"):
         load_run(run_in(copied), data=False)
 
 

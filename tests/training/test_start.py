@@ -75,5 +75,5 @@ def test_an_unusable_start_from_raises_an_error(first: Path, corpus: Path, tmp_p
         train(config)
     (moved / "checkpoints" / "last.pt").write_bytes(b"no archive")
     config = composed(corpus, tmp_path / "runs", f"start_from={moved}")
-    with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint"):
+    with pytest.raises(ValueError, match=r"last\.pt is a damaged checkpoint"):
         train(config)

@@ -51,7 +51,7 @@ def test_batches_that_a_norm_cannot_be_trained_on_are_refused(
 def test_the_error_for_a_corpus_of_one_sequence_asks_for_more_text(tmp_path: Path):
     text = write_corpus(tmp_path / "text", train=1)
     config = normlab.compose(tiny(text, tmp_path, BY_POSITION, "task.vocab_size=80"))
-    with pytest.raises(ValueError, match=r"the training data have one sequence, and .*more text"):
+    with pytest.raises(ValueError, match=r"the training data have one sequence, but .*more text"):
         normlab.train(config)
 
 
