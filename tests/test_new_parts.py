@@ -239,9 +239,9 @@ def test_the_options_of_an_installed_package_are_found(tmp_path):
 @pytest.mark.parametrize(
     ("include", "told"),
     [
-        ("", "include=: no such folder"),
-        ("nowhere", "include=nowhere: no such folder"),
-        ("own/norm", "include=own/norm: no options in it, such as norm/mine.yaml"),
+        ("", "include= is not a folder"),
+        ("nowhere", "include=nowhere is not a folder"),
+        ("own/norm", "include=own/norm has no options, such as norm/mine.yaml"),
         ("own", "norm=ln is in "),  # it has an `ln` too
         ("other", "norm: 'random.Mine' cannot be imported: "),  # Python's own `random`
         ("broken", "name 'undefined' is not defined"),
@@ -271,7 +271,7 @@ def test_an_unusable_include_folder_is_refused_in_one_line(include, told, tmp_pa
 def test_a_settings_file_cannot_set_include(tmp_path, capsys):
     (tmp_path / "my.yaml").write_text(f"seed: 1\ninclude: {tmp_path}\n")
     assert main(["train", str(tmp_path / "my.yaml")]) == 1
-    assert "a file cannot name code that is to run" in capsys.readouterr().err
+    assert "a file cannot choose code to run" in capsys.readouterr().err
 
 
 def test_commands_and_their_processes_import_nothing_from_the_current_folder(tmp_path, monkeypatch):

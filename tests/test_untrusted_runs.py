@@ -74,7 +74,9 @@ def test_a_class_that_a_record_refers_to_is_never_called(place, config, tmp_path
     monkeypatch.setattr("normlab.data.cache.download", lambda *a, **b: called.append(a))
     node = {"_target_": "normlab.data.cache.download", "url": "http://127.0.0.1:9", "name": "x"}
     written(changed(config, place, node), tmp_path)
-    with pytest.raises(ValueError, match=rf"{place}\._target_=.*: a run cannot name classes"):
+    with pytest.raises(
+        ValueError, match=rf"{place}\._target_=.*: run configs may not name classes"
+    ):
         load_run(tmp_path)
     assert not called
 

@@ -1,6 +1,6 @@
-"""From `key=value` to the checked config of a run: options, keys, ranges, errors that say more.
+"""From `key=value` to the checked config of a run: options, keys, ranges, helpful errors.
 
-What was typed passes through these modules, in this order:
+Command-line arguments pass through these modules, in this order:
 
 overrides.py, trackers.py    the words, written out for Hydra; refuse a flag, a list, a bad quote
 compose.py                   Hydra merges the folders of options with what was typed, and refuses
@@ -14,6 +14,7 @@ run_config.py                its types and its plain form; refuses classes and i
 instantiation.py             the objects, when training begins; refuses what the annotations of the
                              option's class exclude, before anything is built
 
-What they know: `keys.py` what is true of a key, such as its range (`value_range.py`); `schema.py`
-the keys of every run; `registry.py` the options; `experiments.py` files of settings.
+They use `keys.py`, which has the properties of each key, such as its range (`value_range.py`),
+`schema.py`, which has the keys of every run, `registry.py`, which reads the options, and
+`experiments.py`, which reads files of settings.
 """

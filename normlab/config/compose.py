@@ -1,4 +1,4 @@
-"""Composes the config of a run from `configs/` and what was typed, with Hydra.
+"""Composes the config of a run from `configs/` and command-line arguments, with Hydra.
 
 In a run's config, a group such as `norm` has its option's name and values; only the file names
 the class. The default recipe depends on task and scale, which Hydra cannot express, so it is added
@@ -44,7 +44,10 @@ CONFIG_NAME, TASK = "config", "toy"  # configs/config.yaml, and its default task
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the checked config of a run; UserError with a one-line message if it is invalid."""
+    """Return the checked config of a run.
+
+    Raise UserError with a one-line message if it is invalid.
+    """
     return compose_written(written_out(overrides))
 
 
@@ -59,7 +62,7 @@ def compose_written(overrides: Sequence[str]) -> DictConfig:
 
 
 def _files_of_keys(overrides: Sequence[str]) -> dict[str, Path]:
-    """Return the file of an experiment that sets each key or group, unless it was typed, too."""
+    """Return the experiment that sets each key or group, unless the command line sets it."""
     values = typed(overrides)
     names = names_in(values.pop(EXPERIMENT, None))
     decided = {*map(full_key, values)}
@@ -85,7 +88,7 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
+    """Return the overrides with the default recipe. A sweep over tasks or scales gets no recipe."""
     options = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
     recipe = default_recipe(options["task"], options.get("scale"))
     if recipe is None or "recipe" in options:
@@ -105,7 +108,7 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def shown_config(argv: Sequence[str]) -> str | None:
-    """Return the config of a run for `--cfg job`; None for other flags, which Hydra handles.
+    """Return the config of a run for `--cfg job`, or None for other flags, which Hydra handles.
 
     Hydra would print its own composition, without the values of a recipe. The values of a run have
     no interpolations, so `--resolve` changes nothing.
@@ -118,11 +121,11 @@ def shown_config(argv: Sequence[str]) -> str | None:
     if known.cfg != "job":
         return None
     if other := [text for text in overrides if text.startswith("-")]:
-        raise UserError(f"--cfg job shows the config of one run: omit {other[0]}")
+        raise UserError(f"--cfg job shows the config of one run; omit {other[0]}")
     config = OmegaConf.create(to_dict(compose_written(overrides)))
     part = OmegaConf.select(config, known.package) if known.package else config
     if not OmegaConf.is_config(part):
-        raise UserError(f"--package {known.package}: the config has no such part")
+        raise UserError(f"--package {known.package}: the config does not have this part")
     return OmegaConf.to_yaml(part)
 
 

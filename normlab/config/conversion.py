@@ -1,7 +1,7 @@
-"""Conversion of YAML to a class; an error names the file, the key and the value.
+"""Converts YAML to a class. Errors give the file, the key and the value.
 
-The key is found by converting the values below a mapping or a list one by one, since msgspec says
-where an error is only within its message.
+The key is found by converting the values of a mapping or list one by one, because msgspec gives the
+place of an error only within its message.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class WrongField(ValueError):
-    """Raised in `__post_init__` for a value that conflicts with others: its key and the problem."""
+    """Raised in `__post_init__` for a value that conflicts with others: the key and the problem."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")
@@ -29,7 +29,10 @@ class WrongField(ValueError):
 
 
 class OneOfKinds:
-    """Base class of the kinds of a value that a file has in several forms; kinds are Structs."""
+    """Base class of the kinds of a value that has several forms in a file.
+
+    Each kind is a Struct.
+    """
 
     @classmethod
     def kind_of(cls, node: Any) -> type[Any]:
@@ -38,16 +41,17 @@ class OneOfKinds:
 
 
 class _Culprit(NamedTuple):
-    """The value that cannot be converted: its keys from the top, and the problem."""
+    """A value that cannot be converted, with its keys from the top and the problem."""
 
     keys: tuple[str | int, ...]
     problem: str
 
 
 def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
-    """Convert a mapping to `kind`; UserError, with file, key and value, if a value does not fit.
+    """Convert a mapping to `kind`.
 
-    Unless `strict`, a number or a boolean may be given as text.
+    Raise UserError with file, key and value if a value does not fit. Unless `strict`, a number or a
+    boolean may be given as text.
     """
     if not isinstance(content, dict):
         raise wrong_value(path, key, f"expected keys and values, found {content!r:.60}")
@@ -61,12 +65,12 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
 
 
 def wrong_value(path: Path, key: str, problem: str) -> UserError:
-    """Return the error for a key of a file; an empty key is the whole file."""
+    """Return the error for a key of a file. An empty key means the whole file."""
     return UserError(f"{path}: {key or 'the file'}: {problem}")
 
 
 def _culprit(node: Any, kind: Any, *, strict: bool) -> _Culprit | None:
-    """Return the innermost value that does not fit `kind`; None if all do."""
+    """Return the innermost value that does not fit `kind`, or None if all values fit."""
     try:
         _converted(node, kind, strict=strict)
     except msgspec.ValidationError as error:
@@ -83,13 +87,16 @@ def _culprit(node: Any, kind: Any, *, strict: bool) -> _Culprit | None:
     known = getattr(_plain(kind), "__struct_encode_fields__", None)
     if isinstance(node, dict) and known is not None:
         if unknown := [name for name in node if name not in known]:
-            problem = f"there is no field `{unknown[0]}`; choose from {', '.join(known)}"
+            problem = f"`{unknown[0]}` does not exist; choose from {', '.join(known)}"
         return _Culprit((), problem)
     return _Culprit((), f"{problem}, found {node!r:.60}")
 
 
 def _converted(node: Any, kind: Any, *, strict: bool) -> Any:
-    """Convert a value; one in several forms is converted to the class of its form."""
+    """Convert a value.
+
+    A value that may have several forms is converted to the class of its form.
+    """
 
     def of_its_form(kind: type[Any], node: Any) -> Any:
         form = _kind_of(kind, node)
@@ -99,14 +106,14 @@ def _converted(node: Any, kind: Any, *, strict: bool) -> Any:
 
 
 def _kind_of(kind: Any, node: Any) -> Any:
-    """Return the class of a value in one of several forms; other types as they are."""
+    """Return the class of a value that may have several forms. Return other types unchanged."""
     if isinstance(kind, type) and issubclass(kind, OneOfKinds) and not _takes_mappings(kind):
         return kind.kind_of(node)
     return kind
 
 
 def _below(node: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
-    """Yield the key, the value and the type of each value directly below a mapping or a list."""
+    """Yield the key, the value and the type of each value directly in a mapping or a list."""
     kind = _plain(kind)
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):

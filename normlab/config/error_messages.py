@@ -17,7 +17,7 @@ _MOST = 3  # maximum number of suggestions
 
 
 def run_groups() -> list[str]:
-    """Return the groups a run chooses from, and `norm@` keys; not `article`, `claim`, `study`."""
+    """Return the groups that runs choose from and `norm@` keys, not `article`, `claim`, `study`."""
     kinds = [group for group in groups() if group not in ("article", "claim", "study")]
     return [*kinds, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
@@ -53,22 +53,22 @@ def meant(key: str) -> str:
 
 
 def no_option(group: str, option: str) -> str:
-    """Return the message for an unknown option: the group's options, or the package to install."""
+    """Return the message for an unknown option, with all options or the package to install."""
     if group.startswith("hydra/"):
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
-        return f"{group}={option} is missing: pip install -c constraints.txt {package}"
+        return f"{group}={option} is not installed: pip install -c constraints.txt {package}"
     known, word = option_names(group), option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
     near = suggestion([synonym]) if synonym in known else did_you_mean(option, known)
     choice = choice_of(known, f"normlab list {group}", near)
-    return f"no option {option!r:.60} of the group {group!r}{choice}.{of_your_own()}"
+    return f"{option!r:.60} is not an option of the group {group!r}{choice}.{of_your_own()}"
 
 
 def setting_error(error: Exception, typed: Collection[str] = ()) -> SettingError:
     """Return a Hydra or OmegaConf error as one line, with the key and the allowed values.
 
     For a missing key such as `task.source.size`, OmegaConf may name only the missing node,
-    `task.source`; `typed` are the keys that were typed.
+    `task.source`; `typed` are the keys on the command line.
     """
     from omegaconf import errors
 
@@ -85,15 +85,15 @@ def setting_error(error: Exception, typed: Collection[str] = ()) -> SettingError
 
 
 def _problem(cause: Exception, key: str) -> str:
-    """Return what is wrong with a key, according to OmegaConf."""
+    """Return OmegaConf's message about what is wrong with a key."""
     from omegaconf import errors
 
     if isinstance(cause, errors.ConfigAttributeError | errors.ConfigKeyError):
         if key.startswith("optim.groups"):
-            return f"{key} must be added with a plus sign: give +{key}=VALUE"
+            return f"{key} must be added with a plus sign: +{key}=VALUE"
         return no_such_key(key)
     if isinstance(cause, errors.MissingMandatoryValue):
-        return f"{key} must be given, as {key}=VALUE"
+        return f"{key} is missing; set {key}=VALUE"
     problem = str(cause).splitlines()[0]  # the other lines name the key and OmegaConf's types
     limits = key_of(key).range
     if isinstance(cause, errors.ValidationError) and limits is not None:
@@ -102,6 +102,6 @@ def _problem(cause: Exception, key: str) -> str:
 
 
 def check_option(group: str, option: str) -> None:
-    """Raise UserError, listing the group's options, if the group has no such option."""
+    """Raise UserError, with the group's options, if an option does not exist."""
     if option not in option_names(group):
         raise UserError(no_option(group, option))

@@ -20,7 +20,7 @@ EXPERIMENT = "experiment"
 
 
 def is_file(text: str) -> bool:
-    """Return whether an argument names a file of settings."""
+    """Return whether an argument is a file of settings."""
     return "=" not in text and text.endswith((".yaml", ".yml"))
 
 
@@ -31,7 +31,7 @@ def names_in(value: Any) -> list[str]:
 
 
 def chosen_file(text: str) -> str:
-    """Return the absolute path of a file of settings; UserError if it is not such a file."""
+    """Return the absolute path of a file of settings. Raise UserError if it is not such a file."""
     path = Path(text)
     if not path.is_file():
         raise UserError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
@@ -40,21 +40,26 @@ def chosen_file(text: str) -> str:
 
 
 def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's content, with text as it is written; UserError if not an experiment.
+    """Return an experiment's content, with text as written. Raise UserError for other files.
 
     YAML reads `name: 1.10` as a number, and would drop its last digit.
     """
     if not content:
         raise UserError(
-            f"{path}: no settings; write one `key: value` per line, as in configs/{EXPERIMENT}"
+            f"{path} has no settings; write one `key: value` per line, as in configs/{EXPERIMENT}"
         )
     if "choices" in content:
-        raise UserError(f"{path}: the config of a whole run, not the settings of an experiment")
+        raise UserError(f"{path} is the config of a whole run, not the settings of an experiment")
     if INCLUDE in content:
-        raise UserError(f"{path}: type {INCLUDE}=FOLDER: a file cannot name code that is to run")
+        raise UserError(
+            f"{path} sets {INCLUDE}, but a file cannot choose code to run; pass {INCLUDE}=FOLDER "
+            "on the command line"
+        )
     for key, value in content.items():
         if (key in groups() or key.startswith("norm@")) and not isinstance(value, Mapping):
-            raise UserError(f"{path}: {key}: {value}: write - override /{key}: {value} in defaults")
+            raise UserError(
+                f"{path}: replace {key}: {value} by - override /{key}: {value} in defaults"
+            )
         if "." in key:
             advice = f"write {': {'.join(key.split('.'))}: {value}{'}' * key.count('.')}"
             raise UserError(f"{path}: {key}: {value}: {advice}")
@@ -62,12 +67,12 @@ def settings_in(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     if twice := [
         f"{key} and {full}" for key, full in SHORT.items() if key in keys and full in keys
     ]:
-        raise UserError(f"{path}: {twice[0]} are the same key: keep one")
+        raise UserError(f"{path}: {twice[0]} are the same key; keep one")
     return _texts(content, read_yaml(path, as_text=True), "")
 
 
 def _texts(content: Mapping[str, Any], text: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the content, with the file's own text for each key whose value is text."""
+    """Return the content, with the text as in the file for each key whose value is text."""
     settings: dict[str, Any] = {}
     for name, value in content.items():
         key, written = f"{prefix}{name}", text[str(name)]

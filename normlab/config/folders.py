@@ -1,7 +1,7 @@
 """The folders with options: normlab's `configs/`, and the user's own.
 
-Folders in the environment variable `NORMLAB_PATH`, and those that installed packages name as entry
-points of the group `normlab.options`, add options to the groups of `configs/`. The modules of their
+Folders in the environment variable `NORMLAB_PATH`, and folders of installed packages with entry
+points in the group `normlab.options`, add options to the groups of `configs/`. The modules of their
 classes are in the same folders. Nothing here imports torch or Hydra.
 """
 
@@ -20,11 +20,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 INSTALLED = (_PACKAGE / "configs").is_dir()
 CONFIG_DIR = (_PACKAGE if INSTALLED else _PACKAGE.parent) / "configs"
 RESULTS = CONFIG_DIR.parent / "results"
-"""normlab's own results, which are read; in an installed wheel only the ledger of claims."""
+"""normlab's own results, which are only read. An installed wheel has only the ledger of claims."""
 PUBLISH_TO = Path("results") if INSTALLED else RESULTS
 """Where studies and report cards are published: in a wheel, `results` in the current folder."""
 PATH, INCLUDE = "NORMLAB_PATH", "include"
-"""The environment variable that lists folders of own options, and the key that adds one."""
+"""The environment variable that lists the user's folders of options, and the key that adds one."""
 _CONFIG_DIR, _SEARCH_PATH = ("--config-dir", "-cd"), "hydra.searchpath"
 
 
@@ -56,7 +56,7 @@ def _own_folders(listed: str) -> tuple[Path, ...]:
         sources.setdefault(Path(package, *below).resolve(), f"the entry point {name}")
     for folder, source in sources.items():
         if not folder.is_dir():
-            raise UserError(f"{source}: {folder}: no such folder")
+            raise UserError(f"{source}: {folder} is not a folder")
     return tuple(sources)
 
 
@@ -75,7 +75,7 @@ def _packages() -> list[tuple[str, Path, list[str]]]:
 
 
 def included(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without those that name folders of options (see `_named_folders`).
+    """Return the arguments without folders of options (see `_named_folders`).
 
     The folders are added to `NORMLAB_PATH`, for this process and those that it starts. Raises
     UserError for a folder that does not exist or has no options.
@@ -84,18 +84,18 @@ def included(arguments: Sequence[str]) -> list[str]:
     for typed, name in included_folders:
         folder = Path(name).expanduser().resolve()
         if not name or not folder.is_dir():
-            raise UserError(f"{typed}{name}: no such folder")
+            raise UserError(f"{typed}{name} is not a folder")
         if not any(path for group in groups() for path in (folder / group).glob("*.yaml")):
-            raise UserError(f"{typed}{name}: no options in it, such as norm/mine.yaml")
+            raise UserError(f"{typed}{name} has no options, such as norm/mine.yaml")
         before = os.environ.get(PATH, "").split(os.pathsep)
         os.environ[PATH] = os.pathsep.join(dict.fromkeys(filter(None, [*before, str(folder)])))
     return rest
 
 
 def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split arguments into others, and named folders of options with the text typed before each.
+    """Split off the arguments that name folders of options, with the text before each folder.
 
-    A folder is named by `include=FOLDER` or, as Hydra's users type it, `--config-dir FOLDER` and
+    A folder is named by `include=FOLDER` or, as in Hydra, by `--config-dir FOLDER` and
     `hydra.searchpath=[file://FOLDER,pkg://PACKAGE]`.
     """
     rest: list[str] = []
@@ -123,21 +123,21 @@ def _place(place: str) -> str:
     spec = find_spec(package) if package else None
     for root in (spec and spec.submodule_search_locations) or []:
         return str(Path(root, *below))
-    raise UserError(f"{_SEARCH_PATH}={place}: no package named {package!r}")
+    raise UserError(f"{_SEARCH_PATH}={place}: the package {package!r} is not installed")
 
 
 def include_words() -> list[str]:
-    """Return the `include=FOLDER` argument that gives another command the same own folders."""
+    """Return the `include=FOLDER` argument with which another command finds the same folders."""
     return [f"{INCLUDE}={os.environ[PATH]}"] if os.environ.get(PATH) else []
 
 
 def of_your_own() -> str:
-    """Return a hint for a message about an unknown option, or "" if own folders are set."""
+    """Return a hint for a message about an unknown option, or "" if the user's folders are set."""
     return "" if folders()[1:] else " For one of your own, add include=FOLDER."
 
 
 def own_line(error: BaseException) -> str:
-    """Return the file and line, in the user's own code, that raised an error; "" for other code."""
+    """Return the file and line in the user's own code that raised an error; "" for other code."""
     places = [*folders()[1:], *(package for _, package, _ in _packages())]
     for call in reversed(traceback.extract_tb(error.__traceback__)):
         if any(Path(call.filename).resolve().is_relative_to(folder) for folder in places):
@@ -146,17 +146,17 @@ def own_line(error: BaseException) -> str:
 
 
 def source_of(target: str) -> Path:
-    """Return the file of a class's module; UserError if it is not in a folder of options.
+    """Return the file of a class's module. Raise UserError if it is not in a folder of options.
 
     `target` is a dotted name, such as `mine.MineNorm`.
     """
     module = target.rpartition(".")[0]
     spec = find_spec(module)
     if spec is None or spec.origin is None:
-        raise UserError(f"no module named {module!r}")
+        raise UserError(f"the module {module!r} does not exist")
     file = Path(spec.origin).resolve()
     mine = [folder / f"{module.replace('.', '/')}.py" for folder in folders()[1:]]
     hidden = [path for path in mine if path.is_file() and path.resolve() != file]
     if hidden and not module.startswith("normlab."):
-        raise UserError(f"{file} hides {hidden[0]}: give your module another name")
+        raise UserError(f"{file} hides {hidden[0]}; rename your module")
     return file

@@ -1,6 +1,6 @@
 """Instantiation of a run's objects from the nodes of its config, once their values are valid.
 
-A node names an option with its values; its class is looked up in the option's file.
+A node has an option's name and values; its class is looked up in the option's file.
 """
 
 import inspect
@@ -38,9 +38,10 @@ def builder_of(
     live: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., object]:
-    """Return a builder of a node that takes the `live` arguments; UserError for invalid values.
+    """Return a builder of a node that takes the `live` arguments.
 
-    The option's file names the class; `settings` is the file's content, if already known.
+    Raise UserError for invalid values. The option's file names the class. `settings` is the file's
+    content, if already known.
     """
     settings = settings or node_settings(node, key)
     assert isinstance(node, Mapping), "node_settings refuses anything else"
@@ -74,13 +75,13 @@ def _build(target: type, key: str, arguments: Mapping[str, Any], **live: Any) ->
 
 
 def _at(error: Exception) -> str:
-    """Return the line of the user's own code that raised an error; "" for a `UserError`."""
+    """Return the line of the user's own code that raised an error, or "" for a `UserError`."""
     line = "" if isinstance(error, UserError) else own_line(error)
     return f" ({line})" if line else ""
 
 
 def class_of(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
-    """Return the class of a node, which must be a `kind`; UserError otherwise."""
+    """Return the class of a node. Raise UserError if it is not a `kind`."""
     return _target(str(node_settings(node, key).get(TARGET)), key, kind)
 
 
@@ -93,14 +94,14 @@ def _target(name: str, key: str, kind: type) -> type:
         raise UserError(f"{key}: {name!r} cannot be imported: {error}{_at(error)}") from error
     of_user = any(source.is_relative_to(folder) for folder in folders()[1:])
     if of_user and _IMPORTED.setdefault(source, checksum := sha256(source)) != checksum:
-        raise UserError(f"{key}: {source} has changed since it was imported: start Python again")
+        raise UserError(f"{key}: {source} has changed since it was imported; start Python again")
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
         raise UserError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
     return target
 
 
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
-    """Return a builder if the value is a node, else the value converted to its annotation."""
+    """Return a builder if the value is a node, otherwise the value converted to its annotation."""
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     default = settings
     if isinstance(value, Mapping) and (OPTION in value or TARGET in value):

@@ -1,4 +1,4 @@
-"""The list of all keys, each with its default, its allowed values and its meaning.
+"""Lists all keys with their default, allowed values and meaning.
 
 Default and meaning are read from the files of `configs/`: `key: value  # what it is`. Nothing here
 imports torch.
@@ -43,9 +43,7 @@ def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
     for name, long in SHORT.items():
         key = known[long]
         yield ConfigKey(name, key.default, key.allowed, f"short for {long}")
-    yield ConfigKey(
-        EXPERIMENT, "null", "", "the settings of an experiment: normlab list experiments"
-    )
+    yield ConfigKey(EXPERIMENT, "null", "", "an experiment, from normlab list experiments")
     for name in TRACKERS:
         yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
         for setting, (default, comment) in _explained_keys(f"sink/{name}.yaml").items():

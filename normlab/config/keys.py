@@ -1,4 +1,4 @@
-"""What is true of a key of a run's config, and the keys that only some options have.
+"""The properties of a key of a run's config, and the keys that only some options have.
 
 The keys of every run are fields of `schema.RunConfig`.
 """
@@ -33,17 +33,16 @@ MISSING = "???"  # as in omegaconf, which light commands do not import
 
 @dataclass(frozen=True)
 class KeyFacts:
-    """What is true of a key of a run's config.
+    """The properties of a key of a run's config.
 
     Attributes:
-        range: the values it may have; None for any, and for a node.
-        default: `MISSING` if it must be given, or if the options of `configs/` have it.
-        short: the short key that stands for it.
-        repeats: the key whose value it has, unless it is given a value of its own.
-        newer: it is newer than many runs. No plain config has it at its default, so that older runs
-            keep their fingerprints.
-        hashed: it is part of the experiment's fingerprint, unless it names a folder.
-        folder: how many last components of its folder a published record keeps; 0 if it names none.
+        range: the allowed values, or None if any value is allowed or the key is a node. default:
+        `MISSING` if the key must be set, or if the default is in the options of `configs/`. short:
+        the short key that stands for it. repeats: the key whose value it has unless it is set
+        itself. newer: whether it is newer than many runs. A plain config leaves it out at its
+        default, so that older runs keep their fingerprints. hashed: whether it is part of the
+        experiment's fingerprint, unless it is a folder. folder: how many last components of its
+        folder a published record keeps; 0 if it is no folder.
     """
 
     range: Range | None = None
@@ -56,7 +55,7 @@ class KeyFacts:
 
 
 def key(default: Any, range: Range | None = None, **facts: Any) -> Any:
-    """Return a field of the schema, with what is true of its key in the field's metadata."""
+    """Return a field of the schema, with the properties of its key in the field's metadata."""
     metadata = {"key": KeyFacts(range, default, **facts)}
     if isinstance(default, list | dict | type):
         factory = default if isinstance(default, type) else default.copy
@@ -72,7 +71,7 @@ def newer(default: Any, range: Range | None = None) -> KeyFacts:
 _COUNTS = list_of("numbers", COUNT)
 _PART = number(gt=0, lt=1)
 OPTION_KEYS: Mapping[str, KeyFacts] = {
-    # norm: also those of other norms of a run, and of the rules of `sites`
+    # norm: also keys of a run's other norms, and of the rules of `sites`
     "norm.backward_momentum": KeyFacts(ABOVE_NONE),
     "norm.blend_share": KeyFacts(SHARE),
     "norm.blend_steps": KeyFacts(FROM_NONE),
@@ -96,7 +95,7 @@ OPTION_KEYS: Mapping[str, KeyFacts] = {
     "norm.warmup_steps": KeyFacts(FROM_NONE),
     "norm.window": KeyFacts(COUNT),
     "placement.share": KeyFacts(SHARE),
-    # model: the newer ones may be typed for any model whose class has them
+    # model: newer keys may be set for any model whose class has them
     "model.activation_dropout": KeyFacts(BELOW_ONE),
     "model.attention_dropout": KeyFacts(BELOW_ONE),
     "model.attention_gate": newer("none"),

@@ -1,4 +1,4 @@
-"""How this process was started, from its environment: by `torchrun`, as one of several, or a sweep.
+"""Finds out from the environment how this process was started: by `torchrun`, or by a sweep.
 
 Nothing here imports torch.
 """
@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Launch(NamedTuple):
-    """The rank of this process and the number of processes, in all and on this machine."""
+    """The rank of this process and the number of processes, in total and on this machine."""
 
     rank: int = 0
     size: int = 1
@@ -25,7 +25,7 @@ class Launch(NamedTuple):
 
     @property
     def variables(self) -> str:
-        """The environment variables that launched it, with their values."""
+        """The environment variables set by the launcher, with their values."""
         names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         return " ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
 
@@ -46,7 +46,7 @@ def launch() -> Launch:
     if not 0 <= process.rank < process.size:
         settings = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
         raise UserError(
-            f"{settings} in the environment: expected a rank below the number of processes; "
+            f"the environment has {settings}, but the rank must be below the number of processes; "
             "unset them to use one process"
         )
     return Launch() if process.size == 1 else process._replace(local_size=process.local_size or 1)
@@ -56,7 +56,7 @@ def check_single(what: str) -> None:
     """Raise UserError if this process is one of several, which `what` does not support."""
     if (process := launch()).size > 1:
         raise UserError(
-            f"{process.variables} in the environment, as from torchrun, but {what}: start it "
+            f"the environment has {process.variables}, as under torchrun, but {what}; start it "
             "without torchrun, or unset RANK and WORLD_SIZE"
         )
 

@@ -73,7 +73,7 @@ def settled_device(device: str) -> str:
 
 
 def settled_precision(precision: str, *, device: str) -> str:
-    """Return the precision; `auto` is bf16 if that is fast on the device, else fp32."""
+    """Return the precision. `auto` is bf16 if that is fast on the device, otherwise fp32."""
     if precision != "auto":
         return precision
     if settled_device(device) == "cpu":

@@ -1,4 +1,4 @@
-"""Settings as typed on a command line: their form for Hydra, and fixes for errors.
+"""Converts settings from the command line for Hydra, with errors that suggest a fix.
 
 `my.yaml` is an experiment in this file, and `norm=batchnorm` is `norm=bn`. `wandb=true` adds a
 sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 _SEVERAL = ("probe", "sink", EXPERIMENT)  # groups from which a run takes several options
-# Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
+# Hydra's own flags. Any other word with a leading dash is a key written like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
     *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion", "-i", "--info"),
@@ -53,7 +53,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
             experiments += names_in(parsed(text).value())
     if sweeps and len(sweeps) + len(experiments) > 1:
         other = sweeps[1].partition("=")[2] if sweeps[1:] else experiments[0]
-        raise UserError(f"{sweeps[0]} and {other}: name only one")
+        raise UserError(f"{sweeps[0]} and {other} cannot be combined; keep one")
     chosen = sweeps or experiment_override(experiments)
     words = [*chosen, *settings]
     if any(text.partition("=")[0].partition(".")[0] in TRACKERS for text in settings):
@@ -65,7 +65,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
 
 
 def experiment_override(names: Sequence[str]) -> list[str]:
-    """Return the override that chooses experiments; the last one decides."""
+    """Return the override that chooses experiments, which is the last one."""
     written = [name if name.replace("_", "").isalnum() else quoted(name) for name in names]
     value = written[0] if len(written) == 1 else f"[{','.join(written)}]"
     return [f"{EXPERIMENT}={value}"] if names else []
@@ -73,7 +73,7 @@ def experiment_override(names: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> "Override":
-    """Return a setting as Hydra's parser reads it; UserError if it cannot be read."""
+    """Return a setting as Hydra's parser reads it. Raise UserError if it cannot be read."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -101,7 +101,7 @@ def typed(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _setting(key: str, value: str) -> str:
-    """Return a setting with norm synonyms and `probe=full` replaced, and text in quotes."""
+    """Return a setting with norm aliases and `probe=full` replaced, and text in quotes."""
     limits = key_of(full_key(key)).range
     if key == "probe" and value == "full":
         value = f"[{','.join(option_names('probe'))}]"
@@ -136,7 +136,7 @@ def _reads_as_text(value: str) -> bool:
 
 
 def with_full_keys(settings: Sequence[str]) -> list[str]:
-    """Return settings with full keys; `epochs=2` without `steps=` lifts the limit on steps."""
+    """Return settings with full keys. `epochs=2` without `steps=` lifts the limit on steps."""
     pairs = [text.partition("=") for text in settings]
     words = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
     lifted = lifts_steps([key for key, _, _ in pairs])
@@ -160,7 +160,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
         if text.startswith("-"):
             if key not in _FLAGS and not key[1:2].isdigit():
                 hint = meant(key.lstrip("-").replace("-", "_"))
-                raise UserError(f"unknown flag {key}; give values as key=value.{hint}")
+                raise UserError(f"unknown flag {key}; write settings as key=value.{hint}")
         elif not equals and not before.startswith("-") and not text.startswith("~"):
             raise UserError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
@@ -176,11 +176,11 @@ def _check_override(text: str, key: str) -> None:
     options = override.value()
     if isinstance(options, list) and key not in _SEVERAL and key in run_groups():
         sweep = f"normlab train -m {key}={','.join(map(str, options))}"
-        raise UserError(f"{text}: {key} accepts one option; to sweep over several: {sweep}")
+        raise UserError(f"{text}: {key} accepts one option; sweep over several with {sweep}")
 
 
 def first_run(arguments: Sequence[str]) -> list[str]:
-    """Return the settings of a sweep's first run; of a search, without the keys it searches."""
+    """Return the settings of a sweep's first run, without the keys that a search varies."""
     words: list[str] = []
     for text in arguments:
         if text.startswith(("-", "hydra")):
@@ -194,11 +194,11 @@ def first_run(arguments: Sequence[str]) -> list[str]:
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise UserError for a key typed with two values, because Hydra silently uses the last."""
+    """Raise UserError for a key with two values, because Hydra silently uses the last."""
     values: dict[str, str] = {}
     for name, equals, text in (each.partition("=") for each in arguments):
         key, value = SHORT.get(name, name), text.strip("'\"")
         if not equals or name.startswith("-") or key in _SEVERAL:
             continue
         if values.setdefault(key, value) != value:
-            raise UserError(f"{key}={values[key]} and {key}={value} are both given; keep one")
+            raise UserError(f"{key}={values[key]} and {key}={value} are both set; keep one")

@@ -5,7 +5,7 @@ the file is its description; the user's own folders add options to these groups.
 neither torch nor Hydra. A node in a run's config names an option with its values, and
 `node_settings` returns the file's settings, which name the class.
 
-Some keys of a file say something about the option and are no settings (`ABOUT`):
+Some keys of a file describe the option and are not settings (`ABOUT`):
 
 _title_: layer norm            its name in tables of papers; otherwise that of the file
 _pools_over_: feature          the axes over which a norm pools, for the list of norms
@@ -26,14 +26,14 @@ from normlab.config.schema import leaves
 from normlab.errors import UserError
 
 OPTION, TARGET = "option", "_target_"
-"""Keys of a node: its option, in a run's config; its class, in the option's file."""
+"""The keys of a node for its option (in a run's config) and its class (in the option's file)."""
 START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
 ABOUT = ("_title_", "_pools_over_", "_norms_")
-"""Keys of an option's file that are no settings."""
+"""Keys of an option's file that are not settings."""
 NORM_WORDS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
-"""The options that the names of norms stand for."""
+"""The options that aliases of norms stand for."""
 
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -46,7 +46,7 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its file's comment without commands (`details`) and that text's first sentence."""
+    """An option, with its file's comment without commands (`details`) and the first sentence."""
 
     name: str
     path: Path
@@ -65,7 +65,7 @@ class Option:
 
     @property
     def norms(self) -> str:
-        """Return the norms that a placement takes: "none", "required" (not none) or "any"."""
+        """Return the norms that a placement accepts: "none", "required" (not none) or "any"."""
         return str(_content_of(self.path).get("_norms_", "any"))
 
 
@@ -94,11 +94,11 @@ def path_of(group: str, name: str) -> Path | None:
 
 
 def _twice(group: str, one: Path, other: Path, *_: Path) -> str:
-    return f"{group}={one.stem} is in {one} and in {other}: rename one of them"
+    return f"{group}={one.stem} is in {one} and in {other}; rename one of them"
 
 
 def option_names(group: str) -> list[str]:
-    """Return the names of a group's options without opening files; [] if there is no such group."""
+    """Return the names of a group's options without opening files, or [] for an unknown group."""
     return list(paths(group))
 
 
@@ -109,18 +109,18 @@ def norm_name(name: str) -> str:
 
 
 def options(group: str, first: Path | None = None) -> list[Option]:
-    """Return the options of a group (see `paths`); [] if there is no such group."""
+    """Return the options of a group (see `paths`), or [] for an unknown group."""
     return [_read(path) for path in paths(group, first).values()]
 
 
 def option_of(group: str, name: str) -> Option | None:
-    """Return an option; None if there is no such option here."""
+    """Return an option, or None if it does not exist here."""
     path = path_of(group, name)
     return None if path is None else _read(path)
 
 
 def option_title(group: str, name: str) -> str:
-    """Return the title of an option; its name if there is no such option here."""
+    """Return the title of an option, or its name if it does not exist here."""
     option = option_of(group, name)
     return name if option is None else option.title
 
@@ -144,7 +144,7 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
-    """Return the content of an option's file; UserError with the key if there is none."""
+    """Return the content of an option's file. Raise UserError with the key if it does not exist."""
     if (path := path_of(group, str(name))) is None:
         known = ", ".join(option_names(group))
         problem = f"{key}.{OPTION}={name!r:.60} does not exist here; choose from {known}"
@@ -163,7 +163,7 @@ def _settings(path: Path, group: str) -> Mapping[str, Any]:
 
 
 def read_option(path: Path) -> Mapping[str, Any]:
-    """Return the settings of an option's file, {} if empty; UserError if it is not a mapping."""
+    """Return the settings of an option's file, or {} if it is empty. Raise UserError for others."""
     return {name: value for name, value in _content_of(path).items() if name not in ABOUT}
 
 
@@ -179,12 +179,12 @@ def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
 
     content = read_yaml12(path)
     if not isinstance(content, dict | None):
-        raise UserError(f"{path}: not a mapping: write one `key: value` per line")
+        raise UserError(f"{path} is not a mapping; write one `key: value` per line")
     return content or {}
 
 
 def node_settings(node: object, key: str) -> Mapping[str, Any]:
-    """Return the content of a node's option file, including its class; UserError without one.
+    """Return the content of a node's option file, with its class. Raise UserError if it has none.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
     """

@@ -1,8 +1,9 @@
-"""The schema of a run: what is true of each key of its config, in one place.
+"""The schema of a run: all properties of each key of its config, in one place.
 
-A key of every run is a field of `RunConfig` or of its parts: its type, its default and, in `key`,
-all else. A key that only some options have, such as `norm.ghost`, is a line of `OPTION_KEYS` in
-`keys.py`; the options' files in `configs/` have its default. Comments there say what a key means.
+A key of every run is a field of `RunConfig` or of its parts, with its type, its default and, in
+`key`, its other properties. A key that only some options have, such as `norm.ghost`, is a line of
+`OPTION_KEYS` in `keys.py`; the options' files in `configs/` have its default. Comments there say
+what a key means.
 
 A wrong key or type fails while the config is composed, with its full path. Other values of options
 are checked against the signature of the class named in the option's file. Nothing here imports
@@ -62,7 +63,7 @@ SITES = {
     "hidden_norm": "recurrent.*.hidden",
     "cell_norm": "recurrent.*.cell",
 }
-"""All keys that name a norm, in the order of the config, with the rule that each is short for."""
+"""All keys that choose a norm, in the order of the config, with the rule that each stands for."""
 NORM_KEYS = tuple(SITES)
 STACK_NORMS = ("encoder_norm", "decoder_norm")
 STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
@@ -167,7 +168,10 @@ TRACKERS = ("wandb", "tensorboard")
 
 
 def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, KeyFacts]]:
-    """Yield the keys of a schema and of its parts; their types say the ranges of some."""
+    """Yield the keys of a schema and of its parts.
+
+    The range of some keys follows from their type.
+    """
     kinds = get_type_hints(schema)
     for each in dataclasses.fields(schema):
         facts: KeyFacts = each.metadata["key"]
@@ -177,7 +181,7 @@ def _keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, KeyFacts]]:
 
 
 def _with_range(facts: KeyFacts, kind: Any) -> KeyFacts:
-    """Return a key with the range that its type has."""
+    """Return a key with the range of its type."""
     if kind in (str, str | None, bool):
         return dataclasses.replace(facts, range=TRUE_OR_FALSE if kind is bool else TEXT)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -188,14 +192,14 @@ def _with_range(facts: KeyFacts, kind: Any) -> KeyFacts:
 RUN_KEYS: Mapping[str, KeyFacts] = dict(_keys_of(RunConfig))
 """The keys and nodes that every run has, whatever options it chooses."""
 KEYS: Mapping[str, KeyFacts] = {**RUN_KEYS, **OPTION_KEYS}
-"""All keys that something is true of, by pattern."""
+"""All known keys, by pattern."""
 SHORT = {facts.short: name for name, facts in KEYS.items() if facts.short}
-"""Short keys, with what each stands for."""
+"""Short keys, with the key that each stands for."""
 REPEATS = {name: facts.repeats for name, facts in KEYS.items() if facts.repeats}
 """The keys that repeat another key's value in the options of configs/."""
 FOLDERS = {name.rpartition(".")[2]: facts.folder for name, facts in KEYS.items() if facts.folder}
-"""The names of keys of folders, which are never hashed at any depth, each with the number of last
-components that a published config keeps: of a run's folder, the experiment and the seed."""
+"""The names of keys that are folders, which are never hashed at any depth, with the number of last
+components that a published config keeps (of a run's folder, the experiment and the seed)."""
 NOT_HASHED = frozenset(name for name, facts in RUN_KEYS.items() if facts.folder or not facts.hashed)
 """The keys and nodes at the top that are not part of an experiment's fingerprint; the seed of a
 corpus is."""
@@ -209,7 +213,7 @@ WrittenConfig = make_dataclass(
     bases=(RunConfig,),
     namespace={"__module__": __name__},
 )
-"""What may be typed, or written in an experiment: the config of a run, and short keys.
+"""What a command line or an experiment may set: the config of a run, and short keys.
 
 Launchers pickle it by its module and name; the annotations of its fields cannot be pickled.
 """
@@ -217,7 +221,7 @@ Launchers pickle it by its module and name; the annotations of its fields cannot
 
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> KeyFacts:
-    """Return what is true of a dotted key, or the defaults of `KeyFacts` for an unknown key."""
+    """Return the properties of a dotted key, or the defaults of `KeyFacts` for an unknown key."""
     first, _, rest = name.partition(".")
     if first in ("sites", *NORM_KEYS) and rest:
         name = f"norm.{name.rpartition('.')[2] if first == 'sites' else rest}"
@@ -232,7 +236,7 @@ def full_key(name: str) -> str:
 
 
 def lifts_steps(keys: Collection[str]) -> bool:
-    """Return whether typed keys lift the limit on steps, as `epochs` without `steps` does."""
+    """Return whether the keys lift the limit on steps, as `epochs` without `steps` does."""
     return "epochs" in keys and not {"steps", SHORT["steps"]} & {*keys}
 
 
@@ -243,7 +247,7 @@ def top_level_keys() -> list[str]:
 
 
 def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and value of each leaf; a list or an empty mapping is a leaf."""
+    """Yield the dotted key and value of each leaf. A list or an empty mapping is a leaf."""
     if isinstance(node, Mapping) and node:
         for name, value in cast("Mapping[str, object]", node).items():
             yield from leaves(value, f"{prefix}.{name}" if prefix else name)

@@ -1,7 +1,7 @@
 """From the config that Hydra composes to the config of a run: `settle`, pass by pass.
 
-Hydra's config has the classes of its options and the short keys as they were typed; some values
-depend on others. A run's config names options, has only full keys, and each value is final.
+Hydra's config has the classes of its options and the short keys as written; some values depend on
+others. A run's config names options, has only full keys, and each value is final.
 """
 
 import os
@@ -54,10 +54,11 @@ _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.
 
 @dataclass(frozen=True)
 class Written:
-    """What the user wrote for a run, as opposed to the values in the options of `configs/`.
+    """The settings that the user wrote for a run, as opposed to values in `configs/`.
 
-    `short` has the values of short keys, `files` what experiments set, by dotted key, and `typed`
-    what was typed; `keys` are all keys in the order in which they were written.
+    `short` has the values of short keys, `files` the settings of experiments by dotted key, and
+    `typed` the settings on the command line. `keys` are all keys in the order in which they were
+    written.
     """
 
     short: Mapping[str, Any]
@@ -71,7 +72,7 @@ class Written:
 
 
 def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> DictConfig:
-    """Return the config of a run, given Hydra's config, its choices and what was typed."""
+    """Return the config of a run, given Hydra's config, its choices and the overrides."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config))
     short = {key: value for key in SHORT if (value := plain.pop(key)) != MISSING}
     run = in_schema(plain)
@@ -109,9 +110,9 @@ def chosen_options(choices: Mapping[str, Any]) -> dict[str, str | None]:
 def what_was_written(
     short: Mapping[str, Any], overrides: Sequence[str], choices: Mapping[str, Any]
 ) -> Written:
-    """Return what was typed and what experiments set; UserError if a class was typed."""
+    """Return the settings of the command line and of experiments. Raise UserError for a class."""
     if classes := [text for text in overrides if TARGET in text]:
-        raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
+        raise UserError(f"{classes[0]:.60}: run configs may not name classes; set GROUP=OPTION")
     values = typed(overrides)
     files = values_of(names_in(values[EXPERIMENT])) if EXPERIMENT in values else {}
     check_keys(files, choices)
@@ -120,7 +121,7 @@ def what_was_written(
 
 
 def check_keys(settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
-    """Raise UserError for a key that the run's option does not have; Hydra would add it."""
+    """Raise UserError for a key that the run's option does not have, because Hydra would add it."""
     for key in settings:
         node, _, rest = key.partition(".")
         group = "norm" if node in NORM_KEYS else node
@@ -150,23 +151,23 @@ def set_full_keys(run: DictConfig, written: Written) -> None:
 
 
 def default_recipe(task: str, scale: str | None) -> str | None:
-    """Return the recipe of a task at a scale if none is chosen; None if there is none."""
+    """Return the default recipe of a task at a scale, or None if it has none."""
     return _RECIPES.get(scale, {}).get(task)
 
 
 def settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) -> None:
-    """Set the recipe's values for the run's placement and for its other options, unless typed.
+    """Set the recipe's values for the run's placement and other options, unless the user set them.
 
     In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
     """
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
         both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
-        raise SettingError(f"{both}: leave one out", "recipe", "scale")
+        raise SettingError(f"{both}; leave one out", "recipe", "scale")
     expected = default_recipe(task, scale)
     if recipe is None and expected is not None:
         left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
-        problem = f"{left_out}: give recipe={expected}, or recipe=none"
+        problem = f"{left_out}; set recipe={expected}, or recipe=none"
         raise SettingError(problem, "recipe", "task", "scale")
     for key in _BY_PLACEMENT:
         values = OmegaConf.select(config, key)
@@ -174,7 +175,7 @@ def settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) 
             continue
         if placement not in values:
             lacks = f"recipe={recipe} has no {key} for placement={placement}"
-            problem = f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE"
+            problem = f"{lacks}; set placement={next(iter(values))}, or {key}=VALUE"
             raise SettingError(problem, key, "placement", "recipe")
         OmegaConf.update(config, key, values[placement])
     for group in ("norm", "placement", "optim", "schedule"):
@@ -198,11 +199,11 @@ def name_options(run: DictConfig) -> None:
 
 
 def keep_one_batch_size(run: DictConfig, written: Written) -> None:
-    """Keep one of the two batch sizes: the one set last, otherwise `max_tokens`."""
+    """Keep one of the two batch sizes: the one that was set last or, if none was, `max_tokens`."""
     sizes = [key for key in ("max_tokens", "batch_size") if run[key] is not None]
     if not sizes or len([key for key in sizes if key in written.typed]) == 2:
         both = f"batch_size={run.batch_size} and max_tokens={run.max_tokens}"
-        problem = f"{both}: give exactly one (sequences or tokens per batch)"
+        problem = f"{both}; set exactly one (sequences or tokens per batch)"
         raise SettingError(problem, "batch_size", "max_tokens")
     set_last = [key for key in (*written.files, *written.typed) if key in sizes]
     last = [*sizes[::-1], *set_last][-1]
@@ -212,7 +213,7 @@ def keep_one_batch_size(run: DictConfig, written: Written) -> None:
 
 
 def settle_paths(run: DictConfig) -> None:
-    """Expand `~`, which a shell does only at a word's start; name the run to start from."""
+    """Expand `~`, which a shell does only at a word's start, and resolve the run to start from."""
     for key in ("data_dir", "runs_dir", "start_from"):
         if isinstance(run[key], str):
             run[key] = os.path.expanduser(run[key])
@@ -227,13 +228,13 @@ def _weights_of(name: str, runs: Path) -> Path:
     files = sorted(place.glob(f"**/{START_FILE}"))
     if len(files) > 1:
         one = files[0].parents[1]
-        problem = f"start_from={name} has {len(files)} runs; name one, such as {one}"
+        problem = f"start_from={name} has {len(files)} runs; choose one, such as {one}"
         raise SettingError(problem, "start_from")
     if not files:
         folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
         names = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
         near = did_you_mean(name.removeprefix(f"{runs}/"), names)
-        problem = f"start_from={name}: not a trained run, {START_FILE} is missing.{near}"
+        problem = f"start_from={name} is not a trained run: {START_FILE} is missing.{near}"
         raise SettingError(problem, "start_from")
     return files[0]
 
@@ -241,8 +242,8 @@ def _weights_of(name: str, runs: Path) -> Path:
 def check_complete(run: DictConfig) -> None:
     """Raise UserError for a `data_dir` that the task does not read, and for a missing value."""
     if run.data_dir is not None and not has_data_dir(run):
-        problem = f"data_dir={run.data_dir}: task={run.choices['task']} does not read it"
-        advice = f"{_READS_FILES}, or leave data_dir out"
+        problem = f"task={run.choices['task']} does not read data_dir={run.data_dir}"
+        advice = f"{_READS_FILES}, or omit data_dir"
         raise SettingError(f"{problem}: {advice}", "data_dir", "task")
     if missing := sorted(OmegaConf.missing_keys(run)):
-        raise SettingError(f"{missing[0]} must be given, as {missing[0]}=VALUE", missing[0])
+        raise SettingError(f"{missing[0]} is missing; set {missing[0]}=VALUE", missing[0])

@@ -20,7 +20,7 @@ def settle_sites(config: DictConfig) -> None:
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
         raise SettingError(
-            f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}", "sites"
+            f"sites={config.sites!r:.60} is not a mapping of rules; set {_RULES}", "sites"
         )
     names: dict[str, str] = {}
     for pattern, value in rules.items():
@@ -33,7 +33,7 @@ def settle_sites(config: DictConfig) -> None:
         if name not in registry.option_names("norm"):
             raise SettingError(f"sites: {pattern}: {no_option('norm', name)}", "sites")
         if pattern == "*":
-            raise SettingError(f"sites: * matches every place: give norm={name}", "sites")
+            raise SettingError(f"sites: * matches every place; set norm={name}", "sites")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
         names[str(pattern)] = name
         rules[pattern] = with_option_names(node, "norm", {"norm": name}) | settings
@@ -42,7 +42,7 @@ def settle_sites(config: DictConfig) -> None:
 
 
 def _label(names: Mapping[str, str]) -> str:
-    """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
+    """Return a label of the rules in `sites` for the run's name, with each pattern's norm."""
     words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
     labels = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
     rest = [f"{len(labels) - _LABELED}_more"] if len(labels) > _LABELED else []

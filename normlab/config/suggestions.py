@@ -10,7 +10,7 @@ _MOST_LISTED = 12  # maximum number of options in an error
 def did_you_mean(word: str, known: Sequence[str], *, before: str = "") -> str:
     """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
 
-    `before` is put before each of them.
+    Each word gets the prefix `before`.
     """
     near = get_close_matches(word.lower(), known, n=_MOST, cutoff=0.5)
     return suggestion([f"{before}{each}" for each in near])
@@ -22,9 +22,9 @@ def suggestion(names: Sequence[str]) -> str:
 
 
 def choice_of(known: Sequence[str], listing: str, near: str) -> str:
-    """Return the end of an error about an unknown word: similar ones (`near`), then all known ones.
+    """Return the end of an error about an unknown word: similar words (`near`), then all words.
 
-    If there are too many to list, it names the command `listing` that prints them.
+    If there are too many to list, the text has the command `listing` that prints them.
     """
     if len(known) > _MOST_LISTED:
         return f"{'.' if near else ';'}{near} `{listing}` shows all"

@@ -18,10 +18,10 @@ from normlab.errors import UserError
 
 
 def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[str]:
-    """Return the words of a run, with the sinks that `wandb=true` and `wandb.KEY=VALUE` stand for.
+    """Return the arguments of a run with the sinks of `wandb=true` and `wandb.KEY=VALUE` added.
 
-    The other sinks are those that were typed or, without any, those of the experiments, which are
-    given as the override that chooses them, or none.
+    The other sinks are taken from the command line or, if it sets none, from the experiments, which
+    are given as the override that chooses them, or none.
     """
     words: list[str] = []
     trackers: dict[str, bool] = {}
@@ -38,7 +38,7 @@ def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[
         elif value in ("true", "false"):
             trackers[name] = value == "true"
         else:
-            raise UserError(f"{text}: give {name}=true or {name}=false")
+            raise UserError(f"{text} is not a boolean; set {name}=true or {name}=false")
     typed = [text for text in words if text.startswith("sink=")]
     try:
         sinks, *others = _sinks_of_runs(typed[-1:] or experiments)
@@ -47,8 +47,8 @@ def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[
     if any(set(each) != set(sinks) for each in others):
         tracker = next(iter(trackers))
         raise UserError(
-            f"{tracker}: the runs of this sweep have different sinks; name {tracker} in sink=, or "
-            "in the experiments"
+            f"{tracker}: the runs of this sweep have different sinks; add {tracker} to sink=, or "
+            "to the experiments"
         )
     names = dict.fromkeys([*sinks, *trackers])
     return [
@@ -60,10 +60,10 @@ def with_trackers(arguments: Sequence[str], experiments: Sequence[str]) -> list[
 
 
 def _check_setting(tracker: str, setting: str) -> None:
-    """Raise UserError for a setting that a tracker does not have; suggest a similar one."""
+    """Raise UserError for a setting that a tracker does not have, and suggest a similar one."""
     known = [key for key, sinks in options_with("sink").items() if tracker in sinks]
     if setting not in known:
-        has = f"{tracker} has {', '.join(known)}" if known else f"give {tracker}=true"
+        has = f"{tracker} has {', '.join(known)}" if known else f"set {tracker}=true"
         near = did_you_mean(setting, known, before=f"{tracker}.")
         raise UserError(f"{tracker}.{setting} does not exist: {has}.{near}")
 

@@ -1,4 +1,4 @@
-"""The range of a value, in words and as a type, and the ranges that many keys have."""
+"""The range of a value, in words and as a type, and ranges that many keys share."""
 
 import sys
 from enum import Enum
@@ -9,7 +9,7 @@ from msgspec import Meta, inspect
 
 
 class Range(NamedTuple):
-    """The values that a key may have: in words that follow `must be`, and as a type for msgspec."""
+    """The values that a key may have, in words that follow `must be`, and as a type for msgspec."""
 
     allowed: str
     kind: Any
@@ -28,7 +28,7 @@ class Range(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether any text may be given, in some form; False for a choice of words."""
+        """Whether free text is allowed, as opposed to a choice of words."""
         return any(isinstance(each, inspect.StrType) for each in self._types)
 
     @property
@@ -47,7 +47,7 @@ _MOST = sys.float_info.max  # leaves out infinity
 
 
 def number(kind: type[int | float] = float, **ends: Any) -> Range:
-    """Return the range of a number from the ends that `msgspec.Meta` knows, such as `ge=0`."""
+    """Return the range of a number, given its bounds as for `msgspec.Meta`, such as `ge=0`."""
     words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     text = " and ".join(f"{words[end]} {value:.15g}" for end, value in ends.items())
     if not {"le", "lt"} & ends.keys():
@@ -56,7 +56,7 @@ def number(kind: type[int | float] = float, **ends: Any) -> Range:
 
 
 def list_of(kind: str, each: Range, length: int | None = None) -> Range:
-    """Return the range of a list, given the noun for its elements and the range of each."""
+    """Return the range of a list, given a noun for its elements and the range of each element."""
     sized = Meta(min_length=length, max_length=length)
     return Range(f"a list of {kind}, each {each.allowed}", Annotated[list[each.kind], sized])
 
@@ -84,7 +84,7 @@ TRUE_OR_FALSE = Range("true, false", bool)
 TEXT = Range("text", str)
 LINES = Range("text, of one or several lines", str)
 NAME = Range(
-    "1 to 80 letters, digits, '-', '_' or '.', the first no '.' or '-'",
+    "1 to 80 letters, digits, '-', '_' or '.', not starting with '.' or '-'",
     Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,79}\Z")],
 )
 RUN = Range("a run, by folder or name", str | dict[str, str])  # in a config, folder and checksum

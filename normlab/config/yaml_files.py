@@ -1,4 +1,4 @@
-"""YAML files: read so that an error names the file, and a key that is given twice is refused."""
+"""Reads YAML files. Errors name the file, and a key that occurs twice is refused."""
 
 import re
 from collections import Counter
@@ -14,10 +14,10 @@ _TEXT_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def _check_keys(node: Any) -> None:
-    """Raise UserError for a key that a mapping gives twice; YAML would silently take the last."""
+    """Raise UserError for a key that occurs twice, because YAML would silently use the last."""
     keys = [str(key.value) for key, _ in node.value]
     if twice := [key for key, count in Counter(keys).items() if count > 1]:
-        raise UserError(f"{twice[0]} is given twice")
+        raise UserError(f"{twice[0]} occurs twice")
 
 
 class _EachOnce(_LOADER):
@@ -60,7 +60,7 @@ def read_yaml12(path: Path) -> Any:
 
 
 def read_yaml(path: Path, *, as_text: bool = False) -> Any:
-    """Parse a YAML file; UserError with the file's name if it is not YAML, or repeats a key.
+    """Parse a YAML file. Raise UserError with the file's name if it is not YAML or repeats a key.
 
     With `as_text`, every value is the text in the file: YAML would read `010` as 8, `no` as false
     and `2024_11_28` as a number.
@@ -72,15 +72,20 @@ def _load(path: Path, loader: Any) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
 
 
 def parse_config(text: str) -> Any:
-    """Parse a run's `config.yaml`; YAMLError for an alias: they can expand beyond any memory."""
+    """Parse a run's `config.yaml`.
+
+    Raise YAMLError for aliases, which can expand beyond any memory.
+    """
     for token in yaml.scan(text, Loader=_LOADER):
         if isinstance(token, yaml.AliasToken):
             line = token.start_mark.line + 1
-            raise yaml.YAMLError(f"line {line} has an alias, which the config of a run never has")
+            raise yaml.YAMLError(
+                f"line {line} has an alias, which is not allowed in the config of a run"
+            )
     return yaml.load(text, Loader=_LOADER)

@@ -33,7 +33,7 @@ def test_the_five_articles_have_all_their_tables():
     [
         ("[]", r"9.yaml: tables.one.rows\[0\]: every cell but the first needs `ours:`"),
         ("[{sentence: no}]", r"9.yaml: tables.one.rows\[0\]\[1\].ours\[0\]: needs one of check, "),
-        ("[{part: 2.worse, of: x}]", r"9.yaml: .*\[0\]: there is no field `of`; choose from"),
+        ("[{part: 2.worse, of: x}]", r"9.yaml: .*\[0\]: `of` does not exist; choose from"),
         ("[{gap: a, of: b, row: c, to: [d]}]", r"rows\[0\]\[1\].ours\[0\].to: .*found \['d'\]"),
     ],
 )

@@ -59,7 +59,7 @@ def written(folder, content, name="07_so.yaml"):
     ("change", "message"),
     [
         ({"answer": ...}, r"the file: Object missing required field `answer`"),
-        ({"statment": "x"}, r"the file: there is no field `statment`; choose from .*statement"),
+        ({"statment": "x"}, r"the file: `statment` does not exist; choose from .*statement"),
         ({"id": 8}, r"id: 8 is not in the file name; rename it to 08_"),
         ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
         ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
@@ -73,7 +73,7 @@ def written(folder, content, name="07_so.yaml"):
         ),
         (
             {"parts": [contrast(margn=1)]},
-            r"contrast: there is no field `margn`; choose from study",
+            r"contrast: `margn` does not exist; choose from study",
         ),
         ({"parts": [contrast(margin=0.5, ratio=True)]}, r"margin: expected at least 1, found 0.5"),
         (

@@ -25,8 +25,8 @@ def places(tmp_path, monkeypatch):
         (["new", "../x"], "beginning with a letter"),
         (["new", "pass"], "no keyword of Python"),
         (["new", "x" * 41], "at most 40"),
-        (["check", "lm"], "no option 'lm' of the group 'norm'"),
-        (["card", "lm", "scale=smoke"], "no option 'lm' of the group 'norm'"),
+        (["check", "lm"], "'lm' is not an option of the group 'norm'"),
+        (["card", "lm", "scale=smoke"], "'lm' is not an option of the group 'norm'"),
     ],
 )
 def test_existing_invalid_and_unknown_names_of_norms_are_refused(

@@ -51,7 +51,7 @@ def test_predict_needs_a_single_run(finished, tmp_path, translated):
     for seed in (1, 2):
         shutil.copytree(finished, tmp_path / "a" / f"seed{seed}")
     status, error = translated(b"der Mann sieht den Hund heute.\n", tmp_path / "a")
-    assert status == 1 and "has 2 runs; name one, such as" in error
+    assert status == 1 and "has 2 runs; choose one, such as" in error
 
 
 def test_a_closed_standard_input_is_an_error(finished, monkeypatch, capsys):

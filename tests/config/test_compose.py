@@ -32,11 +32,11 @@ def composed(*overrides):
     [
         ("budget.stpes=8", ["budget.stpes"]),
         ("batch_size=many", ["batch_size", "many"]),
-        ("batch_size=null", ["batch_size=None and max_tokens=None: give exactly one"]),
+        ("batch_size=null", ["batch_size=None and max_tokens=None; set exactly one"]),
         ("+nothing=1", ["nothing does not exist"]),
         ("sites={*:bn}", ["give norm=bn"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),
-        ("task/corpus=hub", ["task.corpus.path must be given"]),
+        ("task/corpus=hub", ["task.corpus.path is missing"]),
         ("model.rope.pairs=half", ["model.rope.pairs=half", "halves, interleaved"]),
     ],
 )
@@ -157,7 +157,7 @@ def test_changes_of_a_recorded_config_are_applied_or_refused():
     for change in ("norm.evalstats=batch", "beam=2", "norm.eval_stats"):
         with pytest.raises(ValueError, match=f"'{change}': no such key"):
             from_dict(plain_form, [change])
-    said = r"'norm.eval_stats=batch': no such key in a run with norm=ln\. norm=bn, .* have it"
+    said = r"'norm.eval_stats=batch': a run with norm=ln has no such key\. norm=bn, .* have it"
     with pytest.raises(ValueError, match=said):
         from_dict(composed(), ["norm.eval_stats=batch"])
 
@@ -165,7 +165,7 @@ def test_changes_of_a_recorded_config_are_applied_or_refused():
 def test_make_norm_accepts_an_option_and_keyword_settings():
     norm = make_norm("bn", 12, padding="include", momentum=1)
     assert isinstance(norm, BatchNorm) and norm.padding == "include" and norm.dim == 12
-    with pytest.raises(ValueError, match=r"no option 'bnn' of the group 'norm'"):
+    with pytest.raises(ValueError, match=r"'bnn' is not an option of the group 'norm'"):
         make_norm("bnn", 12)
     with pytest.raises(ValueError, match=r"norm\.groups=5 must be|groups=5 does not divide"):
         make_norm("gn", 12, groups=5)

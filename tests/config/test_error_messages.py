@@ -20,8 +20,8 @@ from tests.training.sink_runs import record
         ("experimnt=gpt_bn", "Did you mean experiment?"),
         ("norm=bm", "'bm' of the group 'norm'. Did you mean bn"),
         ("norm=bm", "`normlab list norm` shows all"),
-        ("norm=qqq", "no option 'qqq' of the group 'norm'; `normlab list norm` shows all"),
-        ("optim=qqq", "no option 'qqq' of the group 'optim'; choose from adam, muon,"),
+        ("norm=qqq", "'qqq' is not an option of the group 'norm'; `normlab list norm` shows all"),
+        ("optim=qqq", "'qqq' is not an option of the group 'optim'; choose from adam, muon,"),
         ("norm=layer", "Did you mean ln?"),
         ("task=bert", "Did you mean mlm?"),
         ("model.read=rows", "model.read does not exist; normlab train --cfg job shows all keys."),
@@ -30,12 +30,12 @@ from tests.training.sink_runs import record
         ("task.source.train_size=9", "task=cifar10 has it."),
         ("momentum=0.9", "Did you mean optim.momentum or norm.momentum?"),
         ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
-        ("norm=[ln,bn]", "norm accepts one option; to sweep over several: "),
+        ("norm=[ln,bn]", "norm accepts one option; sweep over several with "),
         ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm accepts one option"),
         ("optim.groups.norm.weight_decay=0", "give +optim.groups.norm.weight_decay=VALUE"),
         ("norm@enc=ln", "norm@enc does not exist"),
         ("precision=fp16", "precision=fp16 must be auto, fp32, bf16, fp64"),
-        ("~norm", "norm must be given, as norm=VALUE"),
+        ("~norm", "norm is missing; set norm=VALUE"),
     ],
 )
 def test_a_wrong_override_gets_a_suggestion(override, said):
@@ -53,7 +53,7 @@ def test_a_key_unlike_any_other_gets_no_suggestion():
 @pytest.mark.parametrize("command", ["train", "inspect", "norm card"])
 def test_a_key_given_twice_with_different_values_is_refused(command, capsys):
     assert cli([*command.split(), "norm=bn", "placement=deepnorm", "placement=pre"]) == 1
-    said = "placement=deepnorm and placement=pre are both given; keep one"
+    said = "placement=deepnorm and placement=pre are both set; keep one"
     assert said in capsys.readouterr().err
     check_given_once(["seed=1", "seed=1", "probe=[tid]", "probe=[spikes]", "~schedule", "a"])
 

@@ -170,7 +170,7 @@ def test_a_typed_batch_size_or_max_tokens_unsets_the_other():
         config = composed(f"{given}={value}")
         assert config[given] == config["task"][given] == value
         assert config[other] is config["task"][other] is None
-    with pytest.raises(ValueError, match="batch_size=8 and max_tokens=512: give exactly one"):
+    with pytest.raises(ValueError, match="batch_size=8 and max_tokens=512; set exactly one"):
         composed("batch_size=8", "max_tokens=512")
 
 
@@ -204,7 +204,7 @@ def test_package_shows_a_part_of_the_config(capsys):
     assert train_command.main([*words, "validate"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
     assert shown == to_dict(compose(["task=toy"]))["validate"]
-    with pytest.raises(UserError, match="--package valid: the config has no such part"):
+    with pytest.raises(UserError, match="--package valid: the config does not have this part"):
         train_command.main([*words, "valid"])
 
 

@@ -109,7 +109,7 @@ def test_site_rules_appear_in_the_label_and_change_the_fingerprint():
             "{*.memory:bn}",
             r"sites: \*\.memory matches no norm.*encoder\.\*\.self, .*decoder\.final",
         ),
-        ("{*.self:nn}", r"sites: \*\.self: no option 'nn' of the group 'norm'"),
+        ("{*.self:nn}", r"sites: \*\.self: 'nn' is not an option of the group 'norm'"),
         ("{a-b:ln}", r"sites: 'a-b' is not a path"),
         ("{*.self:{norm:bn,momentum:7}}", r"sites\.\*\.self\.momentum=7 must be"),
         ("bn", r"sites='bn' is not a mapping of rules"),

@@ -80,7 +80,7 @@ def test_commands_accept_the_address_of_a_packed_run(folder):
     assert names == ["small:ln@seed1", "small:ln@seed2"]
     assert one_run(folder.parent / "small:bn placement=pre").name == "small:bn placement=pre@seed1"
     with pytest.raises(
-        ValueError, match=r"small:ln has 2 runs; name one, such as .*small:ln@seed1"
+        ValueError, match=r"small:ln has 2 runs; choose one, such as .*small:ln@seed1"
     ):
         one_run(folder.parent / "small:ln")
 

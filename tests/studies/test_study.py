@@ -241,7 +241,7 @@ def within(*keys):
         ),
         (
             within("scales", "small", "seed")([1]),
-            "scales.small: there is no field `seed`; choose from .*seeds",
+            "scales.small: `seed` does not exist; choose from .*seeds",
         ),
         (within("scales", "small", "minutes")(0), "scales.small.minutes: Expected `float` > 0.0"),
         (within("scales", "small", "rows")(["bn"]), "scales.small.rows: must begin with ln"),

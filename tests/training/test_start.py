@@ -58,14 +58,16 @@ def test_start_from_may_be_relative_to_runs_dir(first: Path, corpus: Path, tmp_p
         shutil.copytree(first, tmp_path / "base" / "some-ln" / f"seed{seed}")
     config = composed(corpus, tmp_path, "start_from=base/some-ln/seed2")
     assert config.start_from["run_dir"] == str(tmp_path / "base/some-ln/seed2")
-    with pytest.raises(ValueError, match=r"start_from=base has 2 runs; name one, such as .*seed1$"):
+    with pytest.raises(
+        ValueError, match=r"start_from=base has 2 runs; choose one, such as .*seed1$"
+    ):
         composed(corpus, tmp_path, "start_from=base")
     with pytest.raises(ValueError, match=r"Did you mean base or base/some-ln\?"):
         composed(corpus, tmp_path, "start_from=bass")
 
 
 def test_an_unusable_start_from_raises_an_error(first: Path, corpus: Path, tmp_path: Path):
-    with pytest.raises(ValueError, match=r"start_from=.*nowhere: not a trained run"):
+    with pytest.raises(ValueError, match=r"start_from=.*nowhere is not a trained run"):
         composed(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
     moved = tmp_path / "moved"
     shutil.copytree(first, moved)

@@ -64,5 +64,5 @@ def test_several_norms_are_drawn_and_compared(capsys):
 
 
 def test_an_unknown_norm_is_an_error():
-    with pytest.raises(ValueError, match=r"no option 'lyernorm' of the group 'norm'"):
+    with pytest.raises(ValueError, match=r"'lyernorm' is not an option of the group 'norm'"):
         main(["lyernorm"])

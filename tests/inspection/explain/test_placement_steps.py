@@ -35,5 +35,5 @@ def test_two_placements_are_drawn_and_compared(capsys):
     out = printed(capsys, "placement=pre", "post")
     assert out.index("x ---+--> norm --> sub-layer") < out.index("x ---+--> sub-layer --> dropout")
     assert "Steps" in out and "normlab train placement=post" in out
-    with pytest.raises(ValueError, match=r"no option 'prae' of .*placement"):
+    with pytest.raises(ValueError, match=r"'prae' is not an option of .*placement"):
         main(["placement=prae"])
