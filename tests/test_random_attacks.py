@@ -145,7 +145,9 @@ HARM = {
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_damaged_run_folders_stop_no_list_or_report_and_stay_unchanged(harm, tmp_path, capsys):
+def test_damaged_run_folders_do_not_stop_lists_or_reports_and_stay_unchanged(
+    harm, tmp_path, capsys
+):
     store = RunStore(tmp_path / "runs")
     for seed, name in enumerate(("record.json", "config.yaml", "metrics.jsonl", ""), 1):
         run = store.write(record(seed=seed), store.root / f"run{seed}" / "seed1").parent

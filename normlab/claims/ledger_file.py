@@ -117,7 +117,7 @@ def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
         raise UserError(
-            f"{path}: {why}; {again} creates it from the records, and --results reads another "
+            f"{path} is {why}; {again} creates it from the records, and --results reads another "
             "folder"
         ) from None
     return {claim.id: claim for claim in sorted(claims, key=lambda claim: claim.id)}

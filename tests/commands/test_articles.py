@@ -24,7 +24,7 @@ def test_the_command_lists_all_tables_and_shows_one(capsys, monkeypatch):
     [
         (["1", "--table", "bret"], "article 1 has no table 'bret'; choose from translation, bert"),
         (["6"], "numbered 1 to 5"),
-        (["--latex"], "name an article"),
+        (["--latex"], "pass the number of an article"),
         (["5", "--latex"], "article 5 has no tables"),
         (["1", "--table", "summary", "--run"], "no cell of this table is a score of training runs"),
         (["1", "--run"], "--run needs --table with one of"),

@@ -107,7 +107,7 @@ def test_a_single_claim_is_shown_with_its_answer_first_and_its_records(results, 
 
 
 def test_the_saved_ledger_is_shown_without_the_records(results, capsys):
-    again = rf"claims\.json: missing; normlab claims --write --results {results} writes it"
+    again = rf"claims\.json is missing; normlab claims --write --results {results} creates it"
     with pytest.raises(ValueError, match=again):
         call(capsys, results)
     call(capsys, results, "--write")
@@ -116,7 +116,7 @@ def test_the_saved_ledger_is_shown_without_the_records(results, capsys):
     assert call(capsys, results, "1") == shown
     for other in ("[<<<<<<< HEAD", '{"a": 1}', "[1]"):
         (results / "claims.json").write_text(other)
-        with pytest.raises(ValueError, match=r"json: damaged \(.*\); normlab claims --write"):
+        with pytest.raises(ValueError, match=r"json is damaged \(.*\); normlab claims --write"):
             call(capsys, results)
 
 

@@ -42,7 +42,7 @@ def test_the_command_line_says_that_nothing_was_kept(corpus, emptied, capsys):
 def test_debug_is_refused_in_sweeps_and_under_torchrun(corpus, emptied, monkeypatch, capsys):
     words = tiny(corpus, emptied.parent / "runs", "debug=true")
     assert main(["train", "-m", *words]) == 1
-    assert "debug=true tries one run: omit -m" in capsys.readouterr().err
+    assert "debug=true tries one run; omit -m" in capsys.readouterr().err
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["train", *words]) == 1 and "without torchrun" in capsys.readouterr().err

@@ -142,7 +142,7 @@ def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
         (["nowhere"], "nowhere"),
         (["one", "two"], "one: no runs found, no such path"),
         (["--where", "norm=bn"], "--where selects among runs; pass their folder"),
-        (["norm=batch"], "norm=bn and norm=batch are both given"),
+        (["norm=batch"], "norm=bn and norm=batch are both set"),
     ],
 )
 def test_invalid_arguments_raise_an_error_and_write_no_sheet(

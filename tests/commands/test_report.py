@@ -86,7 +86,7 @@ def test_an_experiment_as_baseline_gives_one_row_per_experiment(runs, capsys):
     assert names[0] == "bn, batch size 32" and len(names) == 4
     with pytest.raises(ValueError, match=r"--baseline gn: no such row; available: bn; ln"):
         main(["runs", "--baseline", "gn"])
-    with pytest.raises(ValueError, match=r"no run that can be read below report"):
+    with pytest.raises(ValueError, match=r"no run that can be read in report"):
         main(["report"])
 
 

@@ -48,7 +48,7 @@ def test_a_misspelt_name_gets_a_suggestion(command, baseline, capsys):
 
 def test_a_path_takes_precedence_over_a_name(baseline, tmp_path, capsys):
     (tmp_path / "baseline").mkdir()
-    assert main(["compare", "baseline"]) == 1 and "no run below baseline" in capsys.readouterr().err
+    assert main(["compare", "baseline"]) == 1 and "no run in baseline" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_name_too_long_for_a_record_is_refused_before_training(
     (tmp_path / "own" / "norm").mkdir(parents=True)
     (tmp_path / "own" / "norm" / f"{name}.yaml").write_text("defaults: [ln]\n")
     argv = tiny(corpus, tmp_path / "runs", f"norm={name}", f"include={tmp_path / 'own'}")
-    assert_clear(carry_out("train", *argv), "nothing is trained", "run_id")
+    assert_clear(carry_out("train", *argv), "nothing was trained", "run_id")
     assert not (tmp_path / "runs").exists()
 
 

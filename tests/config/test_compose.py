@@ -34,7 +34,7 @@ def composed(*overrides):
         ("batch_size=many", ["batch_size", "many"]),
         ("batch_size=null", ["batch_size=None and max_tokens=None; set exactly one"]),
         ("+nothing=1", ["nothing does not exist"]),
-        ("sites={*:bn}", ["give norm=bn"]),
+        ("sites={*:bn}", ["set norm=bn"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),
         ("task/corpus=hub", ["task.corpus.path is missing"]),
         ("model.rope.pairs=half", ["model.rope.pairs=half", "halves, interleaved"]),
@@ -174,7 +174,7 @@ def test_make_norm_accepts_an_option_and_keyword_settings():
 @pytest.mark.parametrize("task", ["toy", "digits"])
 def test_data_dir_is_refused_by_a_task_that_reads_no_files(task, tmp_path):
     for folder in (tmp_path, "/no/such/folder"):
-        said = rf"data_dir={folder}: task={task} does not read it: add task=translation .*task=lm"
+        said = rf"task={task} does not read data_dir={folder}: add task=translation .*task=lm"
         with pytest.raises(ValueError, match=said):
             compose([f"task={task}", f"data_dir={folder}"])
 

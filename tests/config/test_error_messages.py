@@ -32,7 +32,7 @@ from tests.training.sink_runs import record
         ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
         ("norm=[ln,bn]", "norm accepts one option; sweep over several with "),
         ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm accepts one option"),
-        ("optim.groups.norm.weight_decay=0", "give +optim.groups.norm.weight_decay=VALUE"),
+        ("optim.groups.norm.weight_decay=0", "plus sign: +optim.groups.norm.weight_decay=VALUE"),
         ("norm@enc=ln", "norm@enc does not exist"),
         ("precision=fp16", "precision=fp16 must be auto, fp32, bf16, fp64"),
         ("~norm", "norm is missing; set norm=VALUE"),

@@ -186,7 +186,7 @@ def test_with_recipe_inserts_the_recipe_before_the_task_and_keeps_flags_in_place
 def test_a_run_without_the_default_recipe_of_its_task_is_refused(monkeypatch):
     # The config of one run of `task=iwslt,toy` with another launcher.
     monkeypatch.setattr("normlab.config.compose.with_recipe", list)
-    with pytest.raises(ValueError, match=r"task=iwslt has recipe=rbn by default.* give recipe=rbn"):
+    with pytest.raises(ValueError, match=r"task=iwslt has recipe=rbn by default.* set recipe=rbn"):
         compose(["task=iwslt"])
 
 

@@ -72,7 +72,7 @@ def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
         ("model.depth={a:1}", "model.depth={'a': 1} must be above 0"),
         ("validate.every=often", "must be above 0, a whole number, or epoch"),
         ("observe.targets={bleu:[nan]}", "observe.targets.bleu=[nan] must be a list of numbers"),
-        ("observe.targets=5", "observe.targets=5: give 'observe.targets={"),
+        ("observe.targets=5", "observe.targets=5 is invalid; set 'observe.targets={"),
         ("observe.threads=1000000", f"must be above 0 and at most {MOST_THREADS}, a whole"),
         ("seed=99999999999999999999", "seed=99999999999999999999 must be at least 0"),
         ("budget.steps=null", "budget: set at least one of budget.steps"),

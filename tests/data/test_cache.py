@@ -48,7 +48,7 @@ def _use(results):
     results.put([path.name for path in entry.iterdir() if path.name != MANIFEST])
 
 
-def test_processes_that_request_an_entry_at_once_share_one_build():
+def test_processes_that_request_an_entry_simultaneously_share_one_build():
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     processes = [context.Process(target=_use, args=(results,)) for _ in range(3)]

@@ -37,7 +37,7 @@ def test_a_question_in_a_new_file_is_found_with_the_first_line_of_its_docstring(
     assert questions_below(package, "norm") == []
 
 
-def test_named_questions_are_of_that_package_only(package):
+def test_questions_chosen_by_name_come_only_from_their_package(package):
     (found,) = questions_below(package, "module", names=["first_name"])
     assert found.name == "first_name"
     with pytest.raises(UserError, match="'padding'; choose from first_name, second_name"):

@@ -15,12 +15,12 @@ FINDINGS = {
 }
 
 
-def test_the_most_harmful_finding_is_first_and_of_one_verdict_the_largest_value():
+def test_findings_are_sorted_by_verdict_and_then_by_value():
     order = [*by_harm(FINDINGS)]
     assert order == ["forward", "padding", "future", "norms", "depth", "sinks"]
 
 
-def test_questions_that_do_not_apply_for_one_reason_share_a_line():
+def test_questions_that_do_not_apply_for_the_same_reason_share_a_line():
     *_, last = summary(FINDINGS, width=80)
     assert last == "does not apply  depth, sinks: no gradient"
 
@@ -42,6 +42,6 @@ def test_only_the_verdict_is_coloured(question, line):
     assert [*summary({question: FINDINGS[question]}, width=80, in_colour=True)] == [line]
 
 
-def test_the_conclusion_names_what_failed_and_what_is_worth_a_look():
+def test_the_conclusion_lists_failed_questions_and_those_worth_a_look():
     assert conclusion(FINDINGS) == "failed: forward; worth a look: padding, future"
     assert conclusion({}) == "nothing is broken; nothing is worth a look"

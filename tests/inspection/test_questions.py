@@ -17,13 +17,13 @@ def test_each_question_of_a_file_is_found():
     assert len(questions("claim")) == sum(text.count("\n@check(") for text in files)
 
 
-def test_named_questions_are_returned_and_an_unknown_name_lists_the_known():
+def test_questions_are_found_by_name_and_the_error_for_an_unknown_name_lists_all():
     assert [each.name for each in questions("model", names=["leak"])] == ["leak"]
     with pytest.raises(UserError, match=r"no question 'padding.eats'; .*padding.pollutes"):
         questions("claim", names=["padding.eats"])
 
 
-def test_an_entry_has_the_values_the_table_and_the_board_of_a_finding():
+def test_an_entry_contains_the_values_table_and_board_of_a_finding():
     (leak,) = questions("model", names=["leak"])
     found = Finding("so", {"own": 1.0}, AnswerTable(("a",), [(1,)]), board={"mates": 2.0})
     shown = entry(leak, found)

@@ -115,12 +115,12 @@ def test_inner_norms_and_opening_norms_are_exactly_where_the_papers_put_them():
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["placement=rezero"], r"placement=rezero has no norms, but norm=ln .* give norm=none"),
+        (["placement=rezero"], r"placement=rezero has no norms, but norm=ln .* set norm=none"),
         (
             ["placement=rezero", "norm=none", "norm@decoder_norm=bn"],
-            r"norm@decoder_norm=bn asks for one: give norm@decoder_norm=none",
+            r"norm@decoder_norm=bn asks for one; set norm@decoder_norm=none",
         ),
-        (["placement=deepnorm", "norm=none"], r"placement=deepnorm .* norm=none .* give norm=ln"),
+        (["placement=deepnorm", "norm=none"], r"placement=deepnorm .* norm=none .* set norm=ln"),
     ],
 )
 def test_an_incompatible_norm_and_placement_are_refused_in_one_line(overrides, said):

@@ -88,7 +88,7 @@ def test_a_record_whose_run_id_cannot_be_a_folder_name_is_damaged(name):
         RunRecord.from_json(json.dumps(content), origin="here")
 
 
-def test_a_config_with_exponentially_nested_aliases_is_refused_at_once(tmp_path, capsys):
+def test_a_config_with_exponentially_nested_aliases_is_refused_quickly(tmp_path, capsys):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     folder = tmp_path / "bad" / "seed1"

@@ -43,7 +43,7 @@ def test_renaming_an_unknown_row_or_two_rows_to_the_same_name_is_an_error(sized)
         renamed(sized, {"ln": "X", "bn, lr=1": "X"})
 
 
-def test_the_users_names_stay_when_a_paper_gives_the_others_their_full_names(sized):
+def test_names_set_by_the_user_are_kept_when_others_become_full_names(sized):
     mine = renamed(sized, {"ln": "LN, mine", "bn, lr=1": "tuned, slow"})
     assert [*mine.rows] == ["LN, mine", "tuned, slow", "bn + LN, mine pre"]
     paper = renamed(mine, {}, full=True)

@@ -39,7 +39,7 @@ def sweep(folder, *runs, processes=2, **more):
     return run_all(RunsInOrder(cells), processes, **more)
 
 
-def test_as_many_runs_as_requested_run_at_once(tmp_path, stand_in, capsys):
+def test_the_requested_number_of_runs_is_executed_in_parallel(tmp_path, stand_in, capsys):
     stand_in(
         'mkdir running.$$; ls -d running.* | wc -l >> seen; sleep 0.2; rmdir running.$$; echo "$@"'
     )

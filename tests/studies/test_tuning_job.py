@@ -58,7 +58,7 @@ def test_a_new_row_can_be_tuned_by_itself_and_the_others_keep_their_trials(tuned
     edit(tuned, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
     trials(tuned, by_best)
     code, out = tuning(capsys, "rows=none")
-    assert code == 0 and "1 rows and points, 3 runs to go" in out
+    assert code == 0 and "1 rows and points, 3 runs left" in out
     assert len(tuned.lines("calls")) == 6 + 3 and "| ln |" not in out
     rates = study(tuned).scale("smoke").rates
     assert {row: of for row, (of,) in rates.items()} == {
@@ -74,7 +74,7 @@ def test_a_part_of_the_grid_can_be_tuned_by_itself(tuned, capsys):
     edit(tuned, ("grid: {}", "grid: {placement: {pre: [placement=pre], post: [placement=post]}}"))
     trials(tuned, by_best)
     code, out = tuning(capsys, "placement=post")
-    assert code == 0 and "2 rows and points, 6 runs to go" in out
+    assert code == 0 and "2 rows and points, 6 runs left" in out
     rates = {f"{row} @ placement=post": (f"optim.lr={rate}",) for row, rate in BEST.items()}
     assert study(tuned).scale("smoke").rates == rates
     assert tuning(capsys)[0] == 0 and len(tuned.lines("calls")) == 12

@@ -105,7 +105,7 @@ def test_a_run_killed_several_times_ends_like_an_uninterrupted_run(place: Place,
     assert_same(place.folder, undisturbed)
 
 
-def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
+def test_resuming_without_the_weights_for_the_test_fails_before_training(place: Place):
     place.start(prepare=Kill("normlab.training.trainer.Trainer.step", 8).install)
     (lost := place.folder / "checkpoints" / "best-loss.pt").unlink()
     ended = place.start()

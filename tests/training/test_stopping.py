@@ -48,7 +48,7 @@ def test_a_target_is_reached_when_the_score_first_meets_it_for_the_rest_of_the_r
 
 
 @pytest.mark.parametrize(("higher", "step"), [(True, 30), (False, 20)])
-def test_of_equal_best_validations_the_first_is_best_and_nan_is_worst(higher, step):
+def test_the_first_of_several_equal_validations_is_best_and_nan_is_worst(higher, step):
     values = (math.nan, 1.0, 5.0, 5.0, math.nan, 1.0)
     found = seen(values, higher=higher)
     assert found.best("loss").step == step

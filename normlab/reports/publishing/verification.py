@@ -72,7 +72,7 @@ def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list
         what = "no study is" if study is None else f"the study {load_study(study).name} is not"
         published = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
         again = f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
-        raise UserError(f"{what} published below {root} (published: {published}); {again}")
+        raise UserError(f"{what} published in {root} (published: {published}); {again}")
     touched = {folder for path in changed for folder in (path, *path.parents)}
     sources = [folder for folder in folders if folder not in touched]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:

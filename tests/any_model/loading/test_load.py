@@ -226,7 +226,7 @@ def test_module_names_that_do_not_exist_are_refused(capsys):
         (["--module", "a:b"], "pass --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "pass --hf MODEL, or --module"),
         (["--hf", "x", "--rows", "0"], "--rows needs --module"),
-        (["norm=bn", "--mask", "real"], "exclude RUN, key=value"),
+        (["norm=bn", "--mask", "real"], "cannot be combined with RUN"),
         (
             ["--module", "a:b", "--inputs", "a:c", "--mask", "m=ones"],
             "m=ones: expected NAME, KIND or",

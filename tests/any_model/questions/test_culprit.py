@@ -36,7 +36,7 @@ def test_the_words_follow_the_type_or_a_word_of_the_class_name(module, cause, wo
     assert words in culprit_in_words(Culprit([CulpritPlace("layer", module)], True), cause)
 
 
-def test_further_modules_copies_and_an_unexplained_part_are_named():
+def test_the_answer_reports_further_modules_copies_and_an_unexplained_part():
     places = [
         CulpritPlace("0.mix", PatternMatching(), copies=2),
         CulpritPlace("head", nn.Linear(4, 4)),

@@ -81,7 +81,7 @@ def test_the_channel_axis_follows_from_the_shape_of_the_mask():
     assert report.findings["channels"].table.rows[0][2] == pytest.approx(1 / 6)
 
 
-def test_sinks_are_measured_for_a_transformers_model_only():
+def test_sinks_are_measured_only_for_transformers_models():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2)
     model = transformers.GPT2Model(config)

@@ -136,7 +136,7 @@ def test_a_norm_whose_folding_would_change_the_output_is_not_folded(settings, sa
     assert table["last"].gain is True
 
 
-def test_folding_a_bias_gives_a_linear_layer_without_bias_one():
+def test_folding_a_bias_adds_one_to_a_linear_layer_without_a_bias():
     folded = normlab.fold_norms(shaken(Branch(raw=False, bias=False)), X)
     assert all(row.mean is row.gain is True for row in folded.table)
     assert isinstance(folded.model.norm, FoldedRMSNorm) and folded.model.inner.bias is not None

@@ -338,7 +338,7 @@ def test_a_model_with_weight_norm_can_be_swapped_after_a_backward_pass():
     assert len(normlab.swap(model, "rms", calibrate=x).table) == 1
 
 
-def test_dyt_in_the_model_stays_and_is_no_site():
+def test_dyt_norms_of_the_model_are_not_replaced():
     model = encoder((nn.LayerNorm, lambda width: make_norm("dyt", width)))
     x = tokens(4, 5)
     new = normlab.swap(model, "rms", calibrate=x)

@@ -87,6 +87,6 @@ def test_a_generator_repeats_its_numbers_after_restoring(generator, draw):
     assert draw(generator) == first
 
 
-def test_iterators_are_named_as_they_cannot_be_rewound():
+def test_iterators_are_reported_because_they_cannot_be_rewound():
     snapshot = Snapshot([("model", {"batches": iter(map(abs, [1]))})])
     assert snapshot.one_way == ["model.batches (map)"]

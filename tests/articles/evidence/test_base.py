@@ -30,7 +30,7 @@ from tests.articles.one_cell import article
         ("[{score: test/bleu, of: translation_norms/huge, row: ln}]", "records.jsonl: missing"),
     ],
 )
-def test_missing_evidence_is_an_error_that_names_it(tmp_path, results, ours, message):
+def test_missing_evidence_raises_an_error_that_names_the_evidence(tmp_path, results, ours, message):
     with pytest.raises(UserError, match=message):
         shown(article(tmp_path, ours), "one", results, ENGLISH)
 

@@ -34,7 +34,7 @@ def test_minus_and_plus_minus_signs_are_typographic_only_in_typeset_text(results
     assert both[1] == both[0].replace("[-", "[\u2212").replace(" -", " \u2212")
 
 
-def test_a_score_at_the_untrained_baseline_says_so(results):
+def test_a_score_at_the_untrained_baseline_is_labelled_as_such(results):
     row = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
     text = ScoreEvidence(score="test/nsp_accuracy", **row, percent=True).text(results, ENGLISH)
     assert text.startswith("50.0 +- 0.0 % (") and text.endswith(ENGLISH.untrained)

@@ -30,7 +30,7 @@ class Noise(Norm):
         return x + torch.rand_like(x)
 
 
-def test_a_norm_gets_the_same_random_draws_each_time_and_the_others_go_on():
+def test_each_call_of_a_norm_gets_the_same_random_draws_and_other_generators_advance():
     torch.manual_seed(5)
     expected = torch.rand(2)
     torch.manual_seed(5)

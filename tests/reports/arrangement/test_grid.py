@@ -22,7 +22,7 @@ def test_a_sweep_is_a_grid_if_several_rows_share_its_points_and_one_has_all_of_t
     assert swept_keys(words) == [], "only numbers and placements are axes"
 
 
-def test_a_rate_tuned_per_batch_size_is_no_axis_of_its_own():
+def test_a_rate_tuned_per_batch_size_does_not_become_an_axis():
     rates = {8: 1e-3, 32: 2e-3}
     tuned = [
         settings(norm=norm, batch_size=n, optim={"lr": rate})

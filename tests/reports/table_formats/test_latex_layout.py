@@ -11,7 +11,7 @@ def head(columns):
     return ["", *(f"score {n}" for n in range(columns))]
 
 
-def test_a_table_keeps_its_letters_then_has_smaller_ones_then_folded_names_then_blocks():
+def test_a_wide_table_gets_smaller_letters_then_folded_names_then_blocks():
     small = laid_out(head(2), lines(["ln"], 2))
     assert small.size.latex == "" and len(small.blocks) == 1
     wide = laid_out(head(5), lines(["ln"], 5))
@@ -25,7 +25,7 @@ def test_a_table_keeps_its_letters_then_has_smaller_ones_then_folded_names_then_
     assert [title for block in split.blocks for (title,) in block.head[1:]] == head(12)[1:]
 
 
-def test_a_block_leaves_out_lines_that_are_empty_in_it_but_no_titles():
+def test_a_block_leaves_out_its_empty_lines_but_keeps_titles():
     of_first = LatexRow(("",), (TextCell("-9.90 [-9.99, -9.81]"), *[TextCell("")] * 11))
     title = LatexRow(("batch size 8",), title=True)
     first, *others = laid_out(head(12), [title, *lines(["ln"], 12), of_first]).blocks
@@ -33,6 +33,6 @@ def test_a_block_leaves_out_lines_that_are_empty_in_it_but_no_titles():
     assert all(len(block.lines) == 2 and block.lines[0] is title for block in others)
 
 
-def test_a_table_taller_than_a_page_says_so():
+def test_a_table_taller_than_a_page_is_marked():
     assert not laid_out(head(2), lines(["ln"] * 30, 2)).is_tall
     assert laid_out(head(2), lines(["ln"] * 60, 2)).is_tall
