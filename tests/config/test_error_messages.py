@@ -18,7 +18,7 @@ from tests.training.sink_runs import record
         ("optim.lrr=0.1", "Did you mean optim.lr?"),
         ("step=5", "steps?"),
         ("experimnt=gpt_bn", "Did you mean experiment?"),
-        ("norm=bm", "'bm' of the group 'norm'. Did you mean bn"),
+        ("norm=bm", "'bm' is not an option of the group 'norm'. Did you mean bn"),
         ("norm=bm", "`normlab list norm` shows all"),
         ("norm=qqq", "'qqq' is not an option of the group 'norm'; `normlab list norm` shows all"),
         ("optim=qqq", "'qqq' is not an option of the group 'optim'; choose from adam, muon,"),

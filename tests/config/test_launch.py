@@ -49,7 +49,7 @@ def test_leftover_or_incomplete_rank_variables_mean_a_single_process(variables, 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), ("a", 2), (0, "two")])
 def test_an_invalid_rank_or_world_size_raises_an_error(rank, size, environment):
     environment(RANK=rank, WORLD_SIZE=size)
-    with pytest.raises(ValueError, match=f"RANK={rank}, WORLD_SIZE={size} in the environment"):
+    with pytest.raises(ValueError, match=f"environment has RANK={rank}, WORLD_SIZE={size}, but"):
         launch()
 
 

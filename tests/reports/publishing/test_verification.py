@@ -226,9 +226,9 @@ def test_accept_lists_the_manual_changes_that_it_accepts(results, capsys):
 
 def test_the_error_for_an_unpublished_study_lists_the_published_ones(results):
     there = r"\(published: padding, precision\);"
-    with pytest.raises(ValueError, match=f"study warmup is not published below results {there}"):
+    with pytest.raises(ValueError, match=f"study warmup is not published in results {there}"):
         main(["verify", "warmup"])
     with pytest.raises(ValueError, match=r"no study 'warmp'"):
         main(["verify", "warmp"])
-    with pytest.raises(ValueError, match=r"no study is published below none .published: none."):
+    with pytest.raises(ValueError, match=r"no study is published in none .published: none."):
         main(["verify", "--results", "none"])
