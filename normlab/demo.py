@@ -63,7 +63,7 @@ class Measured(NamedTuple):
 class Demo:
     """The runs of a demo, one per norm, the runs that have not ended, and the first one's config.
 
-    `settings` are the ones that the user typed in addition to the demo's.
+    `settings` are the user's, in addition to the demo's.
     """
 
     deep: bool
@@ -75,8 +75,8 @@ class Demo:
     def train(self) -> None:
         """Train the runs that have not ended, with a live table.
 
-        All runs are trained at once, even on fewer cores, so that no core is idle while the last
-        run ends. If a run fails, raises UserError with the reason.
+        All runs are trained simultaneously, even on fewer cores, so that no core is idle while the
+        last run ends. If a run fails, raises UserError with the reason.
         """
         at_a_time = self.config["observe"]["processes"] or len(self.left)
         with _Progress(at_a_time) as shown:
@@ -120,10 +120,13 @@ def plan(settings: Sequence[str], *, deep: bool) -> Demo:
     extra = written_out(with_full_keys(settings))
     typed_values = typed(extra)
     if EXPERIMENT in typed_values:
-        raise UserError("the demo accepts only key=value; for a file, use normlab train my.yaml")
+        raise UserError("the demo accepts only key=value; use normlab train my.yaml for a file")
     for key in ("norm", "task"):
         if key in typed_values:
-            problem = f"{key}={typed_values[key]}: the demo chooses the {key} itself"
+            problem = (
+                f"{key}={typed_values[key]} cannot be set, because the demo chooses the {key} "
+                "itself"
+            )
             raise UserError(f"{problem}; normlab train {key}={typed_values[key]} accepts any")
     usual = [*_SETTINGS, *(_DEEP if deep else _USUAL)]
     usual = [text for text in usual if text.partition("=")[0] not in typed_values]

@@ -109,7 +109,7 @@ class Records(list[RunRecord]):
         or if no run has the metrics that it needs.
         """
         if kind not in KINDS:
-            raise UserError(f"unknown figure {kind!r}; choose from {', '.join(KINDS)}")
+            raise UserError(f"{kind!r} is not a figure; choose from {', '.join(KINDS)}")
         pairs = zip(self.folders, self, strict=True)
         runs = arrange([unplaced_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
@@ -123,7 +123,7 @@ class Records(list[RunRecord]):
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:
-    """Return the records below `runs_dir` that match `where` (see `select`)."""
+    """Return the records in `runs_dir` that match `where` (see `select`)."""
     return Records(select(RunStore(runs_dir).entries(), where, lambda entry: entry[1]))
 
 

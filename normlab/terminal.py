@@ -249,7 +249,7 @@ def in_colour() -> bool:
 
 
 def print_line(text: str, output: Any = None) -> None:
-    """Print one message, by default to standard output, wrapped only on a terminal."""
+    """Print one message, by default to standard output. It is wrapped only on a terminal."""
     output = output or sys.stdout
     lines = text.splitlines()
     if output is not None and output.isatty():

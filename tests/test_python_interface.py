@@ -77,7 +77,9 @@ def test_records_can_be_plotted_and_an_unknown_or_empty_figure_raises_an_error(
     assert records.plot()._repr_svg_().startswith("<?xml")
     assert records.plot().save(tmp_path / "loss.svg").is_file()
     for wrong in ("los", "tid_by_layer"):
-        with pytest.raises(ValueError, match=r"unknown figure 'los'; choose|no run has the values"):
+        with pytest.raises(
+            ValueError, match=r"'los' is not a figure; choose|no run has the values"
+        ):
             records.plot(wrong)
 
 
@@ -117,7 +119,7 @@ def test_an_invalid_subject_or_question_raises_a_clear_error(trained: Trained):
         normlab.inspect(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"not a str: for a run normlab\.inspect_run"):
         check_arguments("runs/mine", None, 4, 128)
-    with pytest.raises(ValueError, match=r"no question 'leek'; choose from .*batch_mates, "):
+    with pytest.raises(ValueError, match=r"'leek' is not a question; choose from .*batch_mates, "):
         normlab.inspect_config(trained.config, only=["leek"])
 
 

@@ -150,7 +150,7 @@ def _values(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
-    """Return whether a planned run may have this value; False if an override sets another."""
+    """Return whether a planned run may have this value, or False if an override sets another."""
     if key not in run:
         return True
     if key == "norm" and "sites" in run:  # the label has the sites, such as ln+final_none
@@ -203,7 +203,7 @@ class EvidenceStore:
         self.records.setdefault(study_scale, {}).setdefault(record_at.record.run_id, record_at)
 
     def plan(self, study: str, scale: str) -> PlannedRuns:
-        """Return a study's plan at a scale; raise `UserError` for an unknown study or scale."""
+        """Return a study's plan at a scale. Raise UserError for an unknown study or scale."""
         if (study, scale) not in self._plans:
             self._plans[study, scale] = PlannedRuns(load_study(study, self.configs), scale)
         return self._plans[study, scale]

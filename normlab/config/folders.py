@@ -137,7 +137,7 @@ def of_your_own() -> str:
 
 
 def own_line(error: BaseException) -> str:
-    """Return the file and line in the user's own code that raised an error; "" for other code."""
+    """Return the file and line in the user's code that raised an error, or "" for other code."""
     places = [*folders()[1:], *(package for _, package, _ in _packages())]
     for call in reversed(traceback.extract_tb(error.__traceback__)):
         if any(Path(call.filename).resolve().is_relative_to(folder) for folder in places):

@@ -38,7 +38,7 @@ def cache_root() -> Path:
         return Path(folder).expanduser()
     except RuntimeError:
         raise UserError(
-            "this user has no home folder: set HOME, or NORMLAB_CACHE to a folder for prepared data"
+            "this user has no home folder; set HOME, or NORMLAB_CACHE to a folder for prepared data"
         ) from None
 
 
@@ -101,8 +101,8 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
             stack.enter_context(FileLock(root / f"{name}.lock"))
         except OSError as error:
             raise UserError(
-                f"prepared data cannot be written to {root} ({error.strerror}): set NORMLAB_CACHE "
-                "to a folder where you may write"
+                f"prepared data cannot be written to {root} ({error.strerror}); set NORMLAB_CACHE "
+                "to a folder that you may write to"
             ) from error
         if not is_whole(entry):
             for old in (place, entry):
@@ -172,7 +172,7 @@ def download(what: str, url: str, name: str) -> Path:
                     raise OSError(f"it stopped after {received:,} of {int(announced):,} bytes")
     except (OSError, http.client.HTTPException) as error:
         raise UserError(
-            f"{what} cannot be downloaded ({error}): download {url} on another machine and set "
+            f"{what} cannot be downloaded ({error}); download {url} on another machine and set "
             "data_dir to its folder; task=toy and task=digits need no download"
         ) from error
     return path

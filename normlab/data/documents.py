@@ -160,7 +160,7 @@ class FolderDocuments(CutDocuments):
             names = ", ".join(str(texts[name].relative_to(self._place)) for name in unread[:3])
             raise UserError(
                 f"{self._place} has train.txt, and {len(unread)} files that would not be read "
-                f"({names}): call them valid.txt or test.txt, or move them out of the folder"
+                f"({names}); rename them to valid.txt or test.txt, or move them out of the folder"
             )
         return {split: [texts[split]] for split in REQUIRED if split in texts}
 
@@ -176,7 +176,7 @@ def text_files(folder: Path) -> dict[str, Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if links := [name for name in folders if Path(place, name).is_symlink()]:
             raise UserError(
-                f"{Path(place, links[0])} is a link to a folder, which is not followed: put the "
+                f"{Path(place, links[0])} is a link to a folder, which is not followed; put the "
                 "files themselves there, or links to them"
             )
         for path in (Path(place, name) for name in sorted(files) if not name.startswith(".")):
@@ -185,7 +185,7 @@ def text_files(folder: Path) -> dict[str, Path]:
             name = str(path.relative_to(folder).with_name(_stem(path)))
             if name in files_by_name:
                 raise UserError(
-                    f"{folder} has both {files_by_name[name].name} and {path.name}: keep one"
+                    f"{folder} has both {files_by_name[name].name} and {path.name}; keep one"
                 )
             files_by_name[name] = path
     return files_by_name

@@ -74,7 +74,7 @@ class LabelledSource(DataSource, Generic[Examples]):
         if not 0 < self.valid_size <= len(train) - len(self.classes):
             raise UserError(
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
-                f"{self.unit}; hold out at least 1, but keep at least 1 per class for training"
+                f"{self.unit}; hold out at least 1, and keep at least 1 per class for training"
             )
         valid, train = parted(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:

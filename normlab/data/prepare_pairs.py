@@ -124,7 +124,7 @@ def _build_pairs(
     train = splits["train"].pick(filled.tolist())
     texts = {**splits, "train": train}
     if not len(train):
-        raise UserError("train: no line has text in both languages; check that the files match")
+        raise UserError("no line of train has text in both languages; check that the files match")
     sides = [train.source + train.target] if joint else [train.source, train.target]
     vocabularies = [Tokenizer.train(side, form=form, vocab_size=vocab_size) for side in sides]
     for side, vocabulary in zip(_SIDES, vocabularies, strict=False):
@@ -157,9 +157,9 @@ def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) 
         for language, lines in zip(languages, (text.source, text.target), strict=True):
             if not any(line.strip() for line in lines):
                 raise UserError(
-                    f"{split}, {language}: all {len(lines)} lines are empty, and every split needs "
-                    "both languages: use a test set with references; to translate one without "
-                    "them, use normlab predict"
+                    f"{split}, {language}: all {len(lines)} lines are empty, but every split "
+                    "needs both languages; use a test set with references, or normlab predict "
+                    "for text without references"
                 )
 
 
@@ -190,7 +190,7 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
 
 
 def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within `max_length`; raise UserError if a scored pair is longer.
+    """Return the indices of pairs within `max_length`. Raise UserError if a scored pair is longer.
 
     `lines` (int64 [pairs]) are the pairs' line numbers in their files.
     """
@@ -199,7 +199,7 @@ def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: in
         first = int(np.argmin(short_enough))
         raise UserError(
             f"{split}, line {lines[first]}: {lengths[first].max()} tokens with its end mark; "
-            f"{(~short_enough).sum()} of {len(lengths)} pairs exceed task.max_length={max_length}: "
-            f"set {lengths.max()} or more"
+            f"{(~short_enough).sum()} of {len(lengths)} pairs exceed "
+            f"task.max_length={max_length}; set {lengths.max()} or more"
         )
     return np.flatnonzero(short_enough)

@@ -136,8 +136,8 @@ def segment_pairs(
         return Pairs((a,), is_next=np.zeros(len(start), dtype=bool))
     if len(documents) < 3 or spans.lone.all():
         raise UserError(
-            f"segment pairs need two documents, one of them with two sentences; the split has "
-            f"{len(documents) - 1} documents: separate them by blank lines, or set task.nsp=false"
+            "segment pairs need two documents, one of them with two sentences; the split has "
+            f"{len(documents) - 1} documents; separate them by blank lines, or set task.nsp=false"
         )
     is_next, used = _choose_labels(~spans.lone, rng)
     cut = _fit(spans.pick(used), offsets, rng)

@@ -9,7 +9,7 @@ class DataSource(ABC):  # noqa: B024 - what a source must give depends on its ki
     """A source that a task reads its data from."""
 
     def files(self) -> Mapping[str, Path] | None:
-        """Return the files that the data are read from, by name; None if unknown before reading.
+        """Return the files that the data are read from, by name, or None if unknown before reading.
 
         Return {} if the config alone determines the data, because a program generates them or they
         are published under the name in the config. Raises UserError if a file is missing.

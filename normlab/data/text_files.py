@@ -13,11 +13,11 @@ from normlab.records.files import check_is_file
 
 # What the user should do with a file that is not UTF-8 text, by its first two bytes.
 _REMEDIES = {
-    b"\x1f\x8b": "it is packed by gzip: add .gz to its name",
-    b"BZ": "it is packed by bzip2: unpack it",
-    b"\xfd7": "it is packed by xz: unpack it",
-    b"\x28\xb5": "it is packed by zstd: unpack it",
-    b"PK": "it is a zip archive: unpack it",
+    b"\x1f\x8b": "it is packed by gzip; add .gz to its name",
+    b"BZ": "it is packed by bzip2; unpack it",
+    b"\xfd7": "it is packed by xz; unpack it",
+    b"\x28\xb5": "it is packed by zstd; unpack it",
+    b"PK": "it is a zip archive; unpack it",
     b"\xff\xfe": "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
 }
@@ -38,7 +38,7 @@ def iterate_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             lines = file if most is None else io.BytesIO(file.read(most))
             if most is not None and file.read(1):
-                raise UserError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
+                raise UserError(f"{path} unpacks to more than {most} bytes; unpack it yourself")
             yield from decoded(lines, origin=str(path))
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {error}; restore or download it again") from error
@@ -54,17 +54,19 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         text = line.removesuffix(b"\n").rstrip(b"\r")
         if number == 1 and not line.endswith(b"\n") and b"\r" in text:
-            raise UserError(f"{origin}: its lines end in CR only; convert them to LF with mac2unix")
+            raise UserError(
+                f"{origin} has lines that end in CR only; convert them to LF with mac2unix"
+            )
         remedy = _REMEDIES.get(line[:2] if number == 1 else b"", "convert it with iconv")
         try:
             decoded_line = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            where = f"{origin}, line {number}: not UTF-8"
+            where = f"{origin}, line {number} is not UTF-8"
             raise UserError(f"{where} ({error.reason}); {remedy}") from error
         if number == 1 and decoded_line.count("\0") * 3 > len(decoded_line):
             raise UserError(
-                f"{origin}, line {number}: has NUL characters, so it is UTF-16; convert it with "
-                "iconv -f UTF-16LE -t UTF-8"
+                f"{origin}, line {number} has NUL characters, so the text is UTF-16; convert it "
+                "with iconv -f UTF-16LE -t UTF-8"
             )
         yield decoded_line
     if not number:
@@ -78,7 +80,7 @@ def find_text(folder: Path, name: str) -> Path | None:
     """
     paths = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if len(paths) > 1:
-        raise UserError(f"{folder} has both {name} and {name}.gz: keep one")
+        raise UserError(f"{folder} has both {name} and {name}.gz; keep one")
     return paths[0] if paths else None
 
 
@@ -92,13 +94,13 @@ def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Pa
     """Return `{stem}.{language}[.gz]` for each language, or raise UserError if one is missing."""
     if not folder.is_dir():
         names = " and ".join(f"{stem}.{language}" for language in languages)
-        raise UserError(f"data_dir={folder} is not a folder: set it to the folder with {names}")
+        raise UserError(f"data_dir={folder} is not a folder; set it to the folder with {names}")
     paths: list[Path] = []
     for name in (f"{stem}.{language}" for language in languages):
         if (path := find_text(folder, name)) is None:
             raise UserError(
-                f"{folder} has neither {name} nor {name}.gz: add the file, or change data_dir, the "
-                "languages or the form of the text"
+                f"{folder} has neither {name} nor {name}.gz; add the file, or change data_dir, "
+                "the languages or the form of the text"
             )
         paths.append(path)
     return paths
@@ -115,7 +117,7 @@ def paired(files: Sequence[object], sides: Iterable[list[str]]) -> ParallelText:
     text = ParallelText(*sides)
     if len(text.source) != len(text.target):
         raise UserError(
-            f"{files[0]} has {len(text.source)} lines and {files[1]} has {len(text.target)}: line "
-            "i of one must translate line i of the other"
+            f"{files[0]} has {len(text.source)} lines and {files[1]} has {len(text.target)}, but "
+            "line i of one must translate line i of the other"
         )
     return text

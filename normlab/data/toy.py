@@ -144,7 +144,7 @@ class Grammar:
 
 
 def version_of(data: Mapping[str, Any]) -> int | None:
-    """Return the version of the toy corpus that a record's `data` describe; None for other data.
+    """Return the version of the toy corpus that a record's `data` describe, or None for other data.
 
     The label begins with the name and the version, as in "toy/2 (...)"; version 1 has only "toy".
     """

@@ -73,7 +73,7 @@ def _rendezvous(process: Launch, minutes: float) -> Any:
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". This")[0]
         raise UserError(
-            f"{variables}, but the {process.size} processes cannot connect ({reason:.200}): start "
+            f"{variables}, but the {process.size} processes cannot connect ({reason:.200}); start "
             "all of them with torchrun, or unset RANK and WORLD_SIZE to train in one process"
         ) from error
     finally:
@@ -97,8 +97,8 @@ def lost_ranks_named() -> Iterator[None]:
             raise
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
         raise UserError(
-            f"rank {rank} of {size}: another rank has ended or is not responding. "
-            "Run the same command again to resume from the last checkpoint"
+            f"rank {rank} of {size}: another rank has ended or is not responding; run the same "
+            "command again to resume from the last checkpoint"
         ) from error
 
 
@@ -156,6 +156,6 @@ def check_agreement(local: Mapping[str, object]) -> None:
         for name, value in other.items():
             if value != ranks[0][name]:
                 raise UserError(
-                    f"{name}: {ranks[0][name]:.200} on rank 0, and {value:.200} on rank {rank}: "
-                    "all ranks need the same code, the same data and a shared runs_dir"
+                    f"{name}: {ranks[0][name]:.200} on rank 0, and {value:.200} on rank {rank}, "
+                    "but all ranks need the same code, the same data and a shared runs_dir"
                 )

@@ -51,7 +51,7 @@ def question(
 def questions_below(package: str, *of: Of, names: Sequence[str] = ()) -> list[Question]:
     """Return the questions about some kinds of subjects in the files below a package, by file.
 
-    There is no list of them: every file is imported, so a question in a new file is found. If
+    Every file is imported, so a question in a new file is found without being listed anywhere. If
     `names` are given, only these are returned; an unknown name raises UserError.
     """
     modules = _modules_below(package)
@@ -64,7 +64,9 @@ def questions_below(package: str, *of: Of, names: Sequence[str] = ()) -> list[Qu
     }
     for name in names:
         if name not in by_name:
-            raise UserError(f"no question {name!r:.60}; choose from {', '.join(sorted(by_name))}")
+            raise UserError(
+                f"{name!r:.60} is not a question; choose from {', '.join(sorted(by_name))}"
+            )
     in_order = sorted(by_name.values(), key=lambda question: modules.index(question.ask.__module__))
     return [question for question in in_order if not names or question.name in names]
 

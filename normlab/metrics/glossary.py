@@ -359,10 +359,11 @@ def has_direction(name: str) -> bool:
 
 
 def higher_is_better(score: str) -> bool:
-    """Return whether a higher value of a score is better; KeyError if it is not in the glossary.
+    """Return whether a higher value of a score is better.
 
-    For `length_ratio`, neither direction is better, because 1 is best. Here it counts as higher is
-    better, like the brevity penalty, which is computed from it.
+    Raise KeyError if it is not in the glossary. For `length_ratio`, neither direction is better,
+    because 1 is best. Here it counts as higher is better, like the brevity penalty, which is
+    computed from it.
     """
     return SCORES[score].better != "less"
 

@@ -107,7 +107,7 @@ class ModelArchitecture(ABC):
         if not isinstance(spec, self.takes):
             raise UserError(f"this task needs {spec.needs}; the chosen model is not one")
         if self.own_norms is not None and type(placement) is not Pre:
-            raise UserError(f"placement: {self.own_norms} and ignores the placement; leave it out")
+            raise UserError(f"{self.own_norms} and ignores the placement; omit placement=")
         return self.make(spec, placement, norms)
 
     @abstractmethod
@@ -169,8 +169,9 @@ class StackArchitecture(ModelArchitecture):
         """Raise UserError if the task's longest sequence, in tokens, exceeds `max_positions`."""
         if longest > self.max_positions:
             raise UserError(
-                f"the longest text has {longest} tokens, but model.max_positions="
-                f"{self.max_positions}: raise it, or lower task.max_length (or eval_max_length)"
+                f"the longest text has {longest} tokens, but "
+                f"model.max_positions={self.max_positions}: raise it, or lower task.max_length "
+                "(or eval_max_length)"
             )
 
 

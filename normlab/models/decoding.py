@@ -3,7 +3,7 @@
 Search follows fairseq. The score of a finished hypothesis is its log-probability divided by length
 ** length_penalty, where the length counts the end of sentence. A sentence is done once `beam`
 hypotheses have ended, or at the length limit. Only the best `beam` candidates of a step may end.
-Greedy search is a beam of one. Finished sentences leave the batch.
+Greedy search is a beam of one. Finished sentences are removed from the batch.
 """
 
 from collections.abc import Iterator, Sequence

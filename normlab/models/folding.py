@@ -76,7 +76,7 @@ def _set_bias(product: nn.Linear | nn.Conv2d, bias: Tensor) -> None:
 
 @torch.no_grad()
 def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-    """Return a norm's scale and shift per feature in float64; None if it is not a fixed affine map.
+    """Return a norm's scale and shift per feature in float64, or None if it is no fixed affine map.
 
     They are computed from the norm f in eval mode: the shift is f(0), and the scale is f(1) - f(0).
     Random inputs check that f is this map. Return None for norms that are not `foldable` or that

@@ -207,8 +207,8 @@ class InputEmbedding(nn.Module):
         end = tokens.start + ids.shape[1]
         if end > self.max_positions:
             raise UserError(
-                f"a sequence has {end} positions, but the model has only {self.max_positions}: "
-                f"raise model.max_positions or lower the length limit of the task"
+                f"a sequence has {end} positions, but the model has only {self.max_positions}; "
+                "raise model.max_positions or lower the length limit of the task"
             )
         x = self.tokens(ids) * self.scale
         if self.positions is not None:

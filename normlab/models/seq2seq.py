@@ -203,7 +203,7 @@ class Seq2SeqArchitecture(StackArchitecture):
         if self.fixnorm and self.share_embeddings == "none":
             raise UserError(
                 "model.fixnorm=true needs an output layer tied to the embedding, but "
-                "model.share_embeddings=none ties nothing: set it to all or target"
+                "model.share_embeddings=none ties nothing; set it to all or target"
             )
 
     def make(self, spec: TextToText, placement: Placement, norms: Norms) -> "Seq2Seq":
@@ -222,9 +222,9 @@ class Seq2Seq(nn.Module):
             target_tokens = output = builder.tokens(spec.target_vocab, spec.pad_id)
         elif spec.source_vocab != spec.target_vocab:
             raise UserError(
-                f"model.share_embeddings=all needs one vocabulary for both languages, not "
-                f"two of {spec.source_vocab} and {spec.target_vocab} entries: set "
-                f"task.joint_vocabulary=true or model.share_embeddings=target"
+                "model.share_embeddings=all needs one vocabulary for both languages, not two of "
+                f"{spec.source_vocab} and {spec.target_vocab} entries; set "
+                "task.joint_vocabulary=true or model.share_embeddings=target"
             )
         if sizes.share_embeddings == "none":
             output = builder.tokens(spec.target_vocab)

@@ -41,13 +41,13 @@ class ViTArchitecture(StackArchitecture):
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
         if self.positions in ("rope", "none"):
             raise UserError(
-                f"model.positions={self.positions}: a vision Transformer cannot see where a patch "
-                "is without position vectors: use learned or sinusoidal"
+                f"model.positions={self.positions}: without position vectors, a vision "
+                "Transformer cannot see where a patch is; use learned or sinusoidal"
             )
         if spec.height % self.patch or spec.width % self.patch:
             raise UserError(
                 f"model.patch={self.patch} does not divide the image size {spec.height}x"
-                f"{spec.width}: choose a patch size that does"
+                f"{spec.width}; choose a patch size that does"
             )
         return ViT(self, spec, StackBuilder(self, placement, norms))
 

@@ -1,4 +1,4 @@
-"""Norms, which differ in the axes that they pool statistics over: from none to the whole batch.
+"""Norms. They differ in the axes over which they pool statistics, from none to the whole batch.
 
 For `norm=NAME`, `configs/norm/NAME.yaml` gives the class. Its method `formula` normalizes.
 """

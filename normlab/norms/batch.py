@@ -105,8 +105,8 @@ class PositionBatchNorm(BatchNorm):
             start = min(start, self.num_positions - length)
         if start + length > self.num_positions:
             raise UserError(
-                f"num_positions={self.num_positions} is too few for position {start + length - 1}: "
-                "raise norm.num_positions, or shorten the sequences"
+                f"num_positions={self.num_positions} is too few for position "
+                f"{start + length - 1}; raise norm.num_positions, or shorten the sequences"
             )
         return slice(start, start + length)
 

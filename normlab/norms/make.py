@@ -39,12 +39,12 @@ def _check_input(norm: Norm, inputs: tuple[Any, ...]) -> None:
     for x in inputs[:1]:
         if x.is_nested:
             raise UserError(
-                "normlab's norms do not accept nested tensors: build nn.TransformerEncoder with "
+                "normlab's norms do not accept nested tensors; build nn.TransformerEncoder with "
                 "enable_nested_tensor=False"
             )
         if x.ndim != 3 or x.shape[2] != norm.dim:
             raise UserError(
                 f"a norm of width {norm.dim} expects [batch, position, {norm.dim}], but got "
-                f"{list(x.shape)}: reshape it, such as x[None] for one sequence [P, D] or "
-                "x.flatten(1, 2) for images [B, H, W, D]"
+                f"{list(x.shape)}; reshape the input, for example to x[None] for one sequence [P, "
+                "D] or x.flatten(1, 2) for images [B, H, W, D]"
             )

@@ -25,7 +25,7 @@ class Ramp:
         """Return the length in steps. Raise UserError if this needs `total` and it is None."""
         if self.steps is None and total is None:
             raise UserError(
-                f"norm.{self.name}_share={self.share} needs budget.steps: set it, or "
+                f"norm.{self.name}_share={self.share} needs budget.steps; set it, or "
                 f"norm.{self.name}_steps"
             )
         return round(self.share * total) if self.steps is None and total else self.steps or 0

@@ -267,8 +267,8 @@ def require_tokens(norm: RunningNorm, known: int | None) -> None:
     fewest = 1 if norm.by_position or "position" not in norm.pools else norm.fewest
     if norm.training and known is not None and known < fewest and world().size == 1:
         raise UserError(
-            f"{type(norm).__name__} cannot train on a batch of {known} token(s): "
-            f"it needs at least {('one', 'two')[fewest - 1]}; raise batch_size or max_tokens"
+            f"{type(norm).__name__} cannot train on a batch of {known} token(s) because it needs "
+            f"at least {('one', 'two')[fewest - 1]}; raise batch_size or max_tokens"
         )
 
 

@@ -1,1 +1,1 @@
-"""Placements, which say where the norms of a Transformer are: one file per wiring."""
+"""Placements, which put norms into a Transformer. Each file has one wiring."""

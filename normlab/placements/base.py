@@ -58,9 +58,9 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def required(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path` for width `dim`; raise UserError if the path already has one."""
+        """Build the norm at `path` for width `dim`. Raise UserError if the path already has one."""
         if self.places.get(path) is not None:
-            raise UserError(f"two norms have the path {path}: choose a different path for each")
+            raise UserError(f"two norms have the path {path}; choose a different path for each")
         norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule matches every path"
         return norm

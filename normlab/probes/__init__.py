@@ -1,1 +1,1 @@
-"""Probes, which are read-only observers of a training run."""
+"""Probes: read-only observers of a training run."""

@@ -242,7 +242,7 @@ class Experiment:
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
     def scores(self, name: str) -> dict[int, Score]:
-        """Return a score for each seed; raise UserError if seeds were scored in different ways."""
+        """Return a score for each seed. Raise UserError if seeds were scored in different ways."""
         if (reason := why_not_one_score(self.records, name)) is not None:
             raise UserError(reason)
         return _measured(self.records, name)

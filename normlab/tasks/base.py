@@ -234,7 +234,7 @@ class Task(ABC):
         """Return a context that multiplies pixels by a factor; raise UserError without pixels."""
         raise UserError(
             f"observe.test_brightness=[{brightness:g}]: the examples of this task are not images; "
-            "leave it out"
+            "omit it"
         )
 
     def test_splits(self) -> list[str]:

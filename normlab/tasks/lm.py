@@ -309,7 +309,7 @@ class LanguageModeling(DocumentTask):
         positions = model.max_positions or len(ids) + settings.max_tokens
         if len(ids) > positions:
             raise UserError(
-                f"the prompt has {len(ids) - 1} tokens, but the model has {positions} positions: "
+                f"the prompt has {len(ids) - 1} tokens, but the model has {positions} positions; "
                 "use a shorter prompt"
             )
         special = [token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id]

@@ -212,7 +212,7 @@ class Translation(Task):
         for number, sentence in enumerate(ids, 1):
             if not 0 < len(sentence) < limit:
                 raise UserError(
-                    f"line {number} has {len(sentence)} tokens: it must have 1 to {limit - 1}"
+                    f"line {number} has {len(sentence)} tokens, but must have 1 to {limit - 1}"
                 )
         text = EncodedText.from_sentences(ids)
         pairs = EncodedPairs(text, text)

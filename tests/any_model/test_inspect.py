@@ -110,7 +110,7 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
             {"forward": lambda model, batch: "text"},
             "returns a str without a float tensor",
         ),
-        ([ROWS], {"checks": ["leek"]}, "no question 'leek'"),
+        ([ROWS], {"checks": ["leek"]}, "'leek' is not a question"),
     ],
 )
 def test_invalid_batches_and_options_are_refused_with_the_reason(batches, options, says):

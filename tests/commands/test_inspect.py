@@ -137,7 +137,7 @@ def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "leaks"], "no question 'leaks'; choose from activations, attention"),
+        (["--only", "leaks"], "'leaks' is not a question; choose from activations, attention"),
         (["model.dept=3"], "model.dept"),
         (["nowhere"], "nowhere"),
         (["one", "two"], "one: no runs found, no such path"),

@@ -37,7 +37,7 @@ def test_bad_text_gives_a_one_line_error_and_exit_status_1(tmp_path, capsys):
     write_corpus(tmp_path, test=b"\xff\n")
     assert cli.main(["inspect", "--data", "task=translation", f"data_dir={tmp_path}"]) == 1
     captured = capsys.readouterr()
-    assert "test.de, line 1: not UTF-8" in captured.err and captured.out == ""
+    assert "test.de, line 1 is not UTF-8" in captured.err and captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1
 
 

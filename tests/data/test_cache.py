@@ -72,7 +72,7 @@ def test_reading_a_complete_entry_takes_no_lock(cache):
 def test_the_error_for_an_unwritable_cache_says_to_set_normlab_cache(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(ValueError, match=r"cannot be written to .*: set NORMLAB_CACHE"):
+    with pytest.raises(ValueError, match=r"cannot be written to .*; set NORMLAB_CACHE"):
         cached_folder("x", Builder())
 
 
@@ -82,7 +82,7 @@ def test_the_error_without_a_home_folder_says_which_variables_to_set(monkeypatch
 
     monkeypatch.delenv("NORMLAB_CACHE")
     monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(ValueError, match="no home folder: set HOME, or NORMLAB_CACHE"):
+    with pytest.raises(ValueError, match="no home folder; set HOME, or NORMLAB_CACHE"):
         cache_root()
 
 

@@ -106,7 +106,9 @@ def test_a_text_file_next_to_the_splits_that_would_not_be_read_is_refused(tmp_pa
     write_splits(tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("Not read.\n")
-    with pytest.raises(ValueError, match=rf"1 files that would not be read \({name}\): call them"):
+    with pytest.raises(
+        ValueError, match=rf"1 files that would not be read \({name}\); rename them"
+    ):
         splits_of(folder_documents(tmp_path))
 
 
@@ -130,7 +132,7 @@ def test_all_visible_text_files_of_a_folder_are_read_and_hidden_ones_are_skipped
 def test_two_files_that_differ_only_in_extension_or_case_are_refused(tmp_path, other):
     for name in ("a.txt", other):
         (tmp_path / name).write_bytes(gzip.compress(b"A.\n") if name[-1] == "z" else b"B.\n")
-    with pytest.raises(ValueError, match=r"has both a\.\S+ and a\.\S+: keep one"):
+    with pytest.raises(ValueError, match=r"has both a\.\S+ and a\.\S+; keep one"):
         splits_of(folder_documents(tmp_path))
 
 

@@ -86,7 +86,7 @@ def test_duplicate_training_pairs_and_test_pairs_seen_in_training_are_counted():
 
 
 def test_training_text_without_a_complete_pair_is_refused():
-    with pytest.raises(ValueError, match="train: no line has text in both languages"):
+    with pytest.raises(ValueError, match="no line of train has text in both languages"):
         prepare(Lines({**SPLITS, "train": (["ein Haus .", ""], ["", "two"])}))
 
 

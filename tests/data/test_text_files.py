@@ -37,13 +37,13 @@ def test_byte_order_marks_and_carriage_returns_at_the_edges_of_lines_are_strippe
     ("source", "target", "message"),
     [
         (b"a\nb\nc\n", b"x\ny\n", r"train\.de has 3 lines and .*train\.en has 2"),
-        (b"a\nb\xe4r\nc\n", b"x\ny\nz\n", r"train\.de, line 2: not UTF-8"),
+        (b"a\nb\xe4r\nc\n", b"x\ny\nz\n", r"train\.de, line 2 is not UTF-8"),
         (b"", b"", r"train\.de is empty"),
-        (b"a\rb\rc\r", b"x\n", r"train\.de: its lines end in CR only; .*mac2unix"),
+        (b"a\rb\rc\r", b"x\n", r"train\.de has lines that end in CR only; .*mac2unix"),
         ("a\nb\n".encode("utf-16-le"), b"x\ny\n", r"line 1: has NUL .*iconv -f UTF-16LE"),
-        ("a\nb\n".encode("utf-16"), b"x\ny\n", r"line 1: not UTF-8 .*iconv -f UTF-16 -t"),
-        (gzip.compress(b"a\n", mtime=0), b"x\n", r"not UTF-8 .*packed by gzip: add \.gz"),
-        (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*packed by xz: unpack it"),
+        ("a\nb\n".encode("utf-16"), b"x\ny\n", r"line 1 is not UTF-8 .*iconv -f UTF-16 -t"),
+        (gzip.compress(b"a\n", mtime=0), b"x\n", r"not UTF-8 .*packed by gzip; add \.gz"),
+        (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*packed by xz; unpack it"),
     ],
 )
 def test_bad_text_raises_an_error_that_says_where_and_what_is_wrong(
@@ -73,5 +73,5 @@ def test_the_error_for_a_missing_split_lists_both_possible_files(tmp_path):
 def test_a_file_next_to_its_gzipped_version_is_refused(tmp_path):
     write_split(tmp_path, "train", b"a\n", b"x\n")
     (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"b\n"))
-    with pytest.raises(UserError, match=r"has both train\.de and train\.de\.gz: keep one"):
+    with pytest.raises(UserError, match=r"has both train\.de and train\.de\.gz; keep one"):
         read(tmp_path)

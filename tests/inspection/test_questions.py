@@ -19,7 +19,7 @@ def test_each_question_of_a_file_is_found():
 
 def test_questions_are_found_by_name_and_the_error_for_an_unknown_name_lists_all():
     assert [each.name for each in questions("model", names=["leak"])] == ["leak"]
-    with pytest.raises(UserError, match=r"no question 'padding.eats'; .*padding.pollutes"):
+    with pytest.raises(UserError, match=r"'padding.eats' is not a question; .*padding.pollutes"):
         questions("claim", names=["padding.eats"])
 
 

@@ -151,7 +151,7 @@ def test_an_unknown_split_raises_an_error_that_lists_the_splits(task):
 @pytest.mark.parametrize("line", ["", "der Hund " * 60])
 def test_an_empty_or_too_long_line_raises_an_error_with_its_number(task, line):
     model = built(task, max_positions=50)
-    with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: it must have 1 to 49"):
+    with pytest.raises(ValueError, match=r"line 2 has \d+ tokens, but must have 1 to 49"):
         task.translate(model, ["der Hund .", line])
 
 

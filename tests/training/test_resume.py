@@ -182,7 +182,7 @@ def test_a_rank_reports_that_the_other_has_ended_and_the_run_resumes_later(
     assert lost.status == -signal.SIGKILL and left.status == 1
     (line,) = [text for text in left.output.splitlines() if text.startswith("normlab train: ")]
     assert "rank 0 of 2: another rank has ended" in line
-    assert "Run the same command again" in line and "Traceback" not in left.output
+    assert "run the same command again" in line and "Traceback" not in left.output
     one = place.start(*UNSYNCED)
     assert one.status == 1 and "start it with 2" in one.output
     assert "Traceback" not in one.output

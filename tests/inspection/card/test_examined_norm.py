@@ -12,7 +12,7 @@ from normlab.inspection.card.examined_norm import examined_norm
         (["scale=smoke"], "no norm given: add norm=OPTION"),
         (["norm=bn", "task=lm"], "'task=lm': cards fix their runs' settings"),
         (["norm=bn", "scale=paper"], "scale=paper: choose smoke or small"),
-        (["norm=bn", "--only", "foo"], "no question 'foo'"),
+        (["norm=bn", "--only", "foo"], "'foo' is not a question"),
         (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
         (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),
     ],
