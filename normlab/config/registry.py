@@ -60,7 +60,7 @@ class Option:
 
     @property
     def pools_over(self) -> str:
-        """Return the axes over which a norm pools, such as `batch and position`, or "" if unknown."""
+        """Return the axes over which a norm pools, such as `batch and position`; "" if unknown."""
         return str(_content_of(self.path).get("_pools_over_", ""))
 
     @property
