@@ -170,7 +170,7 @@ class StackArchitecture(ModelArchitecture):
         if longest > self.max_positions:
             raise UserError(
                 f"the longest text has {longest} tokens, but "
-                f"model.max_positions={self.max_positions}: raise it, or lower task.max_length "
+                f"model.max_positions={self.max_positions}; raise it, or lower task.max_length "
                 "(or eval_max_length)"
             )
 

@@ -38,7 +38,7 @@ class Norm(nn.Module, ABC):
     """Normalizes a `[B, P, D]` tensor with statistics over `pools`, then applies gain and shift.
 
     B is the number of sequences in the batch, P of positions, D of features. `weight` and `bias`
-    have one value per feature: parameters if learned, else constants 1 and 0.
+    have one value per feature: parameters if learned, otherwise the constants 1 and 0.
     """
 
     pools: ClassVar[frozenset[Axis]]
@@ -108,7 +108,7 @@ class Norm(nn.Module, ABC):
         if not isinstance(self.weight, nn.Parameter):
             raise UserError(
                 f"{key}: {type(self).__name__} learns no gain that could start at {value:g}; "
-                "choose a norm with norm.affine=true or scale, or leave the setting out"
+                "choose a norm with norm.affine=true or scale, or omit the setting"
             )
         nn.init.constant_(self.weight, value)
 
@@ -155,7 +155,7 @@ class NoNorm(Norm):
 def require_divisor(groups: int, dim: int) -> None:
     """Raise UserError unless `norm.groups` divides the width."""
     if dim % groups:
-        raise UserError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
+        raise UserError(f"norm.groups={groups} does not divide the width {dim}; use a divisor")
 
 
 def learn(norm: Norm, name: str, value: Tensor, *, learned: bool) -> None:

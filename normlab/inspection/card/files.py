@@ -45,7 +45,7 @@ def published_card(norm: ExaminedNorm, results: Path) -> str | None:
     """
     if not results.is_dir():
         raise UserError(
-            f"--publish {results}: no such folder; the board of published cards is results/cards.md"
+            f"--publish {results} is not a folder; the board of published cards is results/cards.md"
         )
     path = results / FOLDER / norm.folder.name / CARD_FILE
     if not path.is_file():

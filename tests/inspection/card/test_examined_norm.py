@@ -13,7 +13,7 @@ from normlab.inspection.card.examined_norm import examined_norm
         (["norm=bn", "task=lm"], "'task=lm': cards fix their runs' settings"),
         (["norm=bn", "scale=paper"], "scale=paper: choose smoke or small"),
         (["norm=bn", "--only", "foo"], "'foo' is not a question"),
-        (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
+        (["norm=bn", "--publish", "nowhere"], "--publish nowhere is not a folder"),
         (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),
     ],
 )
