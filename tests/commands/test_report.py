@@ -131,7 +131,10 @@ def test_damaged_runs_are_reported_and_the_rest_is_shown(runs, capsys):
     (second.parent / "metrics.jsonl").write_text("{}\n")
     code, _, err = report(capsys, "runs")
     assert code == 1 and err.count("\n") == 3
-    assert f"{first.relative_to(runs.parent)}: " in err and "metrics.jsonl, line 1 is not" in err
+    assert (
+        f"{first.relative_to(runs.parent)} is a damaged record" in err
+        and "metrics.jsonl, line 1 is not" in err
+    )
     rows = results_of(runs.parent / "report")
     assert len(rows) == 7 and "not be read" in (runs.parent / "report" / "report.html").read_text()
 
