@@ -1,4 +1,4 @@
-"""The subcommands by group, each with what it does; each command's module defines `main`.
+"""The subcommands by group, with descriptions. Each command's module defines `main`.
 
 `main(argv) -> int` parses, calls a function of another package and prints. Importing a command is
 cheap: heavy imports are inside `main`. A new command needs its module and a line here.
@@ -8,7 +8,7 @@ COMMANDS = {
     "train and compare": {
         "train": "train one run, or a sweep with -m",
         "demo": "see how LN, BN and no norm differ",
-        "compare": "show runs side by side, their translations, a bootstrap",
+        "compare": "compare runs, also by their translations or a bootstrap",
         "eval": "re-score finished runs with other settings",
         "predict": "translate or continue text with a finished run",
         "report": "write a page about any runs, with figures",
@@ -24,7 +24,7 @@ COMMANDS = {
     "studies and claims": {
         "study": "run, plan, tune, publish and verify studies",
         "claims": "show claims, what was measured, and the verdicts",
-        "articles": "show the articles' tables, each cell above what was found",
+        "articles": "show the articles' tables, with what was found under each cell",
     },
     "tools": {
         "list": "list norms, placements, studies, keys, runs, ...",
@@ -33,4 +33,4 @@ COMMANDS = {
     },
 }
 DOES = dict(sorted(pair for group in COMMANDS.values() for pair in group.items()))
-"""What each subcommand does, in alphabetical order."""
+"""The description of each subcommand, in alphabetical order."""

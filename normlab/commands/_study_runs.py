@@ -26,14 +26,14 @@ def print_plan(
     published: Path = PUBLISH_TO,
     notes: bool = False,
 ) -> None:
-    """Print what the remaining runs cost; times are also those of published runs."""
+    """Print the cost of the remaining runs, estimated also from published runs."""
     for job in jobs:
         left = job.left(print_error)
         print_prose(job.progress(left))
         rows, cost_notes = cost_table(job, left, published, len(machine_shares(processes)))
         if job.study.claims:
             numbers = ", ".join(map(str, job.study.claims))
-            cost_notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
+            cost_notes.append(f"claims: {numbers}; `normlab claims N` shows how a claim is decided")
         place = COLUMNS.index("length")
         columns = [*COLUMNS]
         if len({row[place] for row in rows}) == 1 < len(rows):  # printed once, to save a column
@@ -82,7 +82,7 @@ def run_studies(
 
 
 def _print_progress(job: Job) -> None:
-    """Print how far a study is, and why it cannot run or its rates are not tuned."""
+    """Print how many runs a study has left, and warn about missing data and untuned rates."""
     left = job.left(print_error)
     print_prose(job.progress(left))
     if warning := job.untuned():
@@ -97,7 +97,7 @@ def _print_progress(job: Job) -> None:
 def publisher_to(
     root: Path | None, jobs: Sequence[Job], *, replace: bool = False, making: bool
 ) -> Publisher:
-    """Return what publishes the jobs' seeds in a folder; nowhere without one."""
+    """Return the publisher of the jobs' seeds, which does nothing without a folder."""
     from normlab.reports.publishing.publish import check_jobs, publish_seeds
 
     on_line, publish = partial(print, flush=True), None
@@ -108,7 +108,7 @@ def publisher_to(
 
 
 def print_study_tables(jobs: Sequence[Job], *, notes: bool) -> None:
-    """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
+    """Print each study's table from the runs that have ended, with full notes if `notes` is set."""
     from normlab.reports.arrangement.arrangement import Arrangement
     from normlab.reports.runs import Run
     from normlab.reports.table_formats.terminal_table import print_score_table

@@ -48,12 +48,12 @@ def main(argv: list[str]) -> int:
         return 0
     if arguments.article not in articles:
         known = f"articles are numbered 1 to {max(articles)}"
-        raise UserError(f"no article {arguments.article}; {known}")
+        raise UserError(f"article {arguments.article} does not exist; {known}")
     article = articles[arguments.article]
     if arguments.run is not None:
         if arguments.table is None:
             tables = ", ".join(article.tables)
-            raise UserError(f"--run: name the table with --table, one of {tables}")
+            raise UserError(f"--run needs --table with one of {tables}")
         again = shlex.join(["normlab", "articles", *argv, *include_words()])
         return _run(article.table(arguments.table), arguments.run, again)
     _show_tables(article, arguments)

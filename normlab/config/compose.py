@@ -146,7 +146,7 @@ class OptionSource(ConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """Return the word before `://` in Hydra's search path."""
+        """Return the scheme, the word before `://`, in Hydra's search path."""
         return _SCHEME
 
     def available(self) -> bool:
@@ -154,11 +154,11 @@ class OptionSource(ConfigSource):
         return self.is_group("")
 
     def is_group(self, config_path: str) -> bool:
-        """Return whether there is such a folder below this one."""
+        """Return whether a folder exists inside this one."""
         return Path(self.path, config_path).is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         return self._file(config_path).is_file()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
@@ -223,7 +223,7 @@ def register() -> None:
 
 @contextmanager
 def configs_open() -> Iterator[None]:
-    """Let Hydra read `configs/` in the block; a caller that uses Hydra itself keeps its state."""
+    """Let Hydra read `configs/` in the block. If the caller uses Hydra, too, its state is kept."""
     register()
     caller = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

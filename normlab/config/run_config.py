@@ -23,7 +23,10 @@ from normlab.formats import CONTROL
 
 
 def in_schema(*parts: Any) -> DictConfig:
-    """Merge configs into the schema; UserError for an unknown key or a value of the wrong type."""
+    """Merge configs into the schema.
+
+    Raise UserError for an unknown key or a value of a wrong type.
+    """
     try:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds
@@ -65,7 +68,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     nodes = ("choices", "norm", *OPTIONS, *PARTS)
     lacks = [name for name in nodes if not isinstance(plain.get(name), Mapping)]
     if lacks or "seed" not in plain:
-        why = "it is damaged, or made by another version"
+        why = "it is damaged or from another version"
         raise UserError(f"the run's config lacks {', '.join(lacks or ['seed'])}: {why}")
     config = in_schema(plain)
     copies: list[str] = []
@@ -75,9 +78,9 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
         parent = OmegaConf.select(config, node) if node else config
         if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
             of_option = f" with {node}={config.choices[node]}" if node in config.choices else ""
-            raise UserError(f"{change!r}: no such key in a run{of_option}.{meant(key)}")
+            raise UserError(f"{change!r}: a run{of_option} has no such key.{meant(key)}")
         if isinstance(parent[last], DictConfig):
-            raise UserError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
+            raise UserError(f"{change!r}: {key} cannot be replaced; set {key}.KEY=value")
         if key == "data_dir" and not has_data_dir(config):
             raise UserError(f"{change!r}: the run's task={config.choices['task']} reads no files")
         copies += [f"{each}={value}" for each in keys_that_repeat(config, key)]
@@ -85,7 +88,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     is_change = any(change.startswith("observe.threads=") for change in changes)
     threads = changed.observe.threads
     if isinstance(threads, int) and threads > MOST_THREADS and not is_change:
-        changed.observe.threads = None  # the run was made on a machine with more cores
+        changed.observe.threads = None  # the run may be from a machine with more cores
     check_values(to_dict(changed))
     return changed
 
@@ -94,7 +97,9 @@ def check_plain(config: Mapping[str, Any]) -> None:
     """Raise UserError for a class or an interpolation: records hold only plain data."""
     for key, value in leaves(config):
         if TARGET in key.split(".") or (isinstance(value, list) and _names_classes(value)):
-            raise UserError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
+            raise UserError(
+                f"{key}={value!r:.60}: run configs may not name classes; use an option's name"
+            )
         if "${" in str(value):
             raise UserError(f"{key}={value!r:.60}: records hold only plain values")
 
@@ -107,7 +112,7 @@ def _names_classes(node: object) -> bool:
 
 
 def keys_that_repeat(config: DictConfig, key: str) -> list[str]:
-    """Return the keys of a config that repeat a key, and do not have a value of their own."""
+    """Return the keys of a config that repeat a key and have the same value."""
     value = OmegaConf.select(config, key)
     repeating = [name for name, source in REPEATS.items() if source == key]
     return [x for x in repeating if _has(config, x) and OmegaConf.select(config, x) == value]
@@ -137,7 +142,7 @@ def has_data_dir(config: DictConfig) -> bool:
 
 def check_values(config: Mapping[str, Any]) -> None:
     """Raise SettingError, with the key, for the first invalid value of a plain config."""
-    # Top-level keys first: a task's copy of `batch_size` is not what the user typed.
+    # Top-level keys first, because the user did not set a task's copy of `batch_size`.
     for key, value in sorted(_leaves(config, ""), key=lambda leaf: leaf[0].count(".")):
         if problem := _problem(key_of(key).range, value):
             plain = isinstance(value, str) and value.isprintable()
@@ -148,7 +153,7 @@ def check_values(config: Mapping[str, Any]) -> None:
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values, except `choices`; a list is one value.
+    """Yield dotted keys and values, except `choices`. A list is one value.
 
     A mapping where a number is expected is yielded as a value, unless it is an option's node.
     """
@@ -179,7 +184,7 @@ def _problem(limits: Range | None, value: object) -> str | None:
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key such as `model.dim`; None if there is no such node or key."""
+    """Return the value of a key such as `model.dim`, or None if the node or key does not exist."""
     part, _, name = key.partition(".")
     return node.get(name) if isinstance(node := config.get(part), Mapping) else None
 
@@ -209,10 +214,10 @@ def _norms_misplaced(config: Mapping[str, Any]) -> Iterator[SettingError]:
                 if norm not in (None, "none"):
                     key = site if site == "norm" else f"norm@{site}"
                     has_none = f"placement={placement} has no norms, but {key}={norm} asks for one"
-                    yield SettingError(f"{has_none}: give {key}=none", "placement", key)
+                    yield SettingError(f"{has_none}; set {key}=none", "placement", key)
         case "required" if "none" in norms.values():
             grows = f"placement={placement} makes the residual stream grow in each layer"
-            problem = "but norm=none does not shrink it: give norm=ln, or placement=pre"
+            problem = "but norm=none does not shrink it; set norm=ln, or placement=pre"
             yield SettingError(f"{grows}, {problem}", "placement", "norm")
 
 
@@ -220,7 +225,7 @@ def _schedule_without_end(config: Mapping[str, Any]) -> Iterator[SettingError]:
     schedule = config.get("schedule") or {}
     if "total" in schedule and _get(config, "schedule.total") is None:
         at_known_step = f"schedule={schedule.get('option')} ends at a known step"
-        problem = "but budget.steps is not set: give steps=N, or another schedule"
+        problem = "but budget.steps is not set; set steps=N, or another schedule"
         keys = ("schedule", "budget.steps", "budget.epochs")
         yield SettingError(f"{at_known_step}, {problem}", *keys)
 
@@ -235,7 +240,9 @@ def _warmup_beyond_end(config: Mapping[str, Any]) -> Iterator[SettingError]:
 def _targets_without_scores(config: Mapping[str, Any]) -> Iterator[SettingError]:
     if not isinstance(targets := _get(config, "observe.targets"), Mapping | None):
         example = "'observe.targets={mlm_accuracy:[0.25,0.5]}'"
-        yield SettingError(f"observe.targets={targets!r:.60}: give {example}", "observe.targets")
+        yield SettingError(
+            f"observe.targets={targets!r:.60} is invalid; set {example}", "observe.targets"
+        )
 
 
 def _buckets_not_ascending(config: Mapping[str, Any]) -> Iterator[SettingError]:
@@ -248,7 +255,9 @@ def _buckets_not_ascending(config: Mapping[str, Any]) -> Iterator[SettingError]:
 def _best_and_average(config: Mapping[str, Any]) -> Iterator[SettingError]:
     average = _get(config, "validate.average")
     if average and _get(config, "validate.test") == "best":
-        problem = f"validate.test=best and validate.average={average}: give one of them"
+        problem = (
+            f"validate.test=best and validate.average={average} cannot be combined; set one of them"
+        )
         yield SettingError(problem, "validate.test", "validate.average")
 
 
@@ -262,4 +271,4 @@ _CONFLICTS = (
     _buckets_not_ascending,
     _best_and_average,
 )
-"""The rules, in the order in which they are checked: each yields an error for each conflict."""
+"""The rules, in the order in which they are checked. Each rule yields an error per conflict."""

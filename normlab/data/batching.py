@@ -148,7 +148,7 @@ def _cut(
 
 
 class BatchesAhead(Iterator[Any]):
-    """An iterator over `batches` whose thread collates the next `ahead` of them (0: no thread).
+    """An iterator over `batches` that collates the next `ahead` of them in a thread (0: no thread).
 
     A batch counts in `epochs` and in the saved state once this iterator has returned it. An error
     in collating a batch is raised when that batch would be returned. For a GPU, batches are in
@@ -200,7 +200,7 @@ class BatchesAhead(Iterator[Any]):
         """Drop the batches that have not been taken, and wait until the thread is idle."""
         for future in self._coming:
             if not future.cancel():
-                future.exception()  # waits until it is done
+                future.exception()  # waits until the thread is idle
         self._coming.clear()
 
     def _use_device(self) -> None:

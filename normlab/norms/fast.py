@@ -3,7 +3,7 @@
 Each kernel computes the norm's `formula`, or returns None if it does not apply. Kernel and formula
 are run and compared. If you change the formula, or another method that the norm computes with, the
 kernel no longer agrees with it and the norm runs the formula instead. An edit that does not change
-the compared values goes unnoticed. Compiled code uses no kernels: it runs the formula.
+the compared values is not noticed. Compiled code uses no kernels: it runs the formula.
 """
 
 import sys
@@ -91,7 +91,7 @@ def agrees(norm: "Norm") -> bool:
     disagree = key[:2]  # for any settings
     if not _AGREEMENTS[key] and disagree not in _NAMED and is_main():
         _NAMED.add(disagree)
-        line = f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"
+        line = f"the kernel of {kind.__name__} disagrees with its formula, so the formula runs"
         print(line, file=sys.stderr)
     return _AGREEMENTS[key]
 
@@ -109,7 +109,7 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _same(kind: type, settings: dict[str, Any]) -> bool:
-    """Return whether a norm gives the same results as a norm of a subclass, which has no kernel."""
+    """Return whether a norm gives the same results as a norm of a subclass without a kernel."""
     try:
         with torch.random.fork_rng(devices=[]):
             kinds = kind, type(kind.__name__, (kind,), {})

@@ -32,7 +32,9 @@ def runs_of(place: Path) -> list[Path]:
     """
     records = ended_runs([place])
     if len({record.fingerprint for record in records.values()}) > 1:
-        raise UserError(f"{place} has several experiments; name one, such as {next(iter(records))}")
+        raise UserError(
+            f"{place} has several experiments; choose one, such as {next(iter(records))}"
+        )
     return sorted(records, key=lambda folder: records[folder].seed)
 
 
@@ -40,7 +42,7 @@ def one_run(place: Path) -> Path:
     """Return the folder of the one run at RUN; UserError for several runs."""
     folders = runs_of(place)
     if len(folders) > 1:
-        raise UserError(f"{place} has {len(folders)} runs; name one, such as {folders[0]}")
+        raise UserError(f"{place} has {len(folders)} runs; choose one, such as {folders[0]}")
     return folders[0]
 
 

@@ -38,7 +38,7 @@ class Diverged(Exception):
 
 
 class Verdict(NamedTuple):
-    """The first step that diverged, the reason, and whether it was taken (only if finite)."""
+    """The first step that diverged, the reason, and whether the step was taken (only if finite)."""
 
     step: int
     reason: str
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
     @property
     def nonfinite(self) -> str | None:
-        """The value of the step that is not finite, as text, or None if the step may be taken."""
+        """Text about the step's value that is not finite, or None if the step may be taken."""
         if not math.isfinite(total := self.loss + self.penalty):
             return f"loss is {total}"
         if not math.isfinite(self.grad_norm):
@@ -117,7 +117,7 @@ class Divergence:
         return None
 
     def state_dict(self) -> dict[str, float]:
-        """Return the window so far and the first loss. All steps must have been read before."""
+        """Return the current window and the first loss. All steps must have been read before."""
         return {"first": float(self._first), "sum": float(self._sum), "steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Rewind:
             }
 
     def release(self) -> State | None:
-        """Return the copy and forget it; None if no step is unread."""
+        """Return the copy and forget it, or return None if no step is unread."""
         before, self._before = self._before, None
         return before
 

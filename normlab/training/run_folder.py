@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 VOCABULARY = "vocabulary"  # the subfolder of a run's folder
 OTHER_VOCABULARY = (
-    "was trained with a different vocabulary from the one that its text gives now: install the "
-    "version of tokenizers in its record, or train it again in another runs_dir"
+    "was trained with a different vocabulary than its text gives now; install the version of "
+    "tokenizers in its record, or train the run again in another runs_dir"
 )
 _MOST_NAMED = 100  # if there are more files, a single checksum is recorded for all of them
 
@@ -266,14 +266,17 @@ def changed_data(record: RunRecord, config: Mapping[str, Any]) -> list[str]:
 
 
 def data_at_hand_changed(record: RunRecord, config: Mapping[str, Any]) -> bool:
-    """Return whether the data have changed since a record was made; False if they are missing."""
+    """Return whether the data have changed since a record was made.
+
+    Missing data count as unchanged.
+    """
     with suppress(UserError, OSError):
         return bool(changed_data(record, config))
     return False
 
 
 def changed_data_text(changed: Sequence[str], data_dir: object) -> str:
-    """Return the part of an error that says which data have changed and where they were read."""
+    """Return the part of an error with the data that have changed and where they were read."""
     shown = ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
     place = "" if data_dir is None else f" (data_dir={data_dir}: {Path(str(data_dir)).resolve()})"
     return f"was trained on different data: {shown} differ{'s' * (len(changed) == 1)}{place}"
@@ -297,7 +300,7 @@ def read_vocabulary(folder: Path) -> dict[str, str]:
         return {path.name: read_file(path).decode() for path in paths}
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{folder / VOCABULARY}: cannot be read ({error}); train the run again"
+            f"{folder / VOCABULARY} cannot be read ({error}); train the run again"
         ) from None
 
 

@@ -95,8 +95,8 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
         yield Notice(f"{where}: {', '.join(late)}", warning=True)
     if sees := seeing_future(model):
         yield Notice(
-            f"{', '.join(sees)} leaks later tokens of a sequence to earlier ones, in training too: "
-            "losses and scores come from a model that has seen what it predicts",
+            f"{', '.join(sees)} leaks later tokens of a sequence to earlier ones, also in "
+            "training, so losses and scores come from a model that has seen what it predicts",
             warning=True,
         )
 
