@@ -60,7 +60,7 @@ def test_a_folder_of_options_can_be_added_with_the_flags_of_hydra(words, own, ca
 def test_a_search_path_that_does_not_exist_is_an_error(own, capsys):
     for place, said in (
         ("pkg://no_such.configs", "the package 'no_such' is not installed"),
-        ("file:///no", "/no:"),
+        ("file:///no", "/no is not a folder"),
     ):
         assert main(["train", f"hydra.searchpath=[{place}]", "task=toy"]) == 1
         assert said in capsys.readouterr().err

@@ -262,7 +262,7 @@ def test_norms_chosen_by_site_rules_get_the_defaults_of_recurrent_norms():
             "norm@cell_norm sets a norm that this model does not have",
         ),
         ("lstm", ["norm=in"], TEXT, "one position at a time.*norm@input_norm=ln"),
-        ("lstm", ["placement=post"], TEXT, "placement: a recurrent network"),
+        ("lstm", ["placement=post"], TEXT, "a recurrent network .*omit placement="),
         ("lstm", [], Text(9, 0, 1, causal=False), "left to right"),
         ("lstm", [], TextToText(9, 9, 0, 1), "model=tiny, mini"),
         (

@@ -28,9 +28,9 @@ def test_a_path_names_one_run_or_all_seeds_of_one_experiment(folder):
     assert [path.name for path in runs_of(ln)] == ["seed1", "seed2"]
     assert one_run(ln / "seed2") == ln / "seed2"
     assert len(ended_runs([folder])) == 3
-    with pytest.raises(UserError, match="has 2 runs; name one, such as"):
+    with pytest.raises(UserError, match="has 2 runs; choose one, such as"):
         one_run(ln)
-    with pytest.raises(UserError, match="has several experiments; name one, such as"):
+    with pytest.raises(UserError, match="has several experiments; choose one, such as"):
         runs_of(folder)
 
 
