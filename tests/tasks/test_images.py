@@ -11,7 +11,7 @@ from tests.tasks.image_models import SMALL, model_of
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("task=digits", "placement=post"), "placement: a residual network"),
+        (("task=digits", "placement=post"), "a residual network .*omit placement="),
         (("task=digits", "norm@ffn_inner_norm=bn"), "sets a norm that this model does not have"),
         (("task=digits", "model=tiny"), "model=resnet8, resnet20, vit"),
         (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),

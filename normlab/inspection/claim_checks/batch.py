@@ -68,7 +68,7 @@ def alone() -> list[CheckFinding]:
             "bn_position",
             "bn_position, the articles' own reading: it has no statistics for positions beyond "
             "the longest of training",
-            error.partition(":")[0] if error else "it accepts them",
+            error.partition(";")[0] if error else "it accepts them",
             holds=bool(error),
         ),
     ]
