@@ -96,6 +96,8 @@ class GermanEnglish(Corpus):
             raise UserError(f"{self.name}: source_language and target_language must be de and en")
 
 
+# How a source is prepared -------------------------------------------------------------------------
+
 _DESCRIPTION = "description.json"
 
 

@@ -1,4 +1,4 @@
-"""The base class of tasks, with their data, losses and scores; and the micro-batches it draws.
+"""The base class of tasks, with their data, losses and scores, and the micro-batches of a step.
 
 The training loop draws batches, computes summed losses, and divides them by the batches' counts,
 which are first summed over all micro-batches and ranks.

@@ -1,7 +1,7 @@
-"""Before the first step: checks that norms can be trained on a run's batches, and notices on norms.
+"""Checks and notices about a model's norms, before the first step.
 
-Without the checks, a problem would show only at the first long sentence, in the last batch of an
-epoch, or never.
+The checks refuse norms that cannot be trained on the batches of a run. Without them, the problem
+would show only at the first long sentence, in the last batch of an epoch, or never.
 """
 
 from collections.abc import Iterator, Mapping
