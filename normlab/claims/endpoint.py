@@ -86,11 +86,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A decision, its evidence, and the command that measures more."""
+    """A decision and its evidence.
+
+    `unseen` is the number of seeds that count and were not seen before; None if no more seeds help.
+    """
 
     decision: Decision
     basis: Basis = Basis()
-    to_measure: Measurement | None = None
+    unseen: int | None = None
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -138,6 +141,10 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         """Judge the available evidence before any correction, given the part's `says`."""
         raise NotImplementedError
+
+    def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
+        """Return the command that measures more for an open part, or None if there is none."""
+        return None
 
 
 class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
@@ -301,7 +308,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             excluded=sample.excluded,
             records=tuple(records_at[run.run_id].folder for run in sample.runs(judged)),
         )
-        more = None if decision.stuck or sample.problem else self._next(plan, len(unseen), evidence)
+        more = None if decision.stuck or sample.problem else len(unseen)
         if only_seen and decision.verdict != "not measured":
             decision = undecided_by_seen(decision)
         return Judgement(decision, basis, more)
@@ -330,15 +337,18 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         data = plan.scale.data_name_of({str(lookup(run, "task")) for run in runs})
         return Scope(data, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
-    def _next(self, plan: PlannedRuns, have: int, evidence: EvidenceStore) -> Measurement | None:
+    def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
         """Return the command for the seeds of the next analysis, or None after the last one.
 
         It runs only the rows and points that the endpoint compares.
         """
-        study, scale = plan.study, plan.scale
+        if (have := judgement.unseen) is None:
+            return None
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
             return None
+        plan = evidence.plan(self.study, self.scale)
+        study, scale = plan.study, plan.scale
         seeds = target - have
         # Use new seeds, because completing a partly run seed could pair runs from two machines.
         known = have or self.seen_seeds

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from normlab.claims.claim import load_all
 from normlab.claims.evidence import COMPUTED, CheckFinding, EvidenceStore, read_computed, to_json
-from normlab.claims.ledger import check_plans, ledger
+from normlab.claims.ledger import check_plans, ledger, with_measurements
 from normlab.claims.ledger_file import LEDGER, SavedClaim
 from normlab.claims.pages import markdown, summary
 from normlab.claims.saved import ledger_json, saved_claim
@@ -42,7 +42,7 @@ def judge_results(
     evidence = EvidenceStore(configs, computed=computed)
     check_plans(claims, evidence)
     evidence.read(results)
-    judged_claims = ledger(claims, evidence)
+    judged_claims = with_measurements(ledger(claims, evidence), evidence)
     saved_claims = list(map(saved_claim, judged_claims))
     pages = {
         results / "claims.md": markdown(judged_claims),

@@ -16,7 +16,7 @@ from itertools import chain
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import ERROR, NOT_SURVIVED, Decision
-from normlab.claims.endpoint import Basis, Endpoint, Family, Judgement
+from normlab.claims.endpoint import Basis, Endpoint, Family, Judgement, Measurement
 from normlab.claims.evidence import EvidenceStore
 from normlab.claims.verdict import DECIDED, PARTS, Reason, Verdict, combined_verdict
 from normlab.errors import UserError
@@ -36,7 +36,8 @@ VERDICTS = {
 class JudgedPart:
     """The corrected result of an endpoint of a part. Only primary endpoints have `p_holm`.
 
-    `number` is the position of the part in its claim, from 1.
+    `number` is the position of the part in its claim, from 1. `to_measure` is the command that
+    measures more if the part is open (see `with_measurements`).
     """
 
     claim: int
@@ -47,6 +48,7 @@ class JudgedPart:
     verdict: Verdict
     reason: Reason | str = ""
     p_holm: float | None = None
+    to_measure: Measurement | None = None
 
     @property
     def decision(self) -> Decision:
@@ -144,6 +146,24 @@ def ledger(claims: Sequence[Claim], evidence: EvidenceStore) -> list[JudgedClaim
     ]
 
 
+def with_measurements(claims: Sequence[JudgedClaim], evidence: EvidenceStore) -> list[JudgedClaim]:
+    """Return judged claims with a command that measures more, for each part that is still open."""
+
+    def measurable(part: JudgedPart) -> JudgedPart:
+        if part.verdict in DECIDED:
+            return part
+        return replace(part, to_measure=part.endpoint.to_measure(part.judgement, evidence))
+
+    return [
+        replace(
+            claim,
+            primary=tuple(map(measurable, claim.primary)),
+            secondary=tuple(map(measurable, claim.secondary)),
+        )
+        for claim in claims
+    ]
+
+
 def _judged(claim: Claim, number: int, endpoint: Endpoint, evidence: EvidenceStore) -> JudgedPart:
     part = claim.parts[number - 1]
     with _named(claim, part):
@@ -184,6 +204,4 @@ def _corrected(judged_part: JudgedPart, family: Sequence[JudgedPart]) -> JudgedP
     if corrected and p_holm is not None and p_holm >= ERROR:
         verdict, reason = "undecided", NOT_SURVIVED
     judgement = replace(judged_part.judgement, decision=decision)
-    if verdict in DECIDED:  # there is nothing more to measure
-        judgement = replace(judgement, to_measure=None)
     return replace(judged_part, p_holm=p_holm, judgement=judgement, verdict=verdict, reason=reason)

@@ -85,12 +85,14 @@ class Computed(Endpoint, frozen=True):
             reason = (
                 f"`only` matches no finding; available: {known}" if findings else "not computed"
             )
-            more = Measurement("normlab claims --compute", "seconds")
-            return Judgement(Decision("not measured", reason=reason), to_measure=more)
+            return Judgement(Decision("not measured", reason=reason))
         holds = all(each.standing == "supports" for each in chosen)
         answers = ". ".join(each.sentence for each in chosen)
         decision = Decision("supported" if holds else "contradicted", value=answers)
         return Judgement(decision, Basis(grade="D"))
+
+    def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
+        return Measurement("normlab claims --compute", "seconds")
 
 
 class Timing(Endpoint, frozen=True):
@@ -150,15 +152,8 @@ class Timing(Endpoint, frozen=True):
         timings = evidence.timings.get(self.report)
         group = timings.groups.get(self.group, ()) if timings else ()
         times = {each.name: each for each in group}
-        command = f"python scripts/bench norms {self.measured}".strip()
-        cost = (
-            "minutes; then remove seen: true from the endpoint" if self.seen_before else "minutes"
-        )
-        more = Measurement(f"{command} --json results/{BENCH}/{self.report}.json", cost)
         if timings is None or not times.keys() >= {self.faster, self.slower}:
-            return Judgement(
-                Decision("not measured", reason="no timings of both candidates"), to_measure=more
-            )
+            return Judgement(Decision("not measured", reason="no timings of both candidates"))
         first, second = times[self.faster], times[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]
@@ -175,7 +170,14 @@ class Timing(Endpoint, frozen=True):
         sides = [SideValue(*each) for each in zip(names, [f"{x} ms" for x in medians], strict=True)]
         if self.first == "than":
             sides.reverse()
-        return Judgement(replace(self._decide(saved), sides=tuple(sides)), basis, more)
+        return Judgement(replace(self._decide(saved), sides=tuple(sides)), basis)
+
+    def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
+        command = f"python scripts/bench norms {self.measured}".strip()
+        cost = (
+            "minutes; then remove seen: true from the endpoint" if self.seen_before else "minutes"
+        )
+        return Measurement(f"{command} --json results/{BENCH}/{self.report}.json", cost)
 
     def _decide(self, saved: Sequence[float]) -> Decision:
         """Decide by the share of time saved in each round, in a single analysis of all rounds."""

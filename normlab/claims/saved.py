@@ -50,7 +50,7 @@ def saved_claim(judged_claim: JudgedClaim) -> SavedClaim:
 def saved_part(judged_part: JudgedPart) -> SavedPart:
     """Return the ledger's entry for a part or a secondary endpoint, with rounded numbers."""
     decision, basis, endpoint = judged_part.decision, judged_part.basis, judged_part.endpoint
-    estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.judgement.to_measure
+    estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.to_measure
     measured = bool(endpoint.scored or endpoint.limits)
     corrected = "" if judged_part.p_holm is None else f" (corrected {p_text(judged_part.p_holm)})"
     reason = judged_part.reason if isinstance(judged_part.reason, Reason) else None

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from normlab.claims.claim import load
 from normlab.claims.evidence import EvidenceStore, RecordAt
-from normlab.claims.ledger import check_plans, ledger
+from normlab.claims.ledger import check_plans, ledger, with_measurements
 from normlab.records.record import Score
 from tests.records.examples import record
 
@@ -104,7 +104,7 @@ def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: A
     root = configs(folder, grid)
     claims, evidence = [claim(root, *parts)], runs_of(root, records, **more)
     check_plans(claims, evidence)
-    (entry,) = ledger(claims, evidence)
+    (entry,) = with_measurements(ledger(claims, evidence), evidence)
     return entry
 
 

@@ -42,10 +42,10 @@ def judged_part(
     **facts: Any,
 ) -> JudgedPart:
     basis = Basis(**{name: facts.pop(name) for name in [*facts] if name in Basis.__annotations__})
-    judgement = Judgement(decision := Decision(verdict, **facts), basis, to_measure)
+    judgement = Judgement(decision := Decision(verdict, **facts), basis)
     part = Part(name="a", statement="b", assertion="difference", endpoint=endpoint)
     p_holm = 0.012 if decision.p else None
-    return JudgedPart(0, 1, part, endpoint, judgement, verdict, decision.reason, p_holm)
+    return JudgedPart(0, 1, part, endpoint, judgement, verdict, decision.reason, p_holm, to_measure)
 
 
 def compared(verdict: Any, **changes: Any) -> JudgedPart:

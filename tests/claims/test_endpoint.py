@@ -22,7 +22,7 @@ def test_a_contrast_with_fewer_than_five_seeds_is_not_measured(tmp_path):
         judged_part.decision.p,
     ) == (3, 6, None)
     # Seed 4 has only some of its runs, so new seeds are proposed.
-    more = judged_part.judgement.to_measure
+    more = judged_part.to_measure
     assert more.command == "normlab study run made scale=small rows=ln,bn seeds=5,6"
     assert more.cost.startswith("4 runs, about 24 min")
 
@@ -32,7 +32,7 @@ def test_seeds_trained_on_an_earlier_toy_corpus_must_all_be_rerun(tmp_path):
     records = [
         run(k, norm, 30.0 + k % 2, data=earlier) for k in range(1, 6) for norm in ("ln", "bn")
     ]
-    more = primary(tmp_path, records, contrast(margin=0.5)).judgement.to_measure
+    more = primary(tmp_path, records, contrast(margin=0.5)).to_measure
     assert more.command == "normlab study run made scale=small seeds=1,2,3,4,5,6,7,8"
     assert more.cost.endswith("run all seeds again and publish with --replace")
 
@@ -56,7 +56,7 @@ def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     judged_part = primary(tmp_path, records, contrast(margin=0.5, **seen))
     assert judged_part.verdict == "undecided" and "seeds after 5" in judged_part.question
     assert judged_part.decision.value.startswith("2.00 [") and judged_part.decision.p is None
-    assert "seeds=6,7,8,9,10" in judged_part.judgement.to_measure.command
+    assert "seeds=6,7,8,9,10" in judged_part.to_measure.command
     twelve = [*side("ln", 30.0, 12), *side("bn", 28.0, 12)]
     later = [each for each in twelve if each.seed > 5]
     judged_part = primary(

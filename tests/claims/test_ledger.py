@@ -4,7 +4,7 @@ import pytest
 
 from normlab.claims.decision import NOT_SURVIVED
 from normlab.claims.evidence import TimedCandidate, Timings
-from normlab.claims.ledger import ledger
+from normlab.claims.ledger import ledger, with_measurements
 from tests.claims.handmade_study import (
     CONTRAST,
     claim,
@@ -30,8 +30,9 @@ def among_ten(tmp_path):
         one = claim(root, contrast(margin=margin))
         others = (contrast(margin=margin, worse={"norm": "none"}) for _ in range(9))
         other = claim(root, *others, number=2)
-        (alone,) = ledger([one], runs_of(root, records))
-        among, _ = ledger([one, other], runs_of(root, records))
+        evidence = runs_of(root, records)
+        (alone,) = with_measurements(ledger([one], evidence), evidence)
+        among, _ = with_measurements(ledger([one, other], evidence), evidence)
         return alone.primary[0], among.primary[0]
 
     return outcomes
@@ -55,9 +56,9 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
 
 def test_only_a_part_that_is_open_after_the_correction_has_a_command(among_ten):
     alone, among = among_ten(0)
-    more = among.judgement.to_measure
+    more = among.to_measure
     assert more.command == "normlab study run made scale=small rows=ln,bn seeds=6,7,8"
-    assert more.cost.startswith("6 runs, about 36 min") and alone.judgement.to_measure is None
+    assert more.cost.startswith("6 runs, about 36 min") and alone.to_measure is None
 
 
 def test_secondary_endpoints_do_not_affect_the_correction(tmp_path):

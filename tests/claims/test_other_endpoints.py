@@ -46,9 +46,7 @@ def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
     named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
     assert named.decision.sides == judged_part.decision.sides[::-1]
     none = primary(tmp_path, [], each)
-    assert none.judgement.to_measure.command.startswith(
-        "python scripts/bench norms --json results/bench/no"
-    )
+    assert none.to_measure.command.startswith("python scripts/bench norms --json results/bench/no")
 
 
 def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
@@ -60,8 +58,6 @@ def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
     asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
     judged_part = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
     assert judged_part.verdict == "undecided" and judged_part.decision.by_seen_runs
-    assert judged_part.judgement.to_measure is not None
-    assert judged_part.judgement.to_measure.cost.endswith(
-        "then remove seen: true from the endpoint"
-    )
+    assert judged_part.to_measure is not None
+    assert judged_part.to_measure.cost.endswith("then remove seen: true from the endpoint")
     assert "of the time saved" in judged_part.decision.value

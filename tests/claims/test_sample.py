@@ -108,7 +108,7 @@ def test_a_side_near_the_untrained_baseline_gets_no_command_for_more_seeds(
     tmp_path, near_the_floor
 ):
     near = primary(tmp_path, near_the_floor, contrast(score="test/loss", margin=0.05))
-    assert near.verdict == "undecided" and near.judgement.to_measure is None
+    assert near.verdict == "undecided" and near.to_measure is None
     assert "norm=bn: test/loss 5.83 is not clearly" in str(near.reason)
     assert "more seeds would not change that" in str(near.reason)
 

@@ -65,7 +65,7 @@ def test_a_difference_that_is_the_same_in_every_seed_stays_undecided(tmp_path):
         and not judged_part.decision.value
     )
     assert (
-        judged_part.judgement.to_measure.command
+        judged_part.to_measure.command
         == "normlab study run made scale=small rows=ln,bn seeds=6,7,8"
     )
 
