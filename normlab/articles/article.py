@@ -1,4 +1,4 @@
-"""The articles in `configs/article`: their sentences and tables, each with what was found on it.
+"""Reads the articles in `configs/article`: sentences and tables, each with what was found on it.
 
 id: 1                                  the number of the article; the file is named 1.yaml
 title: {zh: ..., en: ...}              every text has the Chinese original and its English
@@ -50,7 +50,7 @@ class ArticleCell(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of an article; the first cell of each row is its name.
+    """A table of an article, in which the first cell of each row is the row's name.
 
     `below` is the evidence on the table as a whole.
     """
@@ -62,7 +62,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     below: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise WrongField for a row of another length, or a cell without evidence."""
+        """Raise WrongField for a row of the wrong length, or a cell without evidence."""
         for number, row in enumerate(self.rows):
             at = f"rows[{number}]"
             if len(row) != len(self.columns):
@@ -70,8 +70,8 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             if row[0].evidence or not all(cell.evidence for cell in row[1:]):
                 raise WrongField(
                     at,
-                    "every cell but the first needs `ours:`, what was found on it; if nothing can "
-                    "be, say why with {says: {zh: ..., en: ...}}",
+                    "every cell but the first needs `ours:`, what was found on it; if nothing "
+                    "can be found, give the reason as {says: {zh: ..., en: ...}}",
                 )
 
     @property
@@ -81,7 +81,7 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def study_runs(self) -> list[list[str]]:
-        """Return, for `normlab study run`, the words of each study that the table has scores of.
+        """Return the arguments of `normlab study run` for each study whose scores the table shows.
 
         Raises UserError for a table without scores of runs.
         """
@@ -92,8 +92,8 @@ class ArticleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             points.setdefault(needed.study, set()).add(needed.point)
         if not rows:
             raise UserError(
-                "no cell of this table is a score of training runs; what its cells rest on: "
-                "normlab claims N"
+                "no cell of this table is a score of training runs; normlab claims N shows what "
+                "its cells rest on"
             )
         studies: list[list[str]] = []
         for study, names in rows.items():
@@ -132,7 +132,7 @@ class ArticleSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sentence(NamedTuple):
-    """A sentence of an article, or a cell of its tables: where it is, its words, its evidence."""
+    """A sentence of an article or a cell of its tables, with its place, words and evidence."""
 
     article: int
     place: str
@@ -142,7 +142,7 @@ class Sentence(NamedTuple):
 
 
 class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An article: its number in docs/explanation/verdicts.md, title, tables by name, sections."""
+    """An article, with its number in docs/explanation/verdicts.md, title, tables and sections."""
 
     id: int
     title: Words
@@ -158,7 +158,7 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     raise WrongField(at, f"choose from {', '.join(self.tables)}")
 
     def table(self, name: str) -> ArticleTable:
-        """Return a table; UserError naming all of them for another name."""
+        """Return a table. For an unknown name, raise a UserError that lists all tables."""
         if name not in self.tables:
             names = ", ".join(self.tables) or "none"
             raise UserError(f"article {self.id} has no table {name!r}; choose from {names}")
@@ -175,7 +175,7 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     yield Sentence(self.id, place, passage.zh, passage.en, passage.evidence)
 
     def _cells(self, table: ArticleTable) -> Iterator[Sentence]:
-        """Yield the cells of a table, each after the names of its row and column."""
+        """Yield the cells of a table, each with the names of its row and column."""
         place = table.title.text(ENGLISH)
         for name, *cells in table.rows:
             for column, cell in zip(table.columns[1:], cells, strict=True):
@@ -186,16 +186,17 @@ class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_all(folder: Path) -> dict[int, Article]:
-    """Return all articles in a folder by number; UserError for an invalid file."""
+    """Return all articles in a folder by number. Raise UserError for an invalid file."""
     articles = [load(path) for path in sorted(folder.glob("*.yaml"))]
     return {article.id: article for article in articles}
 
 
 def load(path: Path) -> Article:
-    """Return an article; UserError naming the file, the key and what is expected there."""
+    """Return an article.
+
+    For an invalid file, raise a UserError with file, key and expected value.
+    """
     article = convert(read_yaml(path), Article, path)
     if path.stem != str(article.id):
-        raise UserError(
-            f"{path}: id: is {article.id}, so the file's name must be {article.id}.yaml"
-        )
+        raise UserError(f"{path}: id is {article.id}, so the file's name must be {article.id}.yaml")
     return article

@@ -1,9 +1,9 @@
 """The findings of computed checks in Chinese.
 
-A check says what it found in English. Its Chinese is written by hand: for a claim's part in
+A check reports what it found in English. The Chinese text is written by hand: for a claim's part in
 `templates/check_findings.zh.yaml`, by the finding's name, and for a sentence in the `zh:` of its
-`check:`. It quotes the finding's numbers, or says for which standing it is true, so that it cannot
-stay as it is if the check finds something else.
+`check:`. The text quotes the finding's numbers, or gives the standing for which it is true, so that
+it cannot stay unchanged if the check finds something else.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ class ByStanding(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Translation = str | ByStanding
-"""A finding in Chinese: a text that quotes its numbers, or one that holds for one standing only.
+"""A finding in Chinese: a text that quotes its numbers, or a text that holds for one standing.
 
 `变化 {moved:.1%}`, or `{supports: 结果不变}`.
 """
@@ -47,19 +47,21 @@ def translated(translation: Translation, finding: CheckFinding, place: str) -> s
         text = text.supports if finding.standing == "supports" else text.contradicts
         if not text:
             raise UserError(
-                f"{place}: the check now {finding.standing} its claim ({finding.finding}): say so "
-                f"in Chinese with {finding.standing}:"
+                f"{place}: the check now {finding.standing} its claim ({finding.finding}); state "
+                f"this in Chinese with {finding.standing}:"
             )
     elif "{" not in text:
         raise UserError(
-            f"{place}: {text!r} quotes no number, so it would stay if the finding changed: quote "
-            f"one, or write {{{finding.standing}: {text}}}"
+            f"{place}: {text!r} quotes no number, so it would not change with the finding; quote "
+            f"a number, or write {{{finding.standing}: {text}}}"
         )
     try:
         return text.format(**finding.numbers)
     except (LookupError, ValueError):
         names = ", ".join(finding.numbers) or "none"
-        raise UserError(f"{place}: {text!r}: the finding's numbers are {names}") from None
+        raise UserError(
+            f"{place}: {text!r} quotes an unknown number; the finding's numbers are {names}"
+        ) from None
 
 
 def deciding_findings(
@@ -75,7 +77,7 @@ def deciding_findings(
             continue
         key = f"{source.check}.{finding.name}"
         if finding.name not in texts:
-            raise wrong_value(path, key, f"say in Chinese: {finding.finding}")
+            raise wrong_value(path, key, f"is missing; translate into Chinese: {finding.finding}")
         yield finding, translated(texts[finding.name], finding, f"{path}: {key}")
 
 

@@ -1,7 +1,7 @@
-"""A claim, and a list of claims, as lines for a terminal in either language: `normlab claims`.
+"""Formats a claim, or a list of claims, for a terminal in either language (`normlab claims`).
 
-The words are in `templates/language.en.yaml` and `language.zh.yaml`. In Chinese there are the
-statements, answers, verdicts, and what runs and timings found; the rest is in English.
+The words are in `templates/language.en.yaml` and `language.zh.yaml`. Statements, answers, verdicts
+and the findings of runs and timings are in Chinese, too; the rest is in English.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> li
 def mention_lines(
     claims: Sequence[SavedClaim], words: str, language: Locale, width: int
 ) -> list[str]:
-    """Return a line for each claim whose statement has the words, or a part's, which is shown."""
+    """Return a line for each claim whose statement, or a part's statement, has the words."""
     lines: list[str] = []
     for claim in claims:
         for each in claim.statements_with(words)[:1]:
@@ -98,19 +98,19 @@ def _facts_of_part(part: SavedPart, language: Locale) -> Mapping[str, str]:
 
 
 def _article_name(name: str, language: Locale) -> str:
-    """Return `article 1` of a claim's file in a language, or that the question is our own."""
+    """Return the text for `article 1` of a claim's file, or for our own question, in a language."""
     number = name.removeprefix("article ")
     words = language.claims
     return words.article.format(number=number) if number.isdecimal() else words.own_question
 
 
 def _verdict_word(verdict: str, language: Locale) -> str:
-    """Return a verdict on a claim: in English as the ledger has it."""
+    """Return a verdict on a claim, in English as in the ledger."""
     return verdict if language.code == "en" else language.verdicts[verdict]
 
 
 def _fact_lines(facts: Mapping[str, str], language: Locale, width: int) -> list[str]:
-    """Return facts below each other, each after its label."""
+    """Return one fact per line, each after its label."""
     labels, label_width = language.claims.labels, language.claims.label_width
     rest = " " * (2 + label_width)
     return [

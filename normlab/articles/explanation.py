@@ -1,8 +1,8 @@
-"""What opens below a sentence or a cell on the interactive page: one class per source.
+"""The explanations that open below a sentence or cell on the interactive page, by source.
 
-Each explanation has its statement in Chinese and in English, and says what was found and how we
-know. Evidence makes its explanation (`evidence/`), `page_data.py` puts it into the data of the
-page, whose `reading.js` draws it.
+Each explanation has its statement in Chinese and in English, what was found, and how we know.
+Evidence makes its explanation (`evidence/`), `page_data.py` puts it into the data of the page,
+whose `reading.js` draws it.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class OfClaim(Struct, frozen=True, kw_only=True):
 
 
 class NotTested(OfClaim, frozen=True, kw_only=True, tag="not measured"):
-    """A part that was not tested, and the command that would test it, or ""."""
+    """A part that was not tested, with the command that would test it, or "" without one."""
 
     command: str
 
@@ -68,14 +68,14 @@ class FromSources(JudgedExplanation, frozen=True, kw_only=True, tag="sources"):
 
 
 class Scores(Struct, frozen=True, tag="scores"):
-    """What the runs of a study, STUDY/SCALE, show without a verdict."""
+    """The result of the runs of a study, STUDY/SCALE, without a verdict."""
 
     finding: Pair
     study: str
 
 
 class Remark(Struct, frozen=True, tag="remark"):
-    """Why there is nothing to measure."""
+    """The reason why there is nothing to measure."""
 
     statement: Pair
 

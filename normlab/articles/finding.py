@@ -1,8 +1,8 @@
-"""What was found on a part of a claim, as a sentence in either language.
+"""Formats what was found on a part of a claim as a sentence in either language.
 
 The ledger has the values of runs and timings; the sentences are `templates/finding.en.txt` and
-`finding.zh.txt`. What checks and sources found is in the ledger in English, and in Chinese in
-`checks_in_chinese` and in `chinese:` of a claim's `published:`.
+`finding.zh.txt`. The findings of checks and sources are in the ledger in English, and in
+`checks_in_chinese` and in `chinese:` of a claim's `published:` in Chinese.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from normlab.templates import environment
 
 
 def finding_text(part: SavedPart, language: Locale) -> str:
-    """Return what was found in one line; "" if nothing was, or not in this language."""
+    """Return what was found in one line, or "" if nothing was, or not in this language."""
     if not part.measured:
         return ""
     if not part.scores and not part.limits:
@@ -39,7 +39,7 @@ def finding_text(part: SavedPart, language: Locale) -> str:
 
 
 def facts_text(part: SavedPart, language: Locale) -> str:
-    """Return what was found and how it was tested; "" if nothing was found."""
+    """Return what was found and how it was tested, or "" if nothing was found."""
     finding = finding_text(part, language)
     seeds = f"n = {part.n}" if finding else ""
     tested = part.test if language.code == "en" else seeds
@@ -51,14 +51,14 @@ def _template(language: Locale) -> str:
 
 
 def _number(part: SavedPart) -> Sequence[str]:
-    """Return a number and the ends of its interval: plain zeros if all of them round to zero."""
+    """Return a number and the ends of its interval, as plain zeros if all of them round to zero."""
     numbers = [each for each in (part.value, part.low, part.high) if isinstance(each, float)]
     is_zero = numbers and all(round(each, MOST_DECIMALS) == 0 for each in numbers)
     return ["0"] * len(part.number) if is_zero else part.number
 
 
 def _limits(part: SavedPart) -> str:
-    """Return the limits such as `±0.5`, or `0.8–1.25` for a factor; "" without an interval."""
+    """Return limits such as `±0.5`, or `0.8–1.25` for a factor, or "" without an interval."""
     if not part.limits or part.low is None:
         return ""
     low, high = part.limits

@@ -1,4 +1,4 @@
-"""The interactive page: the articles sentence by sentence, and live pieces.
+"""Builds the interactive page: the articles sentence by sentence, and live pieces.
 
 `html` fills `page.html` in `templates/` with the style, scripts and words there, and with the data:
 what was found on each sentence (`page_data.py`), the words (`page.yaml`), the names of verdicts,
@@ -26,13 +26,13 @@ SCRIPTS = (
 )
 """The scripts in `templates/`, in the order in which the page has them."""
 _LINE = 4000
-"""Data with at least this many characters get their own line, so that changes merge."""
+"""Data with at least this many characters get their own line, so that git can merge changes."""
 
 
 def html(articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]) -> str:
-    """Return the page; `pieces` is the data of the live pieces by name.
+    """Return the page. `pieces` is the data of the live pieces by name.
 
-    Raises UserError if evidence that an article names does not exist.
+    Raises UserError if evidence that an article refers to does not exist.
     """
     data = PageData(results)
     for article in articles:
@@ -73,7 +73,7 @@ def _inlined(data: Mapping[str, Any]) -> str:
 
 
 def _in_lines(data: object, depth: int) -> str:
-    """Return data as JSON: on one line if short, else one line per element down to a depth."""
+    """Return data as JSON, on one line if short, otherwise one line per element down to a depth."""
     line = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if not depth or len(line) < _LINE:
         return line

@@ -14,7 +14,7 @@ from normlab.metrics.glossary import metric, metric_key
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a score is, and its unit, if it has one."""
+    """The name of a score, and its unit, if it has one."""
 
     name: str
     unit: str = ""
@@ -84,7 +84,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return msgspec.structs.replace(self, minus="\u2212", plus_minus="\u00b1")
 
     def signed(self, number: str) -> str:
-        """Return a number below zero with the language's minus, others as they are."""
+        """Return a negative number with the language's minus sign. Return others unchanged."""
         return number.replace("-", self.minus, 1) if number.startswith("-") else number
 
     def data_name(self, name: str) -> str:
@@ -92,14 +92,21 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return data_in_chinese(name) if self.code == "zh" else name
 
     def score_name(self, score: str) -> ScoreName:
-        """Return the name of a score in words; UserError, with the file, if it has none yet."""
+        """Return the name of a score in words.
+
+        Raise UserError, with the file, if it has none yet.
+        """
         known, key = metric(score), metric_key(score)
         if known is None:
-            raise UserError(f"no score {score}: normlab/metrics/glossary.py has no {key}")
+            raise UserError(f"score {score} is unknown: normlab/metrics/glossary.py has no {key}")
         if self.code == "en":
             return ScoreName(known.name, known.unit if known.per else "")
         if key not in self.scores:
-            raise wrong_value(_file(self.code), f"scores.{key}", f"say in Chinese: {known.name}")
+            raise wrong_value(
+                _file(self.code),
+                f"scores.{key}",
+                f"is missing; translate into Chinese: {known.name}",
+            )
         return self.scores[key]
 
 

@@ -1,7 +1,7 @@
-"""The data of the interactive page: its form, which `templates/dom.js` reads, and how it is made.
+"""Builds the data of the interactive page, in the form that `templates/dom.js` reads.
 
 A `Pair` is a text in Chinese and in English, or once if it is the same in both: `["一", "one"]`.
-What several sentences share is in a list, and named by its number there:
+Entries that several sentences share are in lists, and sentences refer to them by number:
 
 articles       each with its `id`, `title`, `tables` by name and `sections`; the body of a section
                has sentences, and `{"table": NAME}` or `{"piece": NAME}` in their place
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from normlab.claims.verdict import Verdict
 
 Reference = int | tuple[int, int]
-"""The number of an explanation, alone or with that of the words that it is about."""
+"""The number of an explanation, alone or with the number of the words that it is about."""
 T = TypeVar("T")
 
 
 class SentenceRow(Struct, frozen=True, array_like=True):
     """A sentence of an article or a cell of its tables, its explanations, and a command to try.
 
-    `claims` are those whose answers fit the sentence. `verdict` is left out if it is that of the
-    first explanation.
+    `claims` are those whose answers fit the sentence. `verdict` is omitted if it equals the first
+    explanation's.
     """
 
     text: Pair
@@ -138,7 +138,7 @@ class PageData:
         return number, _number(self.subjects, in_both(evidence.about.text))
 
     def _number_of_explanation(self, evidence: Evidence) -> int:
-        """Return the number of an explanation, which is the same whatever words it is about."""
+        """Return the number of an explanation, regardless of the words that it is about."""
         evidence = evidence.about_everything
         if evidence not in self._numbers:
             self._numbers[evidence] = len(self.explanations)
@@ -146,7 +146,7 @@ class PageData:
         return self._numbers[evidence]
 
     def _explanation(self, explanation: Explanation) -> list[Any]:
-        """Return the kind and the values of an explanation; what several share is a number."""
+        """Return the kind and the values of an explanation. Shared values are numbers."""
         kind, values = explanation.__struct_config__.tag, msgspec.structs.asdict(explanation)
         if values.get("grade") is not None:
             values["grade"] = _number(self.grades, values["grade"])
@@ -159,8 +159,8 @@ class PageData:
     def _whole_claims(self, evidence: Iterable[Evidence]) -> tuple[int, ...]:
         """Return the claims whose answers fit a sentence.
 
-        These are the claims of which it refers to at least half of the parts. To a sentence about
-        one fact of many, the answer to all of them says something else.
+        These are the claims at least half of whose parts the sentence refers to. If a sentence is
+        about one fact of many, the answer to the whole claim would not fit it.
         """
         parts = dict.fromkeys(part for each in evidence for part in each.parts)
         referred = Counter(self.results.claim_of(part).id for part in parts)
@@ -185,7 +185,7 @@ def verdict_of_sentence(evidence: Iterable[Evidence], results: Results) -> str:
 
 
 def _number(known: list[T], entry: T) -> int:
-    """Return the number of an entry of a list, to which it is appended if it is new."""
+    """Return the number of an entry of a list. A new entry is appended."""
     if entry not in known:
         known.append(entry)
     return known.index(entry)

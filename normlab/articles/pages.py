@@ -1,4 +1,4 @@
-"""The pages on all articles: the interactive one, every sentence, and which norm to use when."""
+"""The pages about all articles: the interactive page, every sentence, and which norm when."""
 
 import sys
 import webbrowser
@@ -17,7 +17,7 @@ WHICH_NORM = "which_norm.md"
 
 
 def open_play_page(results: Path) -> None:
-    """Print the page of all articles; on a terminal open it in a browser instead."""
+    """Print the page of all articles or, on a terminal, open it in a browser."""
     if sys.stdout.isatty() and results == RESULTS and PLAY.is_file():
         print(PLAY)
         webbrowser.open(PLAY.as_uri())
@@ -50,7 +50,7 @@ def advice(results: Path) -> str:
 
 
 def pages(results: Path) -> dict[Path, str]:
-    """Return what `normlab claims --write` writes after the ledger, by path.
+    """Return the pages that `normlab claims --write` writes after the ledger, by path.
 
     These are the two pages of all articles and the page that says which norm when.
     """

@@ -10,11 +10,11 @@ from normlab.errors import UserError
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment
 
-_INSTALLED = "the results are in a checkout of normlab: name its folder with --results"
+_INSTALLED = "the results are in a checkout of normlab; pass its folder with --results"
 
 
 class Results:
-    """The published results in a folder; each file is read when a cell first needs it.
+    """The published results in a folder. Each file is read when a cell first needs it.
 
     `claims` are those of the folder's ledger by number, unless others are given.
     """
@@ -39,7 +39,7 @@ class Results:
         parts = {each.name: each for each in known.parts} if known else {}
         if part not in parts:
             choices = f"; parts of claim {claim}: {', '.join(parts)}" if parts else ""
-            raise UserError(f"no part {name} in {self.folder / LEDGER}{choices}")
+            raise UserError(f"{self.folder / LEDGER} has no part {name}{choices}")
         return parts[part]
 
     def claim_of(self, part: str) -> SavedClaim:
@@ -51,25 +51,28 @@ class Results:
         return f"{part.partition('.')[0]}.{self.part(part).part}"
 
     def claim_of_check(self, check: str) -> int | None:
-        """Return the first claim that a check decides a part of; None if it decides none."""
+        """Return the first claim with a part that a check decides, or None if there is none."""
         claims = self.claims.values()
         return next((c.id for c in claims for p in c.parts if p.source.check == check), None)
 
     def finding(self, check: str, name: str) -> CheckFinding:
-        """Return a finding by its check and its name; UserError naming all of the check."""
+        """Return a finding by check and name.
+
+        For an unknown name, raise a UserError that lists all.
+        """
         by_name = {each.name: each for each in self.checks.get(check, ())}
         if name not in by_name:
             choices = f"choose from {', '.join(by_name)}" if by_name else _INSTALLED
-            at = f"{self.folder / COMPUTED}: no finding {name!r} of {check}"
+            at = f"{self.folder / COMPUTED}: {check} has no finding {name!r}"
             raise UserError(f"{at}; {choices}")
         return by_name[name]
 
     def place_of_finding(self, check: str, name: str) -> str:
-        """Return a check and the number of a finding of it, such as `modes.mismatch 1`."""
+        """Return a check with the number of its finding, such as `modes.mismatch 1`."""
         return f"{check} {self.checks[check].index(self.finding(check, name)) + 1}"
 
     def _experiment(self, of: str, row: str, at: str) -> Experiment:
-        """Return the seeds of a row of a published study; UserError if there are none."""
+        """Return the seeds of a row of a published study. Raise UserError if there are none."""
         folder = self.folder / of
         if not (folder / RECORDS).is_file():
             raise UserError(f"{folder / RECORDS}: missing; {_INSTALLED}")

@@ -1,4 +1,4 @@
-"""What was found on each sentence and cell of the articles, and what is open, and why.
+"""Lists what was found on each sentence and cell of the articles, what is open, and why.
 
 `markdown` returns the page `results/sentences.md`: the counts, each sentence without a full
 answer with the reason and the command that would give it, and the whole list.
@@ -25,7 +25,7 @@ STATES = {
     "remark": "there is nothing to measure; the reason is given",
     "nothing": "it states nothing that can be checked, such as the numbers of an example",
 }
-"""How far a sentence is answered, and what that means."""
+"""The states of a sentence, from answered to not tested, with their meanings."""
 _WITHOUT_FULL_ANSWER = [state for state in STATES if state not in ("answered", "nothing")]
 _COLUMNS = ("place", "Chinese", "English", "answered?", "found")
 
@@ -44,7 +44,7 @@ def state_of(sentence: Sentence, results: Results) -> str:
 
 
 class OpenPart(NamedTuple):
-    """A part that is not decided: its place, what it says, what was found, what would decide it."""
+    """A part that is not decided, with its place, statement, finding, and what would decide it."""
 
     claim: int
     place: str
@@ -76,7 +76,7 @@ def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
 
 
 def markdown(articles: Iterable[Article], results: Results) -> str:
-    """Return the page; UserError if evidence that an article names does not exist."""
+    """Return the page. Raise UserError if evidence that an article refers to does not exist."""
     states = [
         (each, state_of(each, results)) for article in articles for each in article.sentences()
     ]
@@ -100,7 +100,7 @@ def markdown(articles: Iterable[Article], results: Results) -> str:
 
 
 def _what_lacks(sentence: Sentence, results: Results) -> tuple[Sentence, list[OpenPart], list[str]]:
-    """Return a sentence with the parts that are open; without any, with its other evidence."""
+    """Return a sentence with its open parts or, if it has none, with its other evidence."""
     parts = open_parts(sentence, results)
     texts = [] if parts else [each.text(results, ENGLISH) for each in sentence.evidence]
     return sentence, parts, texts

@@ -1,4 +1,4 @@
-"""An article's table in one language, as Markdown, LaTeX or HTML; `table_text` has the terminal's.
+"""Formats an article's table in one language, as Markdown, LaTeX or HTML (terminal: `table_text`).
 
 Each row has the article's words and, under them, what was found. Notes give the judged statements
 in full. The formats are `table.tex` and `tables.html` in `templates/`.
@@ -20,11 +20,11 @@ from normlab.terminal import folded
 
 _MANY_ROWS = 6  # a LaTeX table with more rows has a smaller font, to fit on a page
 _NAME_WIDTH = 0.18
-"""The share of a LaTeX line that the names of rows take."""
+"""The share of a LaTeX line for the names of rows."""
 _LINE = 88
 """Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
 _LEADING = {"en": 9.5, "zh": 12.4}
-"""Points from one line of footnotesize to the next; ctex puts Chinese lines further apart."""
+"""The line height of footnotesize in points. ctex puts Chinese lines further apart."""
 _LATEX_SIGNS = {
     "\u2705": r"$\surd$",
     "\u274c": r"$\times$",
@@ -43,7 +43,7 @@ class ShownRow(NamedTuple):
     measured: list[list[Shown]]
 
     def cells(self, head: Sequence[str]) -> Iterator[tuple[str, str, list[Shown]]]:
-        """Yield each cell after the name: its column, the article's words, and what was found."""
+        """Yield the column, the article's words and the finding of each cell after the name."""
         return zip(head[1:], self.article, self.measured, strict=True)
 
     @property
@@ -53,7 +53,7 @@ class ShownRow(NamedTuple):
 
 
 class ShownTable(NamedTuple):
-    """A table in one language: what every format prints."""
+    """A table in one language, as printed in every format."""
 
     caption: str
     label: str
@@ -65,7 +65,7 @@ class ShownTable(NamedTuple):
 
     @property
     def legend(self) -> str:
-        """What a cell has, and what brackets mean."""
+        """The explanation of a cell's content and of brackets."""
         language = self.language
         return language.cells + language.between + language.brackets + language.stop
 
@@ -73,7 +73,7 @@ class ShownTable(NamedTuple):
 def shown(
     article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
 ) -> ShownTable:
-    """Return a table with all its evidence; UserError if something does not exist."""
+    """Return a table with all its evidence. Raise UserError if evidence does not exist."""
     table = article.table(name)
     rows = [
         ShownRow(
@@ -125,10 +125,11 @@ def html(tables: Sequence[ShownTable]) -> str:
 
 
 def latex(table: ShownTable) -> str:
-    r"""Return a table in LaTeX; a comment names the packages that the document needs.
+    r"""Return a table in LaTeX.
 
-    A comment after a row names the parts that its verdicts are about. A table that is taller than a
-    page is a `longtable`, which breaks between pages.
+    A comment lists the packages that the document needs, and a comment after a row lists the parts
+    that its verdicts are about. A table that is taller than a page is a `longtable`, which breaks
+    between pages.
     """
     columns = len(table.head) - 1
     width = (0.82 - 0.036 * columns) / columns  # without the gaps between columns

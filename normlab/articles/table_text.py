@@ -1,6 +1,6 @@
 """An article's table as text for a terminal.
 
-Each row has two halves, the article's words and what was found, under the names of the columns.
+Each row has two halves, the article's words and what was found, under the column names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ Cell = list[str]
 
 
 def text(table: ShownTable, width: int) -> str:
-    """Return a table for a terminal of `width` columns; too wide a table raises no error."""
+    """Return a table for a terminal of `width` columns. A table that is too wide is no error."""
     widths = _column_widths(table, width)
     heads = [table.head[0], "", *table.head[1:]]
     lines = [*_side_by_side([_folded(*each) for each in zip(heads, widths, strict=True)], widths)]
@@ -49,7 +49,7 @@ def _column_widths(table: ShownTable, width: int) -> list[int]:
 
 
 def _narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """Return widths that fit into the room; the widest are narrowed."""
+    """Return widths that fit into the room, narrowing the widest."""
     for most in range(max(widths), _NARROW, -1):
         narrowed = [min(width, most) for width in widths]
         if sum(narrowed) <= room:

@@ -1,4 +1,4 @@
-"""Which norm when: advice for a situation, withdrawn when what it rests on changes.
+"""Advice on which norm to use when. Advice is withdrawn if its evidence changes.
 
 `markdown` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
 
@@ -28,7 +28,7 @@ from normlab.templates import environment
 
 
 class BoundedGap(GapEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A difference in the records; the advice needs its mean `within` bounds, null for none."""
+    """A difference in the records. The advice needs its mean `within` bounds (null: no bound)."""
 
     within: tuple[float | None, float | None]
 
@@ -50,7 +50,7 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise WrongField if it rests on nothing, or on a verdict that does not exist."""
         if not self.rests_on:
-            raise WrongField("rests_on", "is empty; name a part of a claim and its verdict")
+            raise WrongField("rests_on", "is empty; list a part of a claim and its verdict")
         for name, verdict in self.rests_on.items():
             if verdict not in PARTS:
                 known = ", ".join(PARTS)
@@ -77,12 +77,12 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_situations(path: Path) -> tuple[Situation, ...]:
-    """Return the situations of a file; UserError naming file and key if it is invalid."""
+    """Return the situations of a file. Raise a UserError with file and key if it is invalid."""
     return convert(read_yaml(path), _File, path).situations
 
 
 def markdown(situations: Sequence[Situation], results: Results) -> str:
-    """Return the page in Markdown; UserError if a part that it names does not exist."""
+    """Return the page in Markdown. Raise UserError if a part that it refers to does not exist."""
     shown = {
         language.code: [_shown(situation, results, language) for situation in situations]
         for language in (ENGLISH, CHINESE)
@@ -93,7 +93,7 @@ def markdown(situations: Sequence[Situation], results: Results) -> str:
 
 
 class _Shown(Struct, frozen=True):
-    """A situation in one language: its advice, or what has changed for which it is withdrawn."""
+    """A situation in one language, with its advice or the reason why that is withdrawn."""
 
     when: str
     advice: str
@@ -124,7 +124,7 @@ def _shown(situation: Situation, results: Results, language: Locale) -> _Shown:
 
 
 def _part_line(name: str, results: Results, language: Locale) -> str:
-    """Return a part: its verdict, what it says, what was found, its grade and its place."""
+    """Return a part with its verdict, statement, finding, grade and place."""
     part = results.part(name)
     finding = finding_text(part, language)
     facts = [in_markdown(text) for text in (finding, part.grade_in(language.code)) if text]

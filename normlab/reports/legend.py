@@ -1,4 +1,4 @@
-"""Notes below tables, each in full and in a brief form, and the legend of three lines of them."""
+"""Notes below tables, in full and in a brief form, and the legend of three lines of brief notes."""
 
 import shutil
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _LEGEND = 3  # lines of notes below a table
 
 
 class About(Enum):
-    """What a note is about. Routine notes are folded on pages, because readers know them."""
+    """The subject of a note. Routine notes are collapsed on pages, because readers know them."""
 
     DATA = "data"
     TESTED = "tested"
@@ -35,7 +35,7 @@ class About(Enum):
 
 @dataclass(frozen=True)
 class Note:
-    """A note below a table; `brief` is its short form, empty if the legend can omit it."""
+    """A note below a table. `brief` is its short form, or "" if the legend can omit it."""
 
     text: str
     brief: str = ""
@@ -48,7 +48,7 @@ class Note:
 
 
 def print_legend(notes: Sequence[Note], *, whole: bool) -> None:
-    """Print the notes below tables: all in full if `whole`, otherwise three lines in brief.
+    """Print the notes below tables, in full if `whole`, otherwise in brief on three lines.
 
     The legend mentions `--notes` if that prints more.
     """

@@ -1,6 +1,6 @@
-"""Names for readers: the user's own for rows, scores and axes, and full names of norms.
+"""Names for readers: the user's names of rows, scores and axes, and full names of norms.
 
-`normlab compare` and `normlab report` call a row by the user's name. LaTeX and figures, which go
+`normlab compare` and `normlab report` use the user's name of a row. LaTeX and figures, which go
 into papers, also have the full names of norms: `Layer norm` instead of `ln`.
 """
 
@@ -37,7 +37,7 @@ def chosen_names(words: Sequence[str], tables: Sequence[Arrangement]) -> dict[st
         if name is None or not (text := word[len(name) + 1 :].strip()):
             kinds = "a row or its norm, a score or the key of an axis"
             raise UserError(
-                f"--names {word}: expected NAME=TEXT, where NAME is {kinds}; choose from "
+                f"--names {word} must have the form NAME=TEXT, where NAME is {kinds}; choose from "
                 f"{'; '.join(known)}"
             )
         names[name] = text
@@ -54,7 +54,9 @@ def renamed(table: Arrangement, names: Names, *, full: bool = False) -> Arrangem
     rows = {row: name.text for row, name in zip(table.rows, row_names, strict=True)}
     for row, name in rows.items():
         if same := [other for other in rows if rows[other] == name and other != row]:
-            raise UserError(f"--names: the rows {row} and {same[0]} would both be called {name}")
+            raise UserError(
+                f"--names would give the rows {row} and {same[0]} the same name, {name}"
+            )
     return replace(
         table,
         rows={name.text: name for name in row_names},
@@ -64,7 +66,7 @@ def renamed(table: Arrangement, names: Names, *, full: bool = False) -> Arrangem
 
 
 def _row_name(row: RowName, names: Names, *, full: bool) -> RowName:
-    """Return a row's name as the user calls it, or with other names of its norms."""
+    """Return the user's name of a row, or its name with other names of its norms."""
     if chosen := names.get(row.text):
         return replace(row, chosen=chosen)
     shown = [

@@ -1,4 +1,4 @@
-"""The report of runs on disk, finished or in training: its page, its LaTeX and its figures."""
+"""Writes the report of runs on disk, finished or in training: page, LaTeX and figures."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _SAMPLES = 5  # sentences
 
 @dataclass
 class Report:
-    """The report of the runs at or below some places, in a folder; a problem is printed once.
+    """The report of the runs in some places, written to a folder. Each problem is printed once.
 
     `conditions` are values that the records of its runs must have, by key. `baseline` is the row
     to compare with, `scores` are the columns, `order` says which rows follow the baseline, and
@@ -51,9 +51,9 @@ class Report:
         return self.folder / "report.html"
 
     def write_page(self, *, reload: int = 0) -> tuple[list[TableSection], bool]:
-        """Write the page; return its tables, and whether all runs could be read.
+        """Write the page. Return its tables, and whether all runs could be read.
 
-        In a browser the page reloads every `reload` seconds; 0: never. Raises UserError for places
+        In a browser the page reloads every `reload` seconds (0: never). Raises UserError for places
         without runs, or a baseline or score that no run has.
         """
         with at_work("reading runs"):
@@ -97,7 +97,10 @@ class Report:
 def _sections(
     arrangements: Sequence[Arrangement], names: Mapping[str, str], data_dir: Path | None
 ) -> list[TableSection]:
-    """Return a page's sections, one per table; if several, each gets a name and a number."""
+    """Return a page's sections, one per table.
+
+    If there are several, each has a name and a number.
+    """
     sections = [
         TableSection(
             each,
@@ -133,7 +136,7 @@ def for_paper(section: TableSection) -> TableSection:
 
 
 def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncertainty) -> Path:
-    """Write the tables of a page in LaTeX; return the file."""
+    """Write the tables of a page in LaTeX, and return the file."""
     texts = [
         latex_table(each.table, baseline=each.source.baseline, uncertainty=uncertainty, number=n)
         for n, each in enumerate(sections, 1)
@@ -146,7 +149,7 @@ def write_latex(sections: Sequence[TableSection], file: Path, uncertainty: Uncer
 def draw_figures(
     sections: Sequence[TableSection], folder: Path, form: str, *, columns_only: bool = False
 ) -> Iterator[tuple[str, Path | None]]:
-    """Draw the figures of tables as `svg`, `pdf` or `png`; yield each one's name and file.
+    """Draw the figures of tables as `svg`, `pdf` or `png`, and yield each figure's name and file.
 
     The file is None if the runs lack what the figure shows. With several tables, each has a folder
     of figures. With `columns_only`, only the tables' columns are drawn.

@@ -10,7 +10,7 @@ from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS, read_record
 
 
 def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
-    """Return the records of all runs that have ended at or below some places, by run folder.
+    """Return the records of all runs that have ended in some places, by run folder.
 
     Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
     """
@@ -39,7 +39,7 @@ def runs_of(place: Path) -> list[Path]:
 
 
 def one_run(place: Path) -> Path:
-    """Return the folder of the one run at RUN; UserError for several runs."""
+    """Return the folder of the one run at RUN. Raise UserError for several runs."""
     folders = runs_of(place)
     if len(folders) > 1:
         raise UserError(f"{place} has {len(folders)} runs; choose one, such as {folders[0]}")
@@ -47,7 +47,7 @@ def one_run(place: Path) -> Path:
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:
-    """Return a message that there are no runs at or below these places, with similar paths."""
+    """Return a message that there are no runs in these places, with similar paths."""
     text = f"no run{which} below {', '.join(map(str, places))}"
     near = [
         str(path)
@@ -58,7 +58,7 @@ def none_below(places: Sequence[Path], which: str = "") -> str:
 
 
 def nearest(place: Path) -> Path | None:
-    """Return the most similar existing path or address; None if there is none."""
+    """Return the most similar existing path or address, or None if there is none."""
     if place.exists():
         return place
     folder = nearest(place.parent)

@@ -48,7 +48,7 @@ class Run:
 
     @property
     def settings(self) -> Config:
-        """Return the config; empty if the run was never started."""
+        """Return the config, or {} if the run was never started."""
         return (self.config or {}) if self.record is None else self.record.config
 
     @cached_property
@@ -77,7 +77,7 @@ def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
 
 
 def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:
-    """Read all runs at or below some places with their rows; also return error messages.
+    """Read all runs in some places with their rows, and return error messages, too.
 
     A place is a folder of runs, a run's folder, its `record.json`, or an address. With `ended`,
     only runs that have ended are read, and without their rows.
@@ -90,7 +90,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
         entries |= {run[0].parent.resolve() / run[0].name: run for run in stored}
         problems |= dict.fromkeys(message for _, message in store.damaged)
         if not (stored or store.open or store.damaged) and len(places) > 1:
-            problems[f"{place}: no runs found{'' if place.exists() else ', no such path'}"] = None
+            problems[f"{place} {'has no runs' if place.exists() else 'does not exist'}"] = None
     runs: list[Run] = []
     for folder, record in entries.values():
         rows: list[dict[str, Any]] = []
@@ -111,7 +111,10 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run without a record; if damaged, a UserError names file and fix."""
+    """Read the config of a run without a record.
+
+    If it is damaged, raise a UserError with the fix.
+    """
     from normlab.config.yaml_files import parse_config  # only a run without a record needs it
 
     try:
@@ -120,13 +123,13 @@ def read_config(path: Path) -> dict[str, Any]:
     except Exception as error:  # the file may contain anything
         raise UserError(
             f"{path}: not a run's config ({type(error).__name__}: {error}); restart the run or "
-            "leave its folder out"
+            "omit its folder"
         ) from None
     return config
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows to publish: all validations, and about a hundred training rows at most.
+    """Return the rows to publish: all validations, and at most about a hundred training rows.
 
     They have `step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones),
     rounded to six significant digits. Training rows are kept at a power-of-two interval, so that a
@@ -153,7 +156,7 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def rows_of_run(place: Path) -> list[dict[str, Any]]:
     """Read the rows of a run from its `metrics.jsonl`, or the published rows of an address.
 
-    Empty if there are none; raises UserError with the file and line if damaged.
+    Returns [] if there are none. Raises UserError with the file and line if a row is damaged.
     """
     if (packed := run_at(place)) is not None:
         pack, key = packed
@@ -163,5 +166,5 @@ def rows_of_run(place: Path) -> list[dict[str, Any]]:
 
 
 def significant(value: Any) -> Any:
-    """Round a float to six significant digits; return anything else unchanged."""
+    """Round a float to six significant digits. Return anything else unchanged."""
     return float(f"{value:.6g}") if isinstance(value, float) else value

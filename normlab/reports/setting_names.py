@@ -66,7 +66,7 @@ _COUNTED = {
 }
 """Settings that are named after their number: 3,000 steps."""
 _PLAIN = ("precision",)
-"""Settings that need no name, because their value says what they are: bf16."""
+"""Settings that need no name, because the value is clear by itself: bf16."""
 _VALUES = {
     ("norm.padding", "exclude"): "padding excluded",
     ("norm.padding", "fill"): "padding filled",
@@ -92,7 +92,7 @@ def phrase(key: str, value: object) -> str:
     """Return a setting and its value in words.
 
     `3,000 steps`, `batch size 32`, `learning rate 0.001`, `bf16`, `padding excluded`, and for an
-    option of a config group `model small`. Other keys are shown as they are typed.
+    option of a config group `model small`. Other keys are shown as in a command.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     text = f"{value:,.12g}" if number else str(value)

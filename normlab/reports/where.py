@@ -29,7 +29,7 @@ def matching_runs(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Ru
 def none_matching(
     runs: Sequence[Run], places: Sequence[Path], conditions: Mapping[str, str]
 ) -> str:
-    """Return a message that none of the runs has the values, with those that there are."""
+    """Return a message that no run has the values, with the existing values."""
     where = " ".join(f"--where {key}={value}" for key, value in conditions.items())
     text = f"no run that matches {where} below {', '.join(map(str, places))}"
     records = [run.record for run in runs if run.record is not None]

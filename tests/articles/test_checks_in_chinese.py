@@ -34,8 +34,11 @@ def test_findings_get_their_chinese_text_by_name_in_any_order(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("checks: {a.check: {ln: {supports: 不变}}}", "a.check.bn: say in Chinese: changes by 20%"),
-        ("checks: {}", "a.check.bn: say in Chinese"),
+        (
+            "checks: {a.check: {ln: {supports: 不变}}}",
+            "a.check.bn: is missing; translate into Chinese: changes by 20%",
+        ),
+        ("checks: {}", "a.check.bn: is missing; translate"),
         ("checks: {a.check: {bn: [1]}}", "checks.a.check.bn: "),
         (
             "checks: {a.check: {bn: '{off}'}}",
@@ -53,7 +56,10 @@ def test_a_missing_or_invalid_chinese_text_is_an_error_with_file_and_key(
 
 
 def test_the_error_for_a_score_without_a_name_says_where_to_add_one():
-    with pytest.raises(UserError, match=r"language\.zh\.yaml: scores\.chrf: say in Chinese: chrF"):
+    with pytest.raises(
+        UserError,
+        match=r"language\.zh\.yaml: scores\.chrf: is missing; translate into Chinese: chrF",
+    ):
         CHINESE.score_name("test/chrf")
     with pytest.raises(UserError, match=r"no score test/nothing: normlab/metrics/glossary\.py"):
         ENGLISH.score_name("test/nothing")

@@ -106,7 +106,7 @@ def test_measured_findings_have_their_numbers_in_chinese_too():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("{2.worse: supported}", "{}", r"situations\[0\].rests_on: is empty; name a part"),
+        ("{2.worse: supported}", "{}", r"situations\[0\].rests_on: is empty; list a part"),
         (
             "supported",
             "holds",

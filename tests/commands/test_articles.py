@@ -48,7 +48,7 @@ def test_each_format_explains_its_marks_of_claims(capsys, form):
 
 def test_without_results_the_error_asks_for_their_folder(tmp_path, capsys):
     assert main(["articles", "1", "--results", str(tmp_path)]) == 1
-    assert "name its folder with --results" in capsys.readouterr().err
+    assert "pass its folder with --results" in capsys.readouterr().err
 
 
 def test_run_plans_all_studies_before_it_runs_any(monkeypatch):

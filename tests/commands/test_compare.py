@@ -194,7 +194,7 @@ def test_damaged_runs_and_paths_without_runs_are_reported_and_the_rest_is_shown(
     path.write_text("{")
     code, _, err, rows = compare(capsys, "runs", "nowhere", "empty")
     assert code == 1 and rows["ln"][1] == "32.00"
-    assert "nowhere: no runs found, no such path" in err and "empty: no runs found\n" in err
+    assert "nowhere does not exist\n" in err and "empty has no runs\n" in err
     assert str(path) in err and "start the run again" in err
 
 

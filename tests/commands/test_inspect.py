@@ -140,7 +140,7 @@ def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
         (["--only", "leaks"], "'leaks' is not a question; choose from activations, attention"),
         (["model.dept=3"], "model.dept"),
         (["nowhere"], "nowhere"),
-        (["one", "two"], "one: no runs found, no such path"),
+        (["one", "two"], "one does not exist"),
         (["--where", "norm=bn"], "--where selects among runs; pass their folder"),
         (["norm=batch"], "norm=bn and norm=batch are both set"),
     ],

@@ -37,9 +37,9 @@ def test_latex_uses_the_full_names_of_norms_unless_the_user_renames_them(sized):
 def test_renaming_an_unknown_row_or_two_rows_to_the_same_name_is_an_error(sized):
     assert chosen_names(["gn=GN"], [sized]) == {"gn": "GN"}, "a norm may have no row yet"
     for wrong in (["xn=GN"], ["ln"], ["ln="]):
-        with pytest.raises(UserError, match=r"expected NAME=TEXT.*choose from ln; bn"):
+        with pytest.raises(UserError, match=r"must have the form NAME=TEXT.*choose from ln; bn"):
             chosen_names(wrong, [sized])
-    with pytest.raises(UserError, match="rows ln and bn, lr=1 would both be called X"):
+    with pytest.raises(UserError, match="would give the rows ln and bn, lr=1 the same name, X"):
         renamed(sized, {"ln": "X", "bn, lr=1": "X"})
 
 

@@ -39,8 +39,8 @@ def test_a_different_experiment_at_a_published_row_is_refused_before_any_run(
     before = contents(folder.parents[1])
     place_of_results = "--publish" if verb == "run" else "--results"
     said = (
-        r"results/one/smoke holds different experiments \(ln: published is toy-ln-pre-\w+, this "
-        r"run is toy-ln-.*\): remove the overrides that differ, or give --publish another folder"
+        r"results/one/smoke has a different experiment for ln \(toy-ln-pre-\w+\) than this run "
+        r"\(toy-ln-.*\); remove the overrides that differ, or pass another folder to --publish"
     )
     with pytest.raises(ValueError, match=said):
         command.main([verb, "one", "seeds=1", OTHER, place_of_results, "results"])
@@ -61,14 +61,14 @@ def test_publishing_another_run_of_a_published_seed_is_refused_before_any_run(
         run_queue(capsys, "one", *again, "--publish", "elsewhere")
     calls = len(place.lines("calls"))
     target = "--publish" if verb == "run" else "--results"
-    said = r"results/one/smoke:ln@seed1.* commit c0ffee.*never changes: leave it out"
+    said = r"results/one/smoke:ln@seed1.* commit c0ffee.*; omit published runs with"
     with pytest.raises(ValueError, match=said):
         command.main([verb, "one", *again, target, "results"])
     assert len(place.lines("calls")) == calls and contents(folder.parents[1]) == before
     assert command.main([verb, "one", *again, target, "results", "--replace"]) == 0
     out = capsys.readouterr().out
     assert [
-        line.count("@seed1: published is the run of commit c0ffee")
+        line.count("@seed1: the published run is from commit c0ffee")
         for line in out.splitlines()
         if line.startswith("replaced: ")
     ] == [1, 1]

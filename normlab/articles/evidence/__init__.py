@@ -1,4 +1,4 @@
-"""What a sentence or a cell refers to, `ours` in an article's file: one file per kind.
+"""The kinds of evidence that a sentence or cell refers to (`ours` in an article's file).
 
 runs.py     a score, how many runs train, a difference: from the records of a study
 part.py     the verdict on a part of a claim: from the ledger, `results/claims.json`

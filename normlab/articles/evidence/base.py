@@ -1,4 +1,4 @@
-"""What a table, a page and the count of open sentences ask of evidence, whatever its kind."""
+"""The base class of evidence: what tables, pages and the count of open sentences need from it."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
@@ -21,7 +21,7 @@ class StudyRows(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What a cell shows of evidence; the place is in brackets in all formats but LaTeX."""
+    """The text of evidence in a cell. The place is in brackets in all formats but LaTeX."""
 
     text: str
     place: str
@@ -32,13 +32,13 @@ class Shown(NamedTuple):
 
 
 class Evidence(OneOfKinds):
-    """The evidence for a sentence or a cell. `about` is the part of its words that it answers.
+    """The evidence for a sentence or a cell. `about` is the part of the text that it answers.
 
     Methods raise UserError if the evidence does not exist.
     """
 
     KINDS: ClassVar[dict[str, type["Evidence"]]] = {}
-    """The kinds, by the key that only they have; `register` adds them."""
+    """The kinds of evidence by the key that only they have. `register` adds a kind."""
     about: Words | None
 
     @classmethod
@@ -50,42 +50,42 @@ class Evidence(OneOfKinds):
         return cls.KINDS[keys[0]]
 
     def text(self, results: Results, language: Locale) -> str:
-        """Return what a cell shows, without what it is about, and without its place."""
+        """Return the text in a cell, without what it is about and without its place."""
         raise NotImplementedError
 
     def place(self, results: Results) -> str:
-        """Return where more is said: a part of a claim, `2.1`, or a check; "" if nowhere."""
+        """Return where to find more: a part of a claim, such as `2.1`, a check, or ""."""
         return ""
 
     def explanation(self, results: Results) -> Explanation:
-        """Return what opens below a sentence on the interactive page."""
+        """Return the explanation that opens below a sentence on the interactive page."""
         raise NotImplementedError
 
     def note(self, results: Results, language: Locale) -> str:
-        """Return the full text for the notes below a table; "" if the cell says everything."""
+        """Return the full text for the notes below a table, or "" if the cell is complete."""
         return ""
 
     def verdict(self, results: Results) -> Verdict | None:
-        """Return the verdict on the words that it is about; None for scores and remarks."""
+        """Return the verdict on the words that it is about, or None for scores and remarks."""
         return None
 
     @property
     def about_everything(self) -> "Evidence":
-        """The same evidence on all words."""
+        """The same evidence, about the whole text."""
         return structs.replace(cast("Any", self), about=None)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of claims that it refers to, such as `2.worse`."""
+        """The parts of claims that the evidence refers to, such as `2.worse`."""
         return ()
 
     @property
     def study_rows(self) -> StudyRows | None:
-        """The rows whose scores it shows; None if it shows no score."""
+        """The rows whose scores the evidence shows, or None if it shows no score."""
         return None
 
     def shown(self, results: Results, language: Locale) -> "Shown":
-        """Return what a cell shows, after what it is about."""
+        """Return the text in a cell, preceded by what it is about."""
         text = self.text(results, language)
         if self.about is not None:
             text = language.about.format(self.about.text(language), text)

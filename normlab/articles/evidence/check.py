@@ -54,10 +54,10 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
         return "supported" if supports else "contradicted"
 
     def in_chinese(self, results: Results) -> str:
-        """Return the finding in Chinese; UserError if `zh` does not say what was found."""
+        """Return the finding in Chinese. Raise UserError if `zh` does not state what was found."""
         place = f"check {self.check}, finding {self.name}: zh"
         return translated(self.zh, self.finding(results), place)
 
     def finding(self, results: Results) -> CheckFinding:
-        """Return the finding; UserError if the check has none of this name."""
+        """Return the finding. Raise UserError if the check has no finding of this name."""
         return results.finding(self.check, self.name)

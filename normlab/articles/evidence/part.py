@@ -65,7 +65,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
 
 
 class _Judged(TypedDict):
-    """What the explanations of all sources have."""
+    """The fields that the explanations of all sources share."""
 
     statement: Pair
     claim: int
@@ -90,7 +90,7 @@ def _from_timing(part: SavedPart, results: Results, judged: _Judged) -> Explanat
 
 
 def _from_check(part: SavedPart, results: Results, judged: _Judged) -> Explanation:
-    """Return the findings that decide a part; with their statements if there are several."""
+    """Return the findings that decide a part, with their statements if there are several."""
     chosen = [*deciding_findings(part.source, results)]
     findings = tuple(
         both_of(chinese, each.sentence if len(chosen) > 1 else each.finding)

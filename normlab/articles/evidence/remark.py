@@ -1,4 +1,4 @@
-"""A sentence that says why there is nothing to measure: `{says: {zh: ..., en: ...}}`."""
+"""A remark on why there is nothing to measure: `{says: {zh: ..., en: ...}}`."""
 
 from msgspec import Struct, field
 
@@ -10,7 +10,7 @@ from normlab.articles.results import Results
 
 @register("says")
 class RemarkEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A sentence for a cell with nothing to measure, or nothing that can be measured."""
+    """A sentence for a cell in which there is nothing to measure, or nothing can be measured."""
 
     remark: Words = field(name="says")
     about: Words | None = None

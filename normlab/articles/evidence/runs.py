@@ -44,7 +44,7 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         return StudyRows(self.of.partition("/")[0], (self.row,), self.at)
 
     def explanation(self, results: Results) -> Explanation:
-        """Return what the runs show; the score is named, as the page has no head of a column."""
+        """Return what the runs show, with the score's name (the page has no column heading)."""
 
         def finding(language: Locale) -> str:
             return f"{language.score_name(self.metric)} {self.text(results, language)}"
@@ -52,11 +52,11 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         return Scores(in_both(finding), self.of)
 
     def runs(self, results: Results) -> Experiment:
-        """Return the runs of the row, one per seed; UserError if none has the score."""
+        """Return the runs of the row, one per seed. Raise UserError if none has the score."""
         experiment = results.experiment(self.of, self.row, self.at)
         if not experiment.scores(self.metric):
             row = f"{self.row} {self.at}".strip()
-            raise UserError(f"{results.folder / self.of}: no score {self.metric} of {row!r}")
+            raise UserError(f"{results.folder / self.of}: row {row!r} has no score {self.metric}")
         return experiment
 
     def origin(self, experiment: Experiment, n: int, language: Locale) -> str:
@@ -107,7 +107,7 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @register("trains")
 class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How many runs train: finish, clearly better than the untrained baseline by a score."""
+    """The number of runs that train, that is, finish clearly better than the untrained baseline."""
 
     trains: str
 
@@ -140,11 +140,16 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
         return StudyRows(self.of.partition("/")[0], (self.to, self.row), self.at)
 
     def interval(self, results: Results) -> Interval:
-        """Return the mean difference with its interval; UserError if the rows form no pairs."""
+        """Return the mean difference with its interval.
+
+        Raise UserError if the rows form no pairs.
+        """
         base = results.experiment(self.of, self.to, self.at)
         interval = Comparison.of(self.runs(results), base, PLANNED).interval(self.gap)
         if interval is None:
-            raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
+            raise UserError(
+                f"{results.folder / self.of}: rows {self.row} and {self.to} form no pairs"
+            )
         return interval
 
     def text(self, results: Results, language: Locale) -> str:

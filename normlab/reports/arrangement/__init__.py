@@ -1,4 +1,4 @@
-"""Runs arranged as the rows of tables.
+"""Arranges runs as the rows of tables.
 
 - `arrangement.py`: `Arrangement`, the rows, axes and columns of one table and the runs that fill it
 - `unplanned.py`: arranges runs that no study planned, in one table (`arrange`), or in one table per

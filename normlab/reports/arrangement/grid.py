@@ -1,4 +1,4 @@
-"""The grid of a sweep: which settings are its axes, such as batch sizes crossed with norms."""
+"""Finds the grid of a sweep, that is, the settings that are its axes, such as batch sizes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Recipes: which experiments belong in one table, because their scores can be compared.
+"""Finds recipes: experiments that belong in one table because their scores can be compared.
 
 Experiments share a recipe if they have the same task, data, model, budget and test. A sweep may
 vary such a setting over a grid (`model.depth=2,4`); then it is one recipe.
@@ -17,7 +17,7 @@ _RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
 
 
 class Recipe(NamedTuple):
-    """What a group of experiments shares that others do not, in words, and their indices."""
+    """A group of experiments: what they share and others do not, in words, and their indices."""
 
     text: str
     members: list[int]

@@ -54,7 +54,7 @@ class RowName:
 
 
 def rows_called(word: str, rows: Sequence[RowName]) -> list[RowName]:
-    """Return the rows that a user's word means: the row of this name, or all rows of this norm."""
+    """Return the rows for a word: the row of this name, or all rows of this norm."""
     of_name = [row for row in rows if row.text == word]
     return of_name or [row for row in rows if row.norm == word]
 
@@ -114,7 +114,7 @@ def _extended(
 
 
 def fewest(differing: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return a few keys that distinguish experiments as well as all keys do, in the same order."""
+    """Return a few keys that distinguish experiments as well as all keys, in the same order."""
     chosen: list[str] = []
 
     def kinds(keys: Sequence[str]) -> int:

@@ -130,7 +130,10 @@ def _at_place(grid_row: GridRow) -> list[Run]:
 
 
 def _grid_rows(experiments: Sequence[Seeds], baseline: str | None) -> list[GridRow]:
-    """Return each experiment's row and grid point; no grid unless some row has every point."""
+    """Return each experiment's row and grid point.
+
+    There is a grid only if some row has every point.
+    """
     settings = [Settings.of(seeds[0]) for seeds in experiments]
     if len({each.label.task for each in settings}) > 1:
         return _rows_by_task(experiments, settings)
@@ -157,8 +160,8 @@ def _rows_by_task(experiments: Sequence[Seeds], settings: Sequence[Settings]) ->
 def _baseline(grid_rows: Sequence[GridRow], requested: str | None) -> RowName | None:
     """Return the row that others are compared with: the requested one, or the baseline norm's.
 
-    If several rows are called so, it is the one with the most seeds, then the one that differs
-    from the other rows in the fewest settings. None if no row has the norm.
+    If several rows match, it is the row with the most seeds, then the row that differs from the
+    other rows in the fewest settings. Return None if no row has the norm.
     """
     rows = [each.row for each in grid_rows]
     called = rows_called(requested or BASELINE_NORM, rows)
@@ -229,11 +232,11 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
     for name in scores:
         if name not in known:
             available = _choices(name, sorted(known))
-            raise UserError(f"--columns {name}: no run has this score{available}")
+            raise UserError(f"--columns {name} is a score that no run has{available}")
     return list(scores) or [*main_tests(known), "valid/loss"]
 
 
 def main_tests(names: Iterable[str]) -> list[str]:
-    """Return the main test scores among some names; if there are none, the first test score."""
+    """Return the main test scores among some names or, if there are none, the first test score."""
     tests = [name for name in names if name.startswith("test/") and name.count("/") == 1]
     return [name for name in _TESTS if name in tests] or tests[:1]

@@ -1,1 +1,1 @@
-"""The charts of runs: what they show, for pages and for papers."""
+"""The charts of runs, for pages and for papers."""

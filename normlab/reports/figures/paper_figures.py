@@ -1,4 +1,4 @@
-"""The figures for papers of a table's runs: which there are, and the panels of each."""
+"""The figures of a table's runs for papers, with their panels."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from normlab.reports.tables.score_table import ScoreTable
 
 
 class FigureKind(NamedTuple):
-    """A kind of figure: its title, its metrics, and whether they are drawn by layer."""
+    """A kind of figure, with its title, its metrics, and whether they are drawn by layer."""
 
     title: str
     metrics: Sequence[str]
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class PaperFigure(NamedTuple):
-    """A figure: the name of its file, its title and its panels; none if no run has its metrics."""
+    """A figure: its file name, its title and its panels (no panels if no run has its metrics)."""
 
     name: str
     title: str
@@ -50,8 +50,8 @@ def figures_of(
 ) -> Iterator[PaperFigure]:
     """Yield the figures of a table: its scores over each axis, and every kind in `KINDS`.
 
-    With `columns_only`, there are no others than those of its columns, over the axes; if there is
-    no axis, each score's curve over training.
+    With `columns_only`, there are only figures of its columns over the axes or, without axes, each
+    score's curve over training.
     """
     charts = by_axis(table)
     for axis, panels in charts.items():

@@ -17,7 +17,7 @@ _LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget
 _UNITS = {"batch_size": " (sequences)", "model.depth": " (layers per stack)"}
 _APART = 0.08  # offset between rows at the same value, as a share of the distance between values
 _NOT_DRAWN = ("task",)
-"""Axes over which scores are not drawn: BLEU and accuracy, for example, share no scale."""
+"""Axes over which scores are not drawn, because BLEU and accuracy, for example, share no scale."""
 
 
 def by_axis(table: ScoreTable) -> dict[Axis, list[Panel]]:

@@ -26,7 +26,8 @@ FOLDER = "cards"
 _NEEDED = ("name", "scale", "overrides", "description", "environment")
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
-    "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
+    "sorted by the mean rank of the three losses on text; a dash means does not apply, or not "
+    "examined",
     "a star, in the last rows: sees later tokens in the test, so its losses on text are too low; "
     "stepwise says by how much",
     "alone x ln, step x ln: time relative to `ln`, of the norm (forward, backward) and of a step",
@@ -76,7 +77,7 @@ class Card:
         return "eval" in stepwise and not stepwise["eval"]["same"]
 
     def short_runs(self, task: str) -> Mapping[str, Any]:
-        """Return what an examination reports about its short runs; empty if there were none."""
+        """Return what an examination reports about its short runs, or {} if there were none."""
         values = self.content["examinations"].get(task, {}).get("values", {})
         return values if "scores" in values else {}
 
@@ -87,7 +88,7 @@ class Card:
 
 
 def read_card(path: Path) -> Card:
-    """Read a `card.json` and the records next to it; UserError names a file that is damaged."""
+    """Read a `card.json` and the records next to it. Raise UserError for a damaged file."""
     try:
         content = json.loads(path.read_text("utf-8"))
         card = Card.of(content, pack(path.parent).records.values())
@@ -97,7 +98,9 @@ def read_card(path: Path) -> Card:
         error = f"format {content['format']}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
         error = f"{caught!r:.80}"
-    raise UserError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
+    raise UserError(
+        f"{path} is damaged or not a card ({error}); recreate it with normlab norm card"
+    )
 
 
 def card_pages(root: Path) -> dict[Path, str]:
@@ -131,7 +134,7 @@ def board(cards: Iterable[Card]) -> str:
 
 
 def _loss(card: Card, task: str, score: str) -> float:
-    """Return the mean loss of a card's runs; infinity if a seed diverged or there are no runs."""
+    """Return the mean loss of a card's runs, or infinity without runs or if a seed diverged."""
     runs = card.short_runs(task)
     if not runs or runs["diverged"]:
         return math.inf
@@ -159,7 +162,7 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
-    """Return the page of a card; it depends only on the card and the baselines."""
+    """Return the page of a card, which depends only on the card and the baselines."""
     tasks = [task for task in card.content["examinations"] if card.short_runs(task)]
     return page(
         "card.html",

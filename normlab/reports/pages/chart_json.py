@@ -1,4 +1,4 @@
-"""The JSON from which `templates/charts.js` draws the charts of a page, and its shape."""
+"""The JSON from which `templates/charts.js` draws the charts of a page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -71,7 +71,7 @@ class Charts(TypedDict):
 def charts_of(
     panels: Iterable[Panel], styles: Mapping[str, LineStyle], points: Mapping[str, str]
 ) -> Charts | None:
-    """Return the charts of some panels; None without panels.
+    """Return the charts of some panels, or None without panels.
 
     `points` are the names of grid points in words.
     """

@@ -1,4 +1,4 @@
-"""The page "What others measured, and what we get": a row per `LiteratureNumber`."""
+"""The page "What others measured, and what we get", with a row per `LiteratureNumber`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ RecordsByPoint = Mapping[tuple[str, str], Sequence[RunRecord]]
 
 
 def _finished(folder: Path, read: Callable[[Path], Sequence[Run]]) -> RecordsByPoint:
-    """Return the finished runs of a published study; empty if there are none."""
+    """Return the finished runs of a published study, or {} if there are none."""
     runs = read(folder) if (folder / RECORDS).is_file() else ()
     finished = [(run.key, run.record) for run in runs if run.record and run.record.finished]
     return grouped(((key.row, key.point), record) for key, record in finished)

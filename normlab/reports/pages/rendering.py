@@ -75,7 +75,7 @@ def _marked(pattern: str, by: str, text: str) -> "Markup":
 
 
 def _value(value: ValueText | None) -> str:
-    """Return a mean with its standard deviation; a dash if there is none."""
+    """Return a mean with its standard deviation, or a dash if there is none."""
     if value is None:
         return "\N{EN DASH}"
     return f"{value.mean} \N{PLUS-MINUS SIGN} {value.sd}" if value.sd else value.mean

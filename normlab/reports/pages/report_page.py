@@ -1,4 +1,4 @@
-"""The page of a study, and the page of any runs: their sections, facts and charts."""
+"""Builds the page of a study or of any runs: sections, facts and charts."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A section of a page: a table, made from the runs of one recipe, with its charts."""
+"""Builds a section of a page: the table of the runs of one recipe, with its charts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -110,9 +110,9 @@ class TableSection:
 
 
 def _direction(table: ScoreTable, column: str) -> str:
-    """Return `higher is better` or `lower is better`; "" if neither is, or if no row has it.
+    """Return `higher is better`, `lower is better`, or "" if neither is or no row has the score.
 
-    If records of a user's own score disagree, both are named.
+    If records of a user's own score disagree, return both.
     """
     if not has_direction(column):
         return ""

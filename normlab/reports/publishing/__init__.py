@@ -1,1 +1,1 @@
-"""Published results: adding runs, the files made of them, and checking both."""
+"""Published results: adds runs, generates files from them, and checks both."""

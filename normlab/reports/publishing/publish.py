@@ -1,4 +1,4 @@
-"""Publishing the runs of a study: what is published of a run, and what is refused.
+"""Publishes the runs of a study, and refuses runs that would change published ones.
 
 A published run never changes.
 """
@@ -45,7 +45,7 @@ class PublishedRun(NamedTuple):
 
 
 def evidence(run: Run) -> PublishedRun:
-    """Return the published part of a run; a run without a folder has no curve and no hypotheses."""
+    """Return the published part of a run. A run without a folder has no curve and no hypotheses."""
     record = run.record and with_fields(run.record, config=portable(run.record.config))
     folder = run.folder if record else None
     tested = folder if record and record.finished else None
@@ -68,9 +68,9 @@ def check(root: Path, study: str, scale: str, experiments: Mapping[Key, str | No
         label = labels.get((key.row, key.point))
         if record and label not in (None, _label(record)):
             raise UserError(
-                f"{runs.folder} holds different experiments ({key.name}: published is "
-                f"{_label(record)}, this run is {label}): remove the overrides that differ, or "
-                "give --publish another folder"
+                f"{runs.folder} has a different experiment for {key.name} ({_label(record)}) than "
+                f"this run ({label}); remove the overrides that differ, or pass another folder to "
+                "--publish"
             )
     return runs
 
@@ -85,7 +85,7 @@ def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
     lines = changes(runs, {key: evidence(run) for key, run in by_key.items()})
     if making:
         lines |= {
-            key: f"{_place(runs, key)} is published already, from {_code(runs.records[key])}"
+            key: f"{_place(runs, key)} is already published, from {_code(runs.records[key])}"
             for key, run in by_key.items()
             if run.record is None
         }
@@ -96,10 +96,10 @@ def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
 def changes(runs: Pack, others: Mapping[Key, PublishedRun]) -> dict[Key, str]:
     """Return a line for each published run that a new run would replace with different evidence.
 
-    It names the run's key, and the commits that made the published run and the new one.
+    It contains the run's key, and the commits that made the published run and the new one.
     """
     return {
-        key: f"{_place(runs, key)}: published is the run of {_code(record)}, the new run is of "
+        key: f"{_place(runs, key)}: the published run is from {_code(record)}, the new run from "
         f"{_code(other.record)}"
         for key, other in others.items()
         if (record := runs.records.get(key)) is not None and other.record is not None
@@ -122,12 +122,12 @@ def _code(record: RunRecord | None) -> str:
 
 
 def _refused(lines: Mapping[Key, str]) -> str:
-    """Return the error for published runs that would change: the first, and the number of more."""
+    """Return the error for published runs that would change: the first run, and how many follow."""
     first, *others = lines.values()
     more = f" (and {len(others)} more)" if others else ""
     return (
-        f"{first}{more}; a published run never changes: leave it out, with seeds= or rows=, or "
-        "give --replace"
+        f"{first}{more}; omit published runs with seeds= or rows=, or add --replace to overwrite "
+        "them"
     )
 
 
@@ -189,8 +189,8 @@ def _check_same_experiments(known: Pack, others: Mapping[Key, PublishedRun]) -> 
         seeds = sorted(places[place], key=lambda run: run.seed)
         if (reason := why_not_one_experiment(seeds)) is not None:
             raise UserError(
-                f"{known.folder}: these seeds cannot be added to the published ones: {reason}. Run "
-                "the published seeds again, too, and give --replace"
+                f"{known.folder}: these seeds cannot be added to the published ones ({reason}); "
+                "run the published seeds again, too, and add --replace"
             )
 
 
@@ -236,14 +236,17 @@ def publish_seeds(
 
 
 def _ended_run(run: StudyRun) -> Run:
-    """Return a study's run in the form that tables and pages read; no record until it has ended."""
+    """Return a study's run in the form that tables and pages read.
+
+    It has no record until it ends.
+    """
     record = run.record()
     ended = record if run.has_ended(record) else None
     return Run(run.planned.key, ended, folder=run.folder)
 
 
 def _by_plan(study: Study, scale: str, keys: Iterable[Key]) -> list[Key]:
-    """Return the runs by seed in the order of the study; those that it does not plan come last."""
+    """Return the runs by seed in the order of the study. Runs that it does not plan come last."""
     order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
     return sorted(keys, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
 

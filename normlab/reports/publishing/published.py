@@ -23,9 +23,9 @@ from normlab.studies.study import Study
 
 
 def read(folder: Path) -> list[Run]:
-    """Return the runs of a published study; raises UserError naming each damaged record."""
+    """Return the runs of a published study. Raise a UserError that lists the damaged records."""
     if not (folder / RECORDS).exists():
-        raise UserError(f"{folder} has no {RECORDS}: it is not a published study")
+        raise UserError(f"{folder} is not a published study, because it has no {RECORDS}")
     runs = checked(pack(folder))
     return [
         Run(key, record, runs.curves.get(key, ()), record and runs.addresses[key])
@@ -34,9 +34,9 @@ def read(folder: Path) -> list[Run]:
 
 
 def checked(runs: Pack) -> Pack:
-    """Return the runs; raises UserError naming records that do not match their config."""
+    """Return the runs. Raise a UserError that lists records that do not match their config."""
     wrong = [
-        f"{runs.folder / RECORDS}: {record.run_id} does not have its config's fingerprint; "
+        f"{runs.folder / RECORDS}: the fingerprint of {record.run_id} does not match its config; "
         f"{MEND_PUBLISHED}"
         for record in runs.records.values()
         if record and fingerprint(record.config) != record.fingerprint
@@ -49,15 +49,15 @@ def checked(runs: Pack) -> Pack:
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     """Return the text of all files that are generated from a published study's records, by path.
 
-    Without `study`, the folder names it. Raises UserError naming each damaged file, a study that
-    does not exist, or a row that the study no longer has.
+    Without `study`, the folder names it. Raises UserError for damaged files, a study that does not
+    exist, or a row that the study no longer has.
     """
     study = study or load_study(folder.parent.name)
     runs, scale = read(folder), folder.name
     if lost := {run.key.row for run in runs} - {*study.rows}:
         raise UserError(
-            f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; put it back, "
-            f"or remove {folder} and publish again"
+            f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; restore it, or "
+            f"remove {folder} and publish again"
         )
     source = Arrangement.of_study(study, scale, runs)
     table = build_table(source)

@@ -19,7 +19,7 @@ _NO_STUDIES = ("cards", "health")
 def verify(
     root: Path, study: str | None = None, *, write: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Check the evidence below a folder, and the tables and pages made from it.
+    """Check the evidence in a folder, and the tables and pages made from it.
 
     Returns two lists of lines: what is up to date or was written, and what is wrong. With `write`,
     outdated files are regenerated, except for studies whose evidence changed after publication.

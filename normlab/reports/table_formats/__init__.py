@@ -1,1 +1,1 @@
-"""The forms in which a table is written: one file for each, and the layout of LaTeX pages."""
+"""The formats of tables, one file per format, and the layout of LaTeX pages."""

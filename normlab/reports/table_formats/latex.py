@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 class Caption(NamedTuple):
-    """What a caption says: the title, the numbers of seeds, and which marks the table has."""
+    """The content of a caption: the title, the numbers of seeds, and the marks in the table."""
 
     title: str
     seeds: tuple[int, ...]
@@ -103,7 +103,7 @@ def _left_out(table: ScoreTable, uncertainty: Uncertainty) -> Iterator[str]:
 
 
 def _caption(table: ScoreTable, baseline: str, uncertainty: Uncertainty, pivoted: bool) -> Caption:
-    """Return what the caption says; `uncertainty` is "" if no entry shows any."""
+    """Return the content of the caption. `uncertainty` is "" if no entry shows any."""
     scored = pivoted and not table.says_score
     title = f"{table.heading(table.columns[0])}: {table.title}" if scored else table.title
     entries = [entry for row in table.rows for entry in row.entries.values()]
@@ -168,7 +168,7 @@ def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
 
 
 def _difference_cell(entry: Entry | None) -> Cell:
-    """Return a difference in small letters, with its interval; empty without a difference."""
+    """Return a difference in small letters with its interval, or "" without a difference."""
     if entry is None or (difference := entry.shown_difference) is None:
         return TextCell("")
     mean, low, high = map(_signed, (difference.mean, difference.low, difference.high))

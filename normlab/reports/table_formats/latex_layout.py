@@ -1,8 +1,8 @@
 r"""How a table in LaTeX fits on a page: estimated widths, folded names, and columns in blocks.
 
-A table that is wider than a page gets smaller letters and folded names of rows and, if that is not
-enough, is split into several, one below the other; one that is taller than a page breaks between
-pages. `table.tex` in `templates/` writes what is laid out here.
+A table that is wider than a page gets smaller letters and wrapped row names and, if that is not
+enough, is split into several tables. A table that is taller than a page breaks between pages.
+`table.tex` in `templates/` writes what is laid out here.
 """
 
 import textwrap
@@ -110,7 +110,7 @@ class LatexBlock(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A table as it fits on pages: its letters, and its blocks, one below the other."""
+    """A table as it fits on pages: its font size, and its blocks from top to bottom."""
 
     size: Size
     blocks: list[LatexBlock]

@@ -1,4 +1,4 @@
-"""Tables of scores in the terminal: the answer, the scores, the differences, the notes."""
+"""Prints tables of scores in the terminal: answer, scores, differences and notes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from normlab.terminal import print_error, print_prose, print_table
 
 
 def compare_ended_runs(places: Sequence[Path]) -> None:
-    """Print the tables of all ended runs at some places, and what is wrong with them."""
+    """Print the tables of all ended runs in some places, and the problems with these runs."""
     runs, problems = read_runs(places, ended=True)
     problems += print_tables(arrange_by_recipe(runs), {}, whole_notes=False)
     for problem in problems:
@@ -24,7 +24,7 @@ def compare_ended_runs(places: Sequence[Path]) -> None:
 
 
 def print_tables(tables: Sequence[Arrangement], names: Names, *, whole_notes: bool) -> list[str]:
-    """Print tables, and the notes on all of them; return a line for each refused row."""
+    """Print tables with the notes on all of them. Return a line for each refused row."""
     built = [build_table(runs, names) for runs in tables]
     for number, (runs, table) in enumerate(zip(tables, built, strict=True)):
         print(end="\n" if number else "")

@@ -1,4 +1,4 @@
-"""The table of some runs: its scores, how rows compare, and what is said about them.
+"""Computes the table of some runs: scores, comparisons of rows, the answer and the notes.
 
 - `score_table.py`: `ScoreTable`, its rows (`ScoreRow`) and their entries (`Entry`)
 - `build_table.py`: `build_table` computes it from `Arrangement`

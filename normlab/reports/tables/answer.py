@@ -1,7 +1,7 @@
 """The answer of a table in a sentence: how each row's main score compares with the baseline's.
 
-`standing.py` decides how rows compare; here it is put into words. For a single seed, the sentence
-gives the bare difference and says that it is one seed.
+`standing.py` decides how rows compare; this file puts the result into words. For a single seed, the
+sentence gives the bare difference and says that it is one seed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ _MOST_PARTS = 5
 
 
 def answer(table: ScoreTable, baseline: RowName) -> str:
-    """Return a sentence on a table's first score; "" if no two rows or points can be compared."""
+    """Return a sentence on a table's first score, or "" if no rows or points can be compared."""
     column = main_score(table)
     if column is None:
         return ""
@@ -222,11 +222,11 @@ class _Phrasing:
 
     @property
     def _within(self) -> str:
-        """Return ` in test loss`; "" if named before, or by the unit of the differences."""
+        """Return ` in test loss`, or "" if the name was given before or is the unit."""
         return f" in {self.score}" if self.axes and not self.unit else ""
 
     def _where(self, points: Sequence[str], *, first: bool) -> str:
-        """Return `at batch size 8 `, then for later points `at 32 and 128 `; "" without an axis.
+        """Return `at batch size 8 `, then for later points `at 32 and 128 `, or "" without an axis.
 
         More than two points are a range: `at 32 to 512 `.
         """
@@ -241,7 +241,7 @@ class _Phrasing:
         return f"with {axis.name} {span}, " if first else f"with {span} "
 
     def of_one_row(self, rows: Sequence[ScoreRow]) -> list[str]:
-        """Return the score of the only row, or at which point it is best and worst."""
+        """Return the score of the only row, or the points at which it is best and worst."""
         if len(rows) == 1:
             value = rows[0].entries[self.column].value
             return [f"the {heading(self.column)} of {rows[0].row_name.in_sentence} is {value}"]
@@ -259,7 +259,7 @@ class _Phrasing:
         return [f"the {heading(self.column)} of {name} is best {best} and worst {worst}"]
 
     def _size(self, gap: float) -> str:
-        """Return the size of a difference: one digit of BLEU or chrF; more if that is zero."""
+        """Return the size of a difference: one digit for BLEU and chrF, or more if that is zero."""
         digits = score_text(abs(gap), self.column)
         first = f"{abs(gap):.1f}" if self.unit else digits
         for text in (first, digits, f"{abs(gap):.1g}"):

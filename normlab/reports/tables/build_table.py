@@ -93,7 +93,7 @@ def _article_heading(arrangement: Arrangement) -> str:
 
 
 def _row(arrangement: Arrangement, runs: Sequence[Run], names: Mapping[str, str]) -> ScoreRow:
-    """Return a setting's row, without differences; if it has no scores, `problem` says why."""
+    """Return a setting's row without differences. If it has no scores, `problem` says why."""
     name, point = runs[0].key.row_and_point
     article = arrangement.article.get(name, ArticleValues())
     row = ScoreRow(
@@ -143,7 +143,7 @@ def _compared(row: ScoreRow, base: Experiment | None, rules: PairRules) -> Score
 
 
 def _bare(by_seed: Mapping[int, float]) -> float | None:
-    """Return the difference of the only paired seed; None unless exactly one seed is paired."""
+    """Return the difference of the only paired seed, or None unless exactly one seed is paired."""
     return next(iter(by_seed.values())) if len(by_seed) == 1 else None
 
 

@@ -31,7 +31,7 @@ SEEDS_TO_DECIDE = 5
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row against its baseline: the pairs of their finished runs.
+    """A row compared with its baseline: the pairs of their finished runs.
 
     `obstacle` says why the rows are not compared; it is "" if they are.
     """
@@ -60,18 +60,18 @@ class Comparison:
         return not self.pairing.reasons and not self.pairing.alone
 
     def differences(self, score: str) -> dict[int, float]:
-        """Return `row - baseline` of a score by seed; empty if it is not comparable."""
+        """Return `row - baseline` of a score by seed, or {} if it is not comparable."""
         by_seed = self.pairing.differences(score)
         return {} if self.obstacle or not all(map(math.isfinite, by_seed.values())) else by_seed
 
     def interval(self, score: str) -> Interval | None:
-        """Return the mean difference with its interval; None for fewer than two pairs."""
+        """Return the mean difference with its interval, or None for fewer than two pairs."""
         by_seed = self.differences(score)
         return t_interval([*by_seed.values()]) if len(by_seed) > 1 else None
 
 
 def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: PairRules) -> str:
-    """Return why two rows are not compared; "" if they are."""
+    """Return why two rows are not compared, or "" if they are."""
     unequal = unequal_training(row.parts, baseline.parts) if rules.training else {}
     diverged = [
         f"{count} of {len(each.records)} of the {name}"
@@ -94,7 +94,7 @@ def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Pa
 
 
 def best(rows: Sequence[Experiment], score: str, rules: PairRules) -> Experiment | None:
-    """Return the row that is significantly better than every other row; None if there is none.
+    """Return the row that is significantly better than every other row, or None if there is none.
 
     No row is best if a run of any row diverged. Rows without the score are ignored. The others must
     have at least five seeds, all of them finished and clearly better than the untrained baseline,

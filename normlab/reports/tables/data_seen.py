@@ -108,7 +108,7 @@ def _at(amount: float, amounts: Mapping[str, float]) -> tuple[str, float]:
 
 
 def _budget_spent(record: RunRecord) -> int | None:
-    """Return the budget of tokens (or samples) that ended a run; None if it ended otherwise."""
+    """Return the budget of tokens (or samples) that ended a run, or None if something else did."""
     budget = record.config.get("budget")
     if record.outcome.reason != "tokens" or not isinstance(budget, Mapping):
         return None

@@ -19,7 +19,7 @@ from normlab.reports.tables.comparison import Comparison
 
 
 class ValueText(NamedTuple):
-    """A value as a table shows it: the mean, and the standard deviation, "" for one seed."""
+    """A value as a table shows it: the mean, and the standard deviation ("" for one seed)."""
 
     mean: str
     sd: str = ""
@@ -29,7 +29,7 @@ class ValueText(NamedTuple):
 
 
 class DifferenceText(NamedTuple):
-    """A difference as a table shows it; a single pair of seeds has no interval and no p value."""
+    """A difference as a table shows it. A single pair of seeds has no interval and no p value."""
 
     mean: str
     low: str = ""
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def shown_value(self) -> ValueText | None:
-        """The mean and standard deviation as texts; None if there is no value."""
+        """The mean and standard deviation as texts, or None if there is no value."""
         if (summary := self.summary) is None:
             return None
         if math.isinf(summary.mean):  # steps to a target that some seed never reached
@@ -80,7 +80,7 @@ class Entry:
 
     @property
     def shown_difference(self) -> DifferenceText | None:
-        """The difference, its interval and its p value as texts; None without a difference.
+        """The difference, its interval and its p value as texts, or None without a difference.
 
         The difference of a single pair of seeds has neither. A difference that is zero for each
         seed (of loss spikes, for example) is left out.
@@ -95,12 +95,12 @@ class Entry:
 
     @property
     def value(self) -> str:
-        """The mean and standard deviation in one text; a dash if there is no value."""
+        """The mean and standard deviation in one text, or a dash if there is no value."""
         return "-" if self.shown_value is None else str(self.shown_value)
 
     @property
     def gap(self) -> str:
-        """The difference in one text; "" without a difference."""
+        """The difference in one text, or "" without a difference."""
         return "" if self.shown_difference is None else str(self.shown_difference)
 
 
@@ -144,7 +144,7 @@ class ScoreRow:
 
     @property
     def records(self) -> tuple[RunRecord, ...]:
-        """Return the records of the row's seeds; empty if they could not be joined."""
+        """Return the records of the row's seeds, or [] if they could not be joined."""
         return () if self.experiment is None else self.experiment.records
 
     def article_text(self, columns: Sequence[str]) -> str:

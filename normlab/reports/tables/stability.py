@@ -10,7 +10,7 @@ from normlab.reports.tables.score_table import ScoreRow
 
 
 def stability(experiment: Experiment, outcome: str) -> str:
-    """Return how stable the training of a row's seeds was, and what is wrong with their scores.
+    """Return how stable the training of a row's seeds was, and warnings about their scores.
 
     Such as `finished 3/3; diverged 0; spikes 0`; `outcome` comes first.
     """
@@ -45,6 +45,6 @@ def _warnings(row: Experiment) -> list[str]:
 
 
 def _spikes(experiment: Experiment) -> float | None:
-    """Return the median number of loss spikes of a run; None if no run counted them."""
+    """Return the median number of loss spikes of a run, or None if no run counted them."""
     counts = [r.stability[SPIKE_COUNT] for r in experiment.records if SPIKE_COUNT in r.stability]
     return median(counts) if counts else None

@@ -1,4 +1,4 @@
-"""How a row stands to the baseline: above, below, not clearly different, or not compared.
+"""Decides whether a row is above, below, or not clearly different from the baseline.
 
 A row is above or below the baseline only if the 95 % interval of the difference excludes zero, or
 for a single seed if the bare difference is not zero. A row that did not clearly learn is not
@@ -15,7 +15,7 @@ from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 
 
 class Standing(Enum):
-    """How a row stands to the baseline at a point."""
+    """The standing of a row relative to the baseline at a point."""
 
     BELOW = "below"
     ABOVE = "above"
@@ -31,12 +31,12 @@ class Standing(Enum):
 
     @classmethod
     def of(cls, low: float, high: float) -> "Standing":
-        """Return how a difference stands whose interval reaches from `low` to `high`."""
+        """Return the standing for a difference whose interval reaches from `low` to `high`."""
         return cls.ABOVE if low > 0 else cls.BELOW if high < 0 else cls.OPEN
 
 
 class PointDifference(NamedTuple):
-    """How a row compares with the baseline at a point; `gap` is None if there is no difference."""
+    """The comparison of a row with the baseline at a point. `gap` is None without a difference."""
 
     point: str
     standing: Standing
@@ -45,7 +45,7 @@ class PointDifference(NamedTuple):
 
 
 def main_score(table: ScoreTable) -> str | None:
-    """Return the first column that is a score of some row; None if there is none."""
+    """Return the first column that is a score of some row, or None if there is none."""
     columns = (name for name in table.columns if not is_probe_metric(name))
     return next((c for c in columns if any(row.entries[c].scores for row in table.rows)), None)
 

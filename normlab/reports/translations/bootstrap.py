@@ -51,7 +51,7 @@ def _experiments(baseline: Sequence[Run], other: Sequence[Run]) -> tuple[Experim
     """Return both rows' runs as experiments; UserError for a finished run without BLEU."""
     ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
-        raise UserError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
+        raise UserError(f"{without[0]} has no {SCORE}, but the bootstrap compares translations")
     first, second = (
         Experiment.of(run.record for run in runs if run.record) for runs in (baseline, other)
     )
@@ -73,7 +73,7 @@ def _comparable(baseline: Experiment, other: Experiment) -> tuple[list[int], str
 
 
 def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list[str]:
-    """Return a run's translations; raises UserError unless their BLEU matches the record."""
+    """Return a run's translations. Raise UserError unless their BLEU matches the record."""
     from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None

@@ -45,7 +45,7 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
             raise UserError(message) from None
     if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
         message = f"{record.run_id} was tested on text that differs from its folder's"
-        raise UserError(f"{message}: pass the right folder with --data-dir")
+        raise UserError(f"{message}; pass the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target
     from normlab.data.languages import language_of

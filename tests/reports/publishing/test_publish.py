@@ -128,8 +128,8 @@ def test_a_published_run_changes_only_with_replace(one, tmp_path, other):
     changed_run = other(published) or published
     commit = "b" if other is other_record else "a"
     said = (
-        rf"results/norms/smoke:ln@seed1: published is the run of commit a{{10}}, the new run is "
-        rf"of commit {commit}{{10}}.*a published run never changes: .*--replace"
+        rf"smoke:ln@seed1: the published run is from commit a{{10}}, the new run from "
+        rf"commit {commit}{{10}}.*; omit published runs with .*--replace"
     )
     with pytest.raises(ValueError, match=said):
         publish(results, study(), "smoke", [changed_run, run(made("bn", 1), "bn")])
@@ -174,9 +174,11 @@ def test_committed_configs_contain_no_private_folder():
 
 
 def test_a_row_missing_from_the_study_and_a_folder_without_records_are_errors(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"no row 'bn'; put it back, or"):
+    with pytest.raises(ValueError, match=r"no row 'bn'; restore it, or"):
         rendered(study(rows={"ln": ("norm=ln",)}), folder)
-    with pytest.raises(ValueError, match=r"has no records.jsonl: it is not a published study"):
+    with pytest.raises(
+        ValueError, match=r"is not a published study, because it has no records.jsonl"
+    ):
         read(tmp_path)
 
 
@@ -185,7 +187,7 @@ def test_an_edited_config_does_not_match_its_fingerprint(folder):
     key = Key("ln", "", 1)
     config = {**records[key].config, "batch_size": 7}
     write_pack(folder, records | {key: replace(records[key], config=config)})
-    with pytest.raises(ValueError, match=r"does not have its config's fingerprint"):
+    with pytest.raises(ValueError, match=r"the fingerprint of .* does not match its config"):
         rendered(study(), folder)
 
 

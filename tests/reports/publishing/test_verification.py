@@ -115,8 +115,8 @@ def test_a_record_of_uncommitted_code_does_not_replace_a_committed_record(copy):
     record = structs.replace(first.record, scores=scores, environment=environment)
     commit = first.record.environment["commit"][:10]
     said = (
-        rf"{STUDY}:{first.key.name}@seed{first.key.seed}: published is the run of commit {commit}, "
-        r"the new run is of commit f{10} with changes"
+        rf"{STUDY}:{first.key.name}@seed{first.key.seed}: the published run is from commit "
+        rf"{commit}, the new run from commit f{{10}} with changes"
     )
     with pytest.raises(UserError, match=said):
         publish(copy, load_study("lm_norms"), "small", [replace(first, record=record)])
