@@ -93,7 +93,7 @@ def _show_all(articles: Mapping[int, Article], arguments: argparse.Namespace) ->
         print(sentences_page(arguments.results), end="")
         return
     if one_table or arguments.form:
-        raise UserError(f"name an article, 1 to {max(articles)}: normlab articles 1")
+        raise UserError(f"pass the number of an article, 1 to {max(articles)}: normlab articles 1")
     language = LANGUAGES[arguments.language]
     for article in articles.values():
         print_prose(f"{article.id}  {article.title.text(language)}", hang=3)

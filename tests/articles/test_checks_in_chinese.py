@@ -42,7 +42,7 @@ def test_findings_get_their_chinese_text_by_name_in_any_order(tmp_path):
         ("checks: {a.check: {bn: [1]}}", "checks.a.check.bn: "),
         (
             "checks: {a.check: {bn: '{off}'}}",
-            "a.check.bn: '{off}': the finding's numbers",
+            "a.check.bn: '{off}' quotes an unknown number; the finding's numbers",
         ),
     ],
 )
@@ -61,5 +61,7 @@ def test_the_error_for_a_score_without_a_name_says_where_to_add_one():
         match=r"language\.zh\.yaml: scores\.chrf: is missing; translate into Chinese: chrF",
     ):
         CHINESE.score_name("test/chrf")
-    with pytest.raises(UserError, match=r"no score test/nothing: normlab/metrics/glossary\.py"):
+    with pytest.raises(
+        UserError, match=r"score test/nothing is unknown: normlab/metrics/glossary\.py"
+    ):
         ENGLISH.score_name("test/nothing")
