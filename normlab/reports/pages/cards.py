@@ -26,8 +26,7 @@ FOLDER = "cards"
 _NEEDED = ("name", "scale", "overrides", "description", "environment")
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
-    "sorted by the mean rank of the three losses on text; a dash means does not apply, or not "
-    "examined",
+    "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
     "a star, in the last rows: sees later tokens in the test, so its losses on text are too low; "
     "stepwise says by how much",
     "alone x ln, step x ln: time relative to `ln`, of the norm (forward, backward) and of a step",

@@ -123,7 +123,7 @@ def _states_of_code(records: Sequence[RunRecord], rows: Sequence[ScoreRow]) -> I
         compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
         mixed = [label for label, comparison in compared if not comparison.has_one_code]
         among = f"except {'; '.join(mixed)}" if mixed else "in every row"
-        text = "the code differs between seeds; the two runs of a pair share it"
+        text = "it differs between seeds; the two runs of a pair share it"
         yield Note(f"code: {text} {among}", about=About.CODE)
 
 
