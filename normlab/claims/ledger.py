@@ -110,7 +110,7 @@ def check_plans(claims: Sequence[Claim], evidence: EvidenceStore) -> None:
     """
     for claim in claims:
         for part in claim.parts:
-            with _named(claim, part):
+            with _errors_of_part(claim, part):
                 for endpoint in part.endpoints:
                     endpoint.check_plan(evidence)
 
@@ -166,7 +166,7 @@ def with_measurements(claims: Sequence[JudgedClaim], evidence: EvidenceStore) ->
 
 def _judged(claim: Claim, number: int, endpoint: Endpoint, evidence: EvidenceStore) -> JudgedPart:
     part = claim.parts[number - 1]
-    with _named(claim, part):
+    with _errors_of_part(claim, part):
         judgement = endpoint.judge(evidence, part.assertion)
     decision = judgement.decision
     return JudgedPart(
@@ -175,7 +175,7 @@ def _judged(claim: Claim, number: int, endpoint: Endpoint, evidence: EvidenceSto
 
 
 @contextmanager
-def _named(claim: Claim, part: Part) -> Iterator[None]:
+def _errors_of_part(claim: Claim, part: Part) -> Iterator[None]:
     """Add the claim and the part to a `UserError`."""
     try:
         yield
