@@ -60,7 +60,7 @@ def health_table(folder: Path) -> str:
         sheet = json.loads(path.read_text("utf-8"))
         config, scores = sheet["subject"]["config"], records[sheet["subject"]["run"]].scores
         padding = _PADDING.get(config["norm"].get("padding", ""), "")
-        values = {key: each["values"] for key, each in sheet["examinations"].items()}
+        values = {key: each["values"] for key, each in sheet["findings"].items()}
         cells = [
             f"`{norm_label(config['choices'])}`{padding}",
             str(config["choices"]["placement"]),

@@ -134,7 +134,10 @@ def folds(subject: Subject) -> dict[str, Any]:
             "why_not": str(error)[:300] if type(error) is UserError else message_with_type(error)
         }
     stay = Counter(
-        words(each) for row in table for each in (row.mean, row.gain) if isinstance(each, str)
+        words(each.why_not)
+        for row in table
+        for each in (row.mean, row.gain)
+        if each and each.why_not
     )
     found: dict[str, Any] = {"norms": len(table)}
     for part in ("mean", "gain"):

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 import normlab
-from normlab.any_model.inspect import check_arguments
+from normlab.any_model.inspect import check_call
 from normlab.cli import main
 from normlab.config.run_config import to_dict
 from normlab.models.seq2seq import Seq2Seq
@@ -118,7 +118,7 @@ def test_an_invalid_subject_or_question_raises_a_clear_error(trained: Trained):
     with pytest.raises(ValueError, match="cannot examine a Linear without its inputs"):
         normlab.inspect(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"not a str: for a run normlab\.inspect_run"):
-        check_arguments("runs/mine", None, 4, 128)
+        check_call("runs/mine", None, 4, 128)
     with pytest.raises(ValueError, match=r"'leek' is not a question; choose from .*batch_mates, "):
         normlab.inspect_config(trained.config, only=["leek"])
 

@@ -19,7 +19,7 @@ from normlab.any_model.questions.registry import questions
 from normlab.any_model.report import Report
 from normlab.any_model.tracing.calls import Runner
 from normlab.any_model.tracing.float64 import WIDE_DTYPES
-from normlab.any_model.tracing.restore import State, unchanged
+from normlab.any_model.tracing.restore import State, preserved
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import Question
@@ -56,31 +56,32 @@ def inspect(
 
     Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
-    check_arguments(model, batches, max_rows, max_positions)
+    check_call(model, batches, max_rows, max_positions)
     chosen = _chosen(checks)
     model, first = unwrapped(model), first_batches(batches)
     check_supported(model)
     if forward is None and takes_a_dict(model, first[0]):
         forward = _with_a_dict
-    with _uncompiled(), _quiet(), unchanged(model, (first, forward)) as state:
+    with _uncompiled(), _quiet(), preserved(model, (first, forward)) as state:
         model.eval()
         start = State([("", model), ("", (first, forward))], state)  # in eval mode
         runner = Runner(model, forward, start)
         with nullcontext() if start.shares_guard else start.guard:
             axes = Axes(rows, positions)
             conventions = Conventions(forward, mask, axes, max_rows, max_positions)
-            examination = _examination(runner, first, conventions)
-            examination.loss, examination.causal = loss, causal
+            examination = _examination(runner, first, conventions, loss, causal)
             findings = dict(_answers(examination, chosen))
             title = examination.title
     if state.refused:
         findings["restore"] = _not_restored(state.refused)
     if one_way := state.snapshot.one_way:
         title += f"; iterators cannot be rewound: {', '.join(one_way[:3])}"
-    return Report(title, findings, vars(examination).get("norms", []))
+    if unread := state.snapshot.unread:
+        title += f"; state that cannot be read, or restored: {one_line(', '.join(unread[:3]))}"
+    return Report(title, findings, examination.norms_so_far)
 
 
-def check_arguments(model: object, batches: Any, max_rows: int, max_positions: int) -> None:
+def check_call(model: object, batches: Any, max_rows: int, max_positions: int) -> None:
     """Raise UserError for a subject that is not a module, missing inputs, or sizes below 1."""
     if not hasattr(model, "named_modules"):
         raise UserError(
@@ -111,12 +112,14 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _examination(runner: Runner, batches: Sequence[Any], conventions: Conventions) -> Examination:
+def _examination(
+    runner: Runner, batches: Sequence[Any], conventions: Conventions, loss: Any, causal: bool | None
+) -> Examination:
     """Return the examination of the first batch; UserError if the model cannot run its rows."""
     # second try uncut, for models that accept only one length
     for attempt in (conventions, replace(conventions, max_positions=sys.maxsize)):
         example = example_of(runner.model, batches[0], attempt)
-        examination = Examination(runner, example, batches)
+        examination = Examination(runner, example, batches, loss, causal)
         try:
             examination.outputs(examination.lead)
             return examination
@@ -142,9 +145,8 @@ def _answers(
     """Ask the questions in order; if the forward pass is broken, the others do not apply."""
     runs = Finding("")
     for question in dict.fromkeys(questions):
-        nan = question.name == "statistics" and runs.value is None  # bad statistics may cause NaN
         try:
-            if runs.verdict == "broken" and not nan:
+            if runs.verdict == "broken" and not _may_explain_nan(question, examination):
                 finding = Finding.none("the forward pass is broken")
             else:
                 finding = question.ask(examination)
@@ -156,6 +158,11 @@ def _answers(
         finding = replace(finding, name=question.name)
         runs = finding if question.name == "forward" else runs
         yield question.name, finding
+
+
+def _may_explain_nan(question: Question, examination: Examination) -> bool:
+    """Return whether the output has NaN, which bad running statistics may cause."""
+    return question.name == "statistics" and bool(examination.outputs_with_nan)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -121,7 +121,7 @@ def _fails(content: dict[str, Any]) -> bool:
 
     sheets = content["runs"].values() if "runs" in content else [content]
     return any(
-        each["verdict"] in FAILING for sheet in sheets for each in sheet["examinations"].values()
+        each["verdict"] in FAILING for sheet in sheets for each in sheet["findings"].values()
     )
 
 
@@ -146,13 +146,13 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
 
 def _one(built: "BuiltModel", chosen: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
     """Ask the questions about one model, print the answers (not as JSON), and return the sheet."""
-    from normlab.inspection.model.findings import answer
+    from normlab.inspection.model.findings import finding_on
     from normlab.inspection.model.inspect_json import sheet
 
     findings: dict[str, Finding] = {}
     for number, each in enumerate(chosen):
         with at_work(f"{each.name}, {number + 1} of {len(chosen)}"):
-            findings[each.name] = answer(each, built, by_name=bool(arguments.only))
+            findings[each.name] = finding_on(each, built, by_name=bool(arguments.only))
     if not arguments.json:
         _print_summary(built, findings)
         for each in chosen if arguments.only or arguments.details else ():
@@ -184,13 +184,13 @@ def _several(
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
-    from normlab.inspection.model.inspect_json import side_by_side
+    from normlab.inspection.model.inspect_json import sheets_side_by_side
 
     for folder, record in runs.items():
         if not record.finished:
             end = f"{record.outcome.status} at step {record.outcome.step:,}"
             raise UserError(f"{folder} {end}; leave it out with --where status=finished")
-    content, columns = side_by_side(runs, changes, chosen, at_work)
+    content, columns = sheets_side_by_side(runs, changes, chosen, at_work)
     if not arguments.json:
         titles = [*dict.fromkeys(title for values in columns.values() for title in values)]
         rows: list[list[str]] = []

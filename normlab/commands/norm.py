@@ -113,7 +113,7 @@ def card(argv: list[str]) -> int:
     arguments = _card_parser().parse_intermixed_args(argv)
     from normlab.inspection.card.content import answers, card_of
     from normlab.inspection.card.examined_norm import examined_norm
-    from normlab.inspection.card.files import publish, published_card, write_card
+    from normlab.inspection.card.files import publish_card, published_card, write_card
     from normlab.inspection.questions import questions
     from normlab.reports.pages.cards import BOARD
 
@@ -136,9 +136,8 @@ def card(argv: list[str]) -> int:
     complete = card_of(examined, by_question)
     print(f"written to {write_card(examined, complete, results or folders.PUBLISH_TO)}")
     if results is not None:
-        print(
-            f"published in {publish(examined, complete, results)}; the board is {results / BOARD}"
-        )
+        home = publish_card(examined, complete, results)
+        print(f"published in {home}; the board is {results / BOARD}")
         if former is not None:
             print(f"replaced: {former}")
     return 0

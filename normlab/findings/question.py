@@ -1,12 +1,12 @@
 """The registry of questions. A question is a function that returns a finding about its subject."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from normlab.docstrings import summary
 from normlab.errors import UserError
 
 Of = Literal["norm", "model", "card", "claim", "module"]
@@ -38,11 +38,10 @@ _REGISTRY: dict[tuple[Of, str], Question] = {}
 def question(
     name: str, *, of: Of, trained: bool = False, slow: bool = False
 ) -> Callable[[Ask], Ask]:
-    """Register a function as a question, whose text is the first line of the docstring."""
+    """Register a function as a question, whose text is the summary in its docstring."""
 
     def register(ask: Ask) -> Ask:
-        text = (inspect.getdoc(ask) or "").partition("\n")[0]
-        _REGISTRY[of, name] = Question(name, of, text, ask, trained, slow)
+        _REGISTRY[of, name] = Question(name, of, summary(ask), ask, trained, slow)
         return ask
 
     return register

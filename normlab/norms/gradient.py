@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.moments import AllReduce, Values, unchanged
+from normlab.norms.moments import AllReduce, Groups, unchanged
 from normlab.norms.square import SquareNorm
 
 
@@ -36,15 +36,15 @@ class Projection:
 
 
 def projected(
-    z: Tensor, by: Projection, values: Values, over_group: AllReduce = unchanged
+    z: Tensor, by: Projection, groups: Groups, over_group: AllReduce = unchanged
 ) -> Tensor:
     """Return `z` unchanged; in the backward pass, `by` projects its gradient.
 
-    `values` has the groups of the batch; `over_group` sums their moments over processes.
+    Means are over the `groups` of the batch; `over_group` sums their moments over processes.
     """
     reduce = None if over_group is unchanged else over_group
-    tensors = by.fixed, by.share, by.factor, by.sums, values.var_count
-    return _Projected.apply(z, *tensors, values.axes, reduce, by.after)
+    tensors = by.fixed, by.share, by.factor, by.sums, groups.count
+    return _Projected.apply(z, *tensors, groups.axes, reduce, by.after)
 
 
 class _Projected(torch.autograd.Function):
@@ -154,4 +154,4 @@ class GradientNorm(SquareNorm):
             sums=self.gradient_sums if trains else None,
             after=self.commit_gradient if trains and not waits else None,
         )
-        return projected(z, by, self.counted, self.pool.over_group)
+        return projected(z, by, self.gradient_groups, self.pool.over_group)

@@ -64,6 +64,16 @@ class Moments(NamedTuple):
         return cls(*(t.to(dtype) for t in (mean, var, count[..., :1], var_count[..., :1])))
 
 
+class Groups(NamedTuple):
+    """The dimensions of a batch that a group of values spans, and how many values each group has.
+
+    `count` has the shape of the groups' moments.
+    """
+
+    axes: tuple[int, ...]
+    count: Tensor
+
+
 class Values(NamedTuple):
     """A batch, cut into groups with one mean and one variance each.
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import require_divisor
-from normlab.norms.moments import Axis, Moments, Values
+from normlab.norms.moments import Axis, Groups, Moments, Values
 from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.rms import RMSNorm
 from normlab.norms.running import RunningNorm
@@ -38,7 +38,7 @@ class SquareNorm(RunningNorm):
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
     zero: Tensor = field(init=False)  # takes the place of a mean
-    counted: Values = field(init=False)
+    gradient_groups: Groups = field(init=False)  # of the values in the gradient's moment
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,8 +60,7 @@ class SquareNorm(RunningNorm):
         return x * (mean_square + self.eps).rsqrt()
 
     def moments(self, values: Values) -> Moments:
-        # the values that enter the gradient's moment
-        self.counted = values._replace(x=values.count)
+        self.gradient_groups = Groups(values.axes, values.var_count)
         # PN, MABN and Unified Norm: the mean square is a constant in the backward pass.
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
             squares = values.clear(values.x.square())

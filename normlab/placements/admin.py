@@ -1,9 +1,5 @@
 """Admin: post-norm with a learned weight per feature on the stream, initialized from one batch.
 
-        x ---+--> sub-layer --> dropout --> (+) --> norm --> y
-             |                               |
-             +--> x omega -------------------+
-
     y = norm(omega x + f(x))
 
     at initialization: one batch passes through the model as in training, and in each stack
@@ -51,6 +47,12 @@ class AdminResidual(NormResidual):
 
 class Admin(Post):
     """Admin placement."""
+
+    drawing = """
+        x ---+--> sub-layer --> dropout --> (+) --> norm --> y
+             |                               |
+             +--> x omega -------------------+
+    """
 
     def residual(self, norms: Norms, dim: int, place: Place) -> AdminResidual:
         first = place.layer == 0 and place.sublayer == "self"

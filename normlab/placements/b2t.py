@@ -1,11 +1,5 @@
 """B2T connection: post-norm, with the layer's input added again before its last norm.
 
-        x ---+--> attention --> (+) --> norm --+--> feed-forward --> (+) --> norm --> y
-             |                   |             |                      |
-             +-------------------+             +----------------------+
-             |                                                        |
-             +--------------------------------------------------------+
-
     y = norm(x + x' + f(x')),  x' = norm(x + attention(x))
 
     at initialization: all weights of a layer are divided by sqrt(layers of the stack).
@@ -44,6 +38,14 @@ class B2TResidual(PostResidual):
 
 class B2T(Post):
     """B2T placement."""
+
+    drawing = """
+        x ---+--> attention --> (+) --> norm --+--> feed-forward --> (+) --> norm --> y
+             |                   |             |                      |
+             +-------------------+             +----------------------+
+             |                                                        |
+             +--------------------------------------------------------+
+    """
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         norm = norms.required(place.path, dim)

@@ -171,9 +171,11 @@ class Placement:
     `kind` is the class of the residuals if each has exactly one norm; otherwise override
     `residual`. `closing` says whether a norm follows the last layer. `xavier` has the Xavier gain
     of each linear layer, which is multiplied by `weight_factor`. `always` lists path endings inside
-    sub-layers: these paths get a norm even if no rule names them.
+    sub-layers: these paths get a norm even if no rule names them. `drawing` shows the wiring of a
+    sub-layer in ASCII, for `normlab explain`.
     """
 
+    drawing: ClassVar[str] = ""
     kind: ClassVar[type[NormResidual]]
     closing: ClassVar[bool] = True
     xavier: ClassVar[Mapping[Role, float]] = XAVIER

@@ -1,9 +1,5 @@
 """DeepNorm: post-norm with a scaled-up stream and smaller initial weights, depending on depth.
 
-        x ---+--> sub-layer --> dropout --> (+) --> norm --> y
-             |                               |
-             +--> x alpha -------------------+
-
     y = norm(alpha x + f(x))
 
     at initialization: the Xavier gain is beta for values, outputs and the feed-forward layer, 1 for
@@ -35,6 +31,12 @@ class DeepNormResidual(NormResidual):
 
 class DeepNorm(Post):
     """DeepNorm placement."""
+
+    drawing = """
+        x ---+--> sub-layer --> dropout --> (+) --> norm --> y
+             |                               |
+             +--> x alpha -------------------+
+    """
 
     kind = DeepNormResidual
     xavier = dict.fromkeys(XAVIER, 1.0)

@@ -1,9 +1,5 @@
 """GPAS: pre-norm that scales down the stream after each addition, but not its gradient.
 
-        x ---+--> norm --> sub-layer --> dropout --> (+) --> h --> h - silu(g) sg(h) --> y
-             |                                        |
-             +----------------------------------------+
-
     y = h - silu(g) sg(h),  h = x + f(norm(x))
 
     sg passes no gradient: y has the value (1 - silu(g)) h, and h gets the gradient of y.
@@ -43,6 +39,12 @@ class GPASResidual(PreResidual):
 @dataclass(eq=False, kw_only=True)
 class GPAS(Pre):
     """GPAS placement. With `shared`, the sub-layers of a layer share one gate."""
+
+    drawing = """
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> h --> h - silu(g) sg(h) --> y
+             |                                        |
+             +----------------------------------------+
+    """
 
     shared: bool
 

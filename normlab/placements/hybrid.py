@@ -1,13 +1,5 @@
 """HybridNorm: norms on queries, keys and values; feed-forward layers add to the normalized stream.
 
-        x ---+--> attention (norms of each head's q, k, v) --> dropout --> (+) --> y
-             |                                                              |
-             +--------------------------------------------------------------+
-
-        x --> norm --+--> feed-forward --> dropout --> (+) --> y
-                     |                                  |
-                     +----------------------------------+
-
     y = n + f(n),  n = norm(x): the branch is added to the norm's output instead of its input
 
     at initialization: GPT-2's factor on the last linear layer of each sub-layer.
@@ -45,6 +37,16 @@ class NormedStreamResidual(NormResidual):
 @dataclass(eq=False, kw_only=True)
 class Hybrid(DepthScaledPre):
     """HybridNorm placement; `star` is HybridNorm*."""
+
+    drawing = """
+        x ---+--> attention (norms of each head's q, k, v) --> dropout --> (+) --> y
+             |                                                              |
+             +--------------------------------------------------------------+
+
+        x --> norm --+--> feed-forward --> dropout --> (+) --> y
+                     |                                  |
+                     +----------------------------------+
+    """
 
     always = (".q", ".k", ".v")
 

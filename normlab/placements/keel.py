@@ -1,9 +1,5 @@
 """Keel: post-norm with a scaled-up stream, and a second norm inside the branch.
 
-        x ---+--> norm --> sub-layer --> dropout --> (+) --> norm --> y
-             |                                        |
-             +--> x a --------------------------------+
-
     y = norm(a x + f(norm(x))),  a = number of residual connections in the stack
     y = x + f(norm(x))           in the first of them
 
@@ -37,6 +33,12 @@ class KeelResidual(SandwichResidual):
 
 class Keel(Post):
     """Keel placement."""
+
+    drawing = """
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> norm --> y
+             |                                        |
+             +--> x a --------------------------------+
+    """
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if place.layer == 0 and place.sublayer == "self":

@@ -1,9 +1,5 @@
 """LayerScale: pre-norm with a small learned gain per feature on the branch.
 
-        x ---+--> norm --> sub-layer --> dropout --> x gain --> (+) --> y
-             |                                                   |
-             +---------------------------------------------------+
-
     y = x + g f(norm(x))
 
     at initialization: g = start in all features, so every layer is close to the identity.
@@ -37,6 +33,12 @@ class LayerScaleResidual(PreResidual):
 @dataclass(eq=False, kw_only=True)
 class LayerScale(Pre):
     """LayerScale placement: pre-norm whose branches are initially scaled by `start`."""
+
+    drawing = """
+        x ---+--> norm --> sub-layer --> dropout --> x gain --> (+) --> y
+             |                                                   |
+             +---------------------------------------------------+
+    """
 
     kind = LayerScaleResidual
 

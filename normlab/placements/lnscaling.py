@@ -1,9 +1,5 @@
 """LayerNorm Scaling: pre-norm, with norm outputs that are scaled down with depth.
 
-        x ---+--> norm --> / sqrt(l) --> sub-layer --> dropout --> (+) --> y
-             |                                                      |
-             +------------------------------------------------------+
-
     y = x + f(norm(x) / sqrt(l)) in layer l = 1, 2, ... of its stack
 
     at initialization: the stream's variance grows more slowly than with pre-norm. The authors' code
@@ -29,6 +25,12 @@ class ScaledPreResidual(NormResidual):
 
 class LayerNormScaling(Placement):
     """LayerNorm Scaling placement."""
+
+    drawing = """
+        x ---+--> norm --> / sqrt(l) --> sub-layer --> dropout --> (+) --> y
+             |                                                      |
+             +------------------------------------------------------+
+    """
 
     kind = ScaledPreResidual
 

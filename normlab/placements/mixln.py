@@ -1,8 +1,5 @@
 """Mix-LN: the first layers of a stack are post-norm, the others pre-norm.
 
-        x --> post-norm layers --> pre-norm layers --> norm
-              the first share       the rest
-
 Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and
 Post-LN"). In the authors' scripts a quarter of the layers are post-norm: 3 of 12 and 6 of 24.
 """
@@ -20,6 +17,11 @@ class MixLN(Placement):
 
     The number of post-norm layers is rounded down, but at least one. A share of 0 is pre-norm; a
     share of 1 is post-norm with a closing norm.
+    """
+
+    drawing = """
+        x --> post-norm layers --> pre-norm layers --> norm
+              the first share       the rest
     """
 
     share: float

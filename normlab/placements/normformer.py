@@ -1,13 +1,5 @@
 """NormFormer: pre-norm with extra norms after self-attention and the activation, and head gains.
 
-        x ---+--> norm --> self-attention --> x gain of its head --> norm --> dropout --> (+) --> y
-             |                                                                             |
-             +-----------------------------------------------------------------------------+
-
-        x ---+--> norm --> fc1 --> activation --> norm --> fc2 --> dropout --> (+) --> y
-             |                                                                  |
-             +------------------------------------------------------------------+
-
     cross-attention is plain pre-norm.
 
     at initialization: all gains are 1.
@@ -45,6 +37,16 @@ class HeadGains(nn.Module):
 @dataclass(eq=False, kw_only=True)
 class NormFormer(Pre):
     """NormFormer placement."""
+
+    drawing = """
+        x ---+--> norm --> self-attention --> x gain of its head --> norm --> dropout --> (+) --> y
+             |                                                                             |
+             +-----------------------------------------------------------------------------+
+
+        x ---+--> norm --> fc1 --> activation --> norm --> fc2 --> dropout --> (+) --> y
+             |                                                                  |
+             +------------------------------------------------------------------+
+    """
 
     always = (".hidden",)
 

@@ -1,9 +1,5 @@
 """Post-norm: the norm is applied after the addition, to the stream itself.
 
-        x ---+--> sub-layer --> dropout --> (+) --> norm --> y
-             |                               |
-             +-------------------------------+
-
     y = norm(x + f(x))
 
     closing norm: none, since the last layer already ends in a norm.
@@ -26,6 +22,12 @@ class PostResidual(NormResidual):
 
 class Post(Placement):
     """Post-norm placement (the original Transformer, BERT, fairseq's IWSLT'14 README recipe)."""
+
+    drawing = """
+        x ---+--> sub-layer --> dropout --> (+) --> norm --> y
+             |                               |
+             +-------------------------------+
+    """
 
     kind = PostResidual
     closing = False

@@ -1,9 +1,5 @@
 """Pre-norm: the norm is inside the branch; the stream itself is never normalized.
 
-        x ---+--> norm --> sub-layer --> dropout --> (+) --> y
-             |                                        |
-             +----------------------------------------+
-
     y = x + f(norm(x))
 
     closing norm: one, after the last layer, since nothing else bounds the stream.
@@ -31,6 +27,12 @@ class PreResidual(NormResidual):
 
 class Pre(Placement):
     """Pre-norm placement (GPT-2, and PowerNorm's and RBN's IWSLT'14 recipes)."""
+
+    drawing = """
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> y
+             |                                        |
+             +----------------------------------------+
+    """
 
     kind = PreResidual
 

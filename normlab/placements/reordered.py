@@ -1,9 +1,5 @@
 """Reordered norm: each sub-layer's output is normalized before it is added to the stream.
 
-        x ---+--> sub-layer --> norm --> dropout --> (+) --> y
-             |                                        |
-             +----------------------------------------+
-
     y = x + norm(f(x))
 
     closing norm: one, after the last layer, since nothing else bounds the stream.
@@ -32,6 +28,12 @@ class ReorderedResidual(NormResidual):
 @dataclass(eq=False, kw_only=True)
 class Reordered(Placement):
     """Reordered placement."""
+
+    drawing = """
+        x ---+--> sub-layer --> norm --> dropout --> (+) --> y
+             |                                        |
+             +----------------------------------------+
+    """
 
     kind = ReorderedResidual
 

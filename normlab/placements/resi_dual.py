@@ -1,11 +1,5 @@
 """ResiDual: a post-norm stream, plus a second stream that sums all branches, normalized at the end.
 
-        x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
-             |                            |     |
-             +----------------------------|-----+
-                                          |
-        r -------------------------------(+)-----------------> r'
-
     x' = norm(x + f(x)),  r' = r + f(x),  both start as the embedded tokens
 
     closing norm: on r only; the stack returns y = x + norm(r).
@@ -55,6 +49,14 @@ class ResiDualEnd(nn.Module):
 
 class ResiDual(Placement):
     """ResiDual placement."""
+
+    drawing = """
+        x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
+             |                            |     |
+             +----------------------------|-----+
+                                          |
+        r -------------------------------(+)-----------------> r'
+    """
 
     kind = ResiDualResidual
 

@@ -1,9 +1,5 @@
 """ReZero: no norm; the branch is scaled by a learned gain that starts at 0.
 
-        x ---+--> sub-layer --> dropout --> x gain --> (+) --> y
-             |                                          |
-             +------------------------------------------+
-
     y = x + a f(x)
 
     closing norm: none.
@@ -37,6 +33,12 @@ class ReZeroResidual(Residual):
 @dataclass(eq=False, kw_only=True)
 class ReZero(Placement):
     """ReZero placement, without norms. With `shared`, the sub-layers of a layer share one gain."""
+
+    drawing = """
+        x ---+--> sub-layer --> dropout --> x gain --> (+) --> y
+             |                                          |
+             +------------------------------------------+
+    """
 
     closing = False
 

@@ -1,9 +1,5 @@
 """Sandwich-LN and Peri-LN: a norm before and a norm after the sub-layer, both inside the branch.
 
-        x ---+--> norm --> sub-layer --> norm --> dropout --> (+) --> y
-             |                                                 |
-             +-------------------------------------------------+
-
     y = x + norm(f(norm(x)))
 
     at initialization: only the last norm sets the scale of the branch, whatever the weights.
@@ -37,6 +33,12 @@ class SandwichResidual(PreResidual):
 
 class Sandwich(DepthScaledPre):
     """Sandwich-LN placement."""
+
+    drawing = """
+        x ---+--> norm --> sub-layer --> norm --> dropout --> (+) --> y
+             |                                                 |
+             +-------------------------------------------------+
+    """
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         return SandwichResidual(norms, dim, place, self.dropout)

@@ -1,13 +1,5 @@
 """SiameseNorm: a post-norm stream x and a pre-norm stream y that share every sub-layer.
 
-        x --> norm --+-------------------------------------------> (+) --> x'
-                     |                                              |
-                    (+) --> norm --> sub-layer --> dropout --> z ---+ / c
-                     |                                         |
-        y -+-> norm -+                                         |
-           |                                                   |
-           +-------------------------------------------------> (+) --> y'
-
     x' = n + z / c,  y' = y + z,  z = f(norm(n + norm(y))),  n = norm(x)
     c = sqrt(2 l) in layer l = 1, 2, ... of its stack; both streams start as the embedded tokens
 
@@ -63,6 +55,16 @@ class SiameseEnd(nn.Module):
 
 class Siamese(Placement):
     """SiameseNorm placement."""
+
+    drawing = """
+        x --> norm --+-------------------------------------------> (+) --> x'
+                     |                                              |
+                    (+) --> norm --> sub-layer --> dropout --> z ---+ / c
+                     |                                         |
+        y -+-> norm -+                                         |
+           |                                                   |
+           +-------------------------------------------------> (+) --> y'
+    """
 
     def residual(self, norms: Norms, dim: int, place: Place) -> SiameseResidual:
         return SiameseResidual(norms, dim, place, self.dropout)

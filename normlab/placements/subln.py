@@ -1,9 +1,5 @@
 """Sub-LN: pre-norm, with a second norm before the last linear layer of each sub-layer.
 
-        x ---+--> norm --> sub-layer --> dropout --> (+) --> y
-             |                                        |
-             +----------------------------------------+
-
     self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
     cross-attention has no second norm.
 
@@ -25,6 +21,12 @@ from normlab.placements.pre import Pre
 
 class SubLN(Pre):
     """Sub-LN placement."""
+
+    drawing = """
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> y
+             |                                        |
+             +----------------------------------------+
+    """
 
     always = (".hidden", ".self.mix")
 

@@ -32,7 +32,7 @@ def test_inspect_examines_a_config_at_initialization(config, tmp_path, capsys):
     sheet = read(tmp_path / "inspect.json")
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (None, 0)
     assert sheet["data"]["checksums"]
-    answer = sheet["examinations"]["gradients"]
+    answer = sheet["findings"]["gradients"]
     assert answer["applies"] and answer["values"]["layers"]["encoder.0"] > 0
     assert all(answer[part] in shown for part in ("question", "answer"))
 
@@ -42,8 +42,8 @@ def test_the_printed_sheet_equals_the_file_for_any_order_of_questions(config, tm
     capsys.readouterr()
     written = (tmp_path / "inspect.json").read_text()
     sheet = json.loads(written)
-    assert sheet["format"] == FORMAT == "normlab.inspect/1"
-    assert list(sheet["examinations"]) == ["gradients", "outlier"]
+    assert sheet["format"] == FORMAT == "normlab.inspect/2"
+    assert list(sheet["findings"]) == ["gradients", "outlier"]
     assert main(["inspect", *config, "--only", "outlier,gradients", "--out", "b", "--json"]) == 0
     assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
@@ -56,7 +56,7 @@ def untrained(corpus, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
         patch.chdir(folder)
         assert main(["inspect", *tiny(corpus, folder / "runs", "norm=bn")]) == 0
-    return text.getvalue().splitlines(), read(folder / "inspect.json")["examinations"]
+    return text.getvalue().splitlines(), read(folder / "inspect.json")["findings"]
 
 
 def test_a_summary_of_80_columns_lists_questions_worth_a_look_first(untrained):
@@ -106,7 +106,7 @@ def test_details_shows_the_tables_of_all_questions(config, capsys, monkeypatch):
 def test_a_broken_model_gives_exit_status_1(words, config, tmp_path, capsys):
     settings = [each for each in config if not each.startswith("norm=")]
     assert main(["inspect", *settings, *words]) == 1
-    assert read(tmp_path / "inspect.json")["examinations"]["leak"]["verdict"] == "broken"
+    assert read(tmp_path / "inspect.json")["findings"]["leak"]["verdict"] == "broken"
 
 
 def test_the_inspection_of_a_run_is_kept_in_its_folder(finished, tmp_path, capsys, monkeypatch):
@@ -130,7 +130,7 @@ def test_an_inspection_with_changed_settings_does_not_overwrite_that_of_the_run(
     assert read(folder / "inspect.json") == sheet
     other = read(tmp_path / "inspect.json")
     assert other["subject"]["config"]["norm"]["eval_stats"] == "batch"
-    steps = [each["examinations"]["stepwise"]["answer"] for each in (sheet, other)]
+    steps = [each["findings"]["stepwise"]["answer"] for each in (sheet, other)]
     assert steps[0] != steps[1]
 
 
@@ -177,7 +177,7 @@ def answers(sheet):
     """Return the answers on each run in a sheet, by norm and seed."""
     subjects = {path: each["subject"] for path, each in sheet["runs"].items()}
     return {
-        (of["config"]["choices"]["norm"], of["seed"]): sheet["runs"][path]["examinations"]
+        (of["config"]["choices"]["norm"], of["seed"]): sheet["runs"][path]["findings"]
         for path, of in subjects.items()
     }
 

@@ -12,7 +12,7 @@ from normlab.inspection.questions import entry, questions
 
 def test_each_question_of_a_file_is_found():
     files = [p.read_text("utf-8") for p in Path(module.__file__).parent.rglob("[a-z]*.py")]
-    asked = sum(text.count("\n@question(") + text.count("\n@probed\n") for text in files)
+    asked = sum(text.count("\n@question(") + text.count("\n@probed(") for text in files)
     assert sum(len(questions(kind)) for kind in ("model", "norm", "card")) == asked
     assert len(questions("claim")) == sum(text.count("\n@check(") for text in files)
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from normlab.any_model.batches.example import Key
+from normlab.any_model.batches.example import InputKey
 from normlab.errors import UserError
 
 
@@ -94,11 +94,15 @@ def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
 
 
 def axes_of_inputs(
-    values: Mapping[Key, Any], names: Mapping[Key, str], config: Any, size: int, length: int
-) -> tuple[dict[Key, int], dict[Key, int]]:
+    values: Mapping[InputKey, Any],
+    names: Mapping[InputKey, str],
+    config: Any,
+    size: int,
+    length: int,
+) -> tuple[dict[InputKey, int], dict[InputKey, int]]:
     """Return the batch axis and the token axis of each input that has them."""
-    by_row: dict[Key, int] = {}
-    by_token: dict[Key, int] = {}
+    by_row: dict[InputKey, int] = {}
+    by_token: dict[InputKey, int] = {}
     encodes = getattr(config, "is_encoder_decoder", False) or "src" in names.values()
     of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
     for k, x in values.items():

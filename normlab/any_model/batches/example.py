@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from normlab.any_model.batches.outputs import Outputs, Side, outputs_of
+from normlab.any_model.batches.outputs import Outputs, PaddingSide, outputs_of
 from normlab.errors import UserError
 
-Key = str | int | None
+InputKey = str | int | None
 """An input's name or position, or None for a mask that is not passed to the model."""
 MaskKind = Literal["real", "padding", "lengths", "shares"]
 """What a mask has: ones for real tokens, ones for padding, lengths, or shares of the longest."""
@@ -40,15 +40,15 @@ class Example:
     the rows' numbers in the user's batch of `total` rows; made-up rows come last, without a number.
     """
 
-    values: Mapping[Key, Any]
+    values: Mapping[InputKey, Any]
     form: type
-    rows: Mapping[Key, int]
-    tokens: Mapping[Key, int] = field(default_factory=dict)
-    mask: Key = None
+    rows: Mapping[InputKey, int]
+    tokens: Mapping[InputKey, int] = field(default_factory=dict)
+    mask: InputKey = None
     mask_kind: MaskKind | None = None  # None if there is no mask
-    side: Side = "right"
+    side: PaddingSide = "right"
     has_padding: bool = False  # whether any row of the user's batch is padded
-    fill: Mapping[Key, int | float] = field(default_factory=dict)
+    fill: Mapping[InputKey, int | float] = field(default_factory=dict)
     special: Set[int] = frozenset()
     numbers: tuple[int, ...] = ()
     total: int = 0
@@ -70,7 +70,7 @@ class Example:
         return max(8, self.length // 2)
 
     @property
-    def decoder(self) -> Mapping[Key, int]:
+    def decoder(self) -> Mapping[InputKey, int]:
         """The token axis of each input that only the decoder of an encoder-decoder gets."""
         return {key: 1 for key in self.content if str(key).startswith(("decoder", "tgt"))}
 
@@ -107,7 +107,7 @@ class Example:
         return self.lengths.index(max(self.lengths))
 
     @property
-    def content(self) -> list[Key]:
+    def content(self) -> list[InputKey]:
         """The inputs whose values may be replaced: tokens, features, images."""
         keys = [key for key in self.rows if key is not None and key != self.mask]
         return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
@@ -122,7 +122,7 @@ class Example:
         real = one.real[0].nonzero().flatten().tolist()
         return one.cut(one.tokens, real[0], real[-1] + 1) if real else one
 
-    def padded(self, n: int, *, other: bool = False, side: Side | None = None) -> "Example":
+    def padded(self, n: int, *, other: bool = False, side: PaddingSide | None = None) -> "Example":
         """Return the longest row alone, padded by n positions, by default on the mask's side.
 
         The padding has the values that the batch's own padding has, otherwise `pad_token_id` or 0;
@@ -132,7 +132,7 @@ class Example:
         row, on_the_left = self.alone(self.lead), (side or self.side) == "left"
         length = row.length
 
-        def grow(key: Key, value: Tensor) -> Tensor:
+        def grow(key: InputKey, value: Tensor) -> Tensor:
             axis = row.tokens[key]
             end = value.narrow(axis, 0 if on_the_left else length - 1, 1)
             block = end.repeat_interleave(n, axis)
@@ -157,7 +157,7 @@ class Example:
     def with_other_rows(self, row: int) -> "Example":
         """Return the batch with other values in all rows except one."""
 
-        def change(key: Key, x: Tensor) -> Tensor:
+        def change(key: InputKey, x: Tensor) -> Tensor:
             other, axis = self._other(key, x), self.rows[key]
             same = x.narrow(axis, row, 1)
             before, _, after = other.tensor_split([row, row + 1], axis)
@@ -174,7 +174,7 @@ class Example:
         row = self.alone(self.lead)
         axes = row.decoder or row.tokens
 
-        def change(key: Key, x: Tensor) -> Tensor:
+        def change(key: InputKey, x: Tensor) -> Tensor:
             earlier, later = x.tensor_split([t], axes[key])
             return torch.cat([earlier, self._other(key, later)], axes[key])
 
@@ -186,13 +186,13 @@ class Example:
         while example.size < size:
             row = row.change(row.content, row._other)
 
-            def joined(key: Key, x: Tensor, new: "Example" = row) -> Tensor:
+            def joined(key: InputKey, x: Tensor, new: "Example" = row) -> Tensor:
                 return torch.cat([x, new.values[key]], self.rows[key])
 
             example = example.change(example.rows, joined)
         return example
 
-    def cut(self, axes: Mapping[Key, int], start: int, stop: int) -> "Example":
+    def cut(self, axes: Mapping[InputKey, int], start: int, stop: int) -> "Example":
         """Return the entries from start to stop along `axes`, the axes of rows or of positions."""
         new = self.change(axes, lambda key, x: x.narrow(axes[key], start, stop - start))
         if self.mask_kind == "lengths" and axes is self.tokens:
@@ -202,11 +202,13 @@ class Example:
             new = new.change([self.mask], change)
         return new
 
-    def change(self, keys: Iterable[Key], change: Callable[[Key, Tensor], Tensor]) -> "Example":
+    def change(
+        self, keys: Iterable[InputKey], change: Callable[[InputKey, Tensor], Tensor]
+    ) -> "Example":
         """Return an example with some inputs replaced by `change(key, input)`."""
         return replace(self, values={**self.values, **{k: change(k, self.values[k]) for k in keys}})
 
-    def _other(self, key: Key, x: Tensor) -> Tensor:
+    def _other(self, key: InputKey, x: Tensor) -> Tensor:
         """Return values that all differ from x; floats also get a different mean and variance.
 
         Special tokens stay where they are, and none are added. Integers with more axes than tokens
@@ -229,19 +231,26 @@ class Example:
         return torch.where(torch.isin(x, marks), x, other)
 
 
-def call_model(
+def prepared_call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
-) -> Any:
-    """Return a model's output for an example; by default the model gets copies of the tensors."""
+) -> Callable[[], Any]:
+    """Return a model's call with an example; by default the model gets copies of the tensors."""
     values = dict(example.values)
     if copies:
         values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}
     ordered = [value for key, value in values.items() if isinstance(key, int)]
     keywords = {key: value for key, value in values.items() if isinstance(key, str)}
     if forward is None:
-        return model(*ordered, **keywords)
+        return partial(model, *ordered, **keywords)
     batch: Any = keywords if issubclass(example.form, Mapping) else tuple(ordered)
-    return forward(model, batch[0] if issubclass(example.form, Tensor) else batch)
+    return partial(forward, model, batch[0] if issubclass(example.form, Tensor) else batch)
+
+
+def call_model(
+    model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
+) -> Any:
+    """Return a model's output for an example; the model's exceptions propagate."""
+    return prepared_call(model, example, forward, copies=copies)()
 
 
 def run_model(model: nn.Module, example: Example, forward: Forward | None = None) -> Outputs:
@@ -249,8 +258,9 @@ def run_model(model: nn.Module, example: Example, forward: Forward | None = None
 
     Raises ModelFailed if the model raises an exception, UserError if it returns no float tensor.
     """
+    call = prepared_call(model, example, forward)
     try:
-        output = call_model(model, example, forward)
+        output = call()
     except Exception as error:
         raise ModelFailed(f"{type(error).__name__}: {message_of(error)}") from error
     return outputs_of(output)

@@ -10,8 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from normlab.any_model.batches.axes import Axes, axes_of_inputs, main_axes
-from normlab.any_model.batches.example import Example, Forward, Key
-from normlab.any_model.batches.masks import add_mask, checked_kind, find_mask, under_padding
+from normlab.any_model.batches.example import Example, Forward, InputKey
+from normlab.any_model.batches.masks import (
+    add_mask,
+    checked_kind,
+    find_mask,
+    mask_option,
+    under_padding,
+)
 from normlab.errors import UserError
 
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
@@ -65,12 +71,11 @@ def example_of(
     """
     config = getattr(model, "config", None)
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
-    values = values_of(batch, device)
+    values = inputs_of(batch, device)
     by_position = not conventions.forward  # otherwise the user's function names them
     parameters = [*inspect.signature(model.forward).parameters] if by_position else []
     names = _names(values, parameters)
-    option = conventions.mask
-    mask = find_mask(values, names, option.to(device) if isinstance(option, Tensor) else option)
+    mask = find_mask(values, names, mask_option(conventions.mask, names.values(), device))
     main = _main_input(values, names, mask and mask.key)
     x, marks = values[main], values[mask.key] if mask else None
     rows, positions = main_axes(model, x, names[main], marks, conventions.axes)
@@ -99,7 +104,7 @@ def example_of(
     return _cut(_filled(example, main, names, config), config, conventions)
 
 
-def _names(values: Mapping[Key, Any], parameters: Sequence[str]) -> dict[Key, str]:
+def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:
     """Return the names of inputs, including positional ones; UserError for a cache."""
     if values.get("past_key_values") is not None:
         raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
@@ -108,7 +113,9 @@ def _names(values: Mapping[Key, Any], parameters: Sequence[str]) -> dict[Key, st
     }
 
 
-def _main_input(values: Mapping[Key, Any], names: Mapping[Key, str], mask: Key) -> Key:
+def _main_input(
+    values: Mapping[InputKey, Any], names: Mapping[InputKey, str], mask: InputKey
+) -> InputKey:
     """Return the key of the input that holds tokens or features; UserError if there is none."""
     inputs = [k for k in names if k != mask and isinstance(values[k], Tensor) and values[k].ndim]
     inputs = [k for k in inputs if "mask" not in names[k]] or inputs
@@ -120,7 +127,9 @@ def _main_input(values: Mapping[Key, Any], names: Mapping[Key, str], mask: Key) 
     return main
 
 
-def _filled(example: Example, main: Key, names: Mapping[Key, str], config: Any) -> Example:
+def _filled(
+    example: Example, main: InputKey, names: Mapping[InputKey, str], config: Any
+) -> Example:
     """Return the example with the side of its padding and the values under it filled in."""
     values, pads = example.values, ~example.real
     pad, x = getattr(config, "pad_token_id", None), values[main]
@@ -152,7 +161,7 @@ def special_ids(config: Any) -> set[int]:
     return ids
 
 
-def values_of(batch: Any, device: torch.device) -> dict[Key, Any]:
+def inputs_of(batch: Any, device: torch.device) -> dict[InputKey, Any]:
     """Return a batch's inputs by name or position, on a device."""
     several = batch if isinstance(batch, tuple | list) else [batch]
     inputs = batch if isinstance(batch, Mapping) else dict(enumerate(several))

@@ -1,61 +1,81 @@
 """Finds the input that marks padding, and how it does, by its name, its values and the tokens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from normlab.any_model.batches.example import Key, MaskKind
+from normlab.any_model.batches.example import InputKey, MaskKind
 from normlab.errors import UserError
 
-KINDS: Mapping[str, MaskKind] = {
+KIND_OF_NAME: Mapping[str, MaskKind] = {
     **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),
     **dict.fromkeys(("input_features_mask", "feature_attention_mask"), "real"),
     **dict.fromkeys(("src_key_padding_mask", "key_padding_mask"), "padding"),
     **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths", "lens"), "lengths"),
     **dict.fromkeys(("x_lens", "wav_lens", "wav_len", "relative_lengths"), "lengths"),
 }
-UNCLEAR = ("padding_mask", "mask")
+UNCLEAR_NAMES = ("padding_mask", "mask")
 """Names of inputs that mark real tokens in some models and padding in others."""
-MADE = ("attention_mask", "src_key_padding_mask")
+ADDED_MASKS = ("attention_mask", "src_key_padding_mask")
 """Masks to add if the batch has none and the model takes one: they mark all positions as real."""
-OPTIONS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
+MASK_MEANINGS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 
 class Mask(NamedTuple):
     """The input that marks real tokens, and its kind, or None if it is to be inferred."""
 
-    key: Key
+    key: InputKey
     kind: MaskKind | None
 
 
-def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Mask | None:
-    """Return the mask of real tokens; a mask tensor is added to `values`.
+class MaskOption(NamedTuple):
+    """What the user says about the mask: a tensor, or an input, and the meaning of its ones.
 
-    `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. Returns
-    None if there is no mask.
+    Without a tensor or an input, the mask is found by the inputs' names and values.
     """
-    meaning: Any = None
-    if isinstance(mask, Mapping):
-        ((mask, meaning),) = mask.items()
-    elif isinstance(mask, str) and mask in OPTIONS and mask not in names.values():
-        mask, meaning = None, mask
-    if meaning is not None and meaning not in OPTIONS:
-        raise UserError(f"mask={meaning!r}: choose from {', '.join(OPTIONS)}")
-    if mask is None:
-        keys = [k for k, name in names.items() if name in KINDS and isinstance(values[k], Tensor)]
-        keys += [k for k, name in names.items() if _is_mask(name, values[k])]
-        if not keys:
-            return None
-    elif isinstance(mask, Tensor):
-        keys, values[None] = [None], mask
+
+    tensor: Tensor | None = None
+    name: InputKey = None
+    meaning: MaskKind | None = None
+
+
+def mask_option(mask: Any, names: Collection[str], device: torch.device) -> MaskOption:
+    """Parse the option `mask` of `normlab.inspect`; `names` are the inputs' names.
+
+    It is None, a tensor, a meaning, an input's name or position, or a dict of a name with a
+    meaning. A tensor is moved to the device. Raises UserError for an unknown meaning.
+    """
+    if isinstance(mask, Tensor):
+        return MaskOption(tensor=mask.to(device))
+    if isinstance(mask, str) and mask in MASK_MEANINGS and mask not in names:
+        return MaskOption(meaning=mask)
+    if not isinstance(mask, Mapping):
+        return MaskOption(name=mask)
+    ((name, meaning),) = mask.items()
+    if meaning is not None and meaning not in MASK_MEANINGS:
+        raise UserError(f"mask={meaning!r}: choose from {', '.join(MASK_MEANINGS)}")
+    return MaskOption(name=name, meaning=meaning)
+
+
+def find_mask(
+    values: dict[InputKey, Any], names: Mapping[InputKey, str], option: MaskOption
+) -> Mask | None:
+    """Return the mask of real tokens, or None; a mask tensor of the user is added to `values`.
+
+    Raises UserError if there is no such input, or if it cannot be a mask.
+    """
+    key: InputKey = None
+    if option.tensor is not None:
+        values[key] = option.tensor
+    elif option.name is not None:
+        key = _key_of(option.name, names)
     else:
-        keys = [key for key, name in names.items() if mask in (key, name)]
-        if not keys:
-            known = ", ".join(names.values())
-            raise UserError(f"mask={mask!r} is not an input; choose from {known}")
-    key = keys[0]
+        masks = _by_name(values, names)
+        if not masks:
+            return None
+        key = masks[0]
     name, tensor = names.get(key, "mask"), values[key]
     if not isinstance(tensor, Tensor) or tensor.ndim not in (1, 2):
         shape = [*tensor.shape] if isinstance(tensor, Tensor) else type(tensor).__name__
@@ -63,24 +83,42 @@ def find_mask(values: dict[Key, Any], names: Mapping[Key, str], mask: Any) -> Ma
     if tensor.ndim == 1:
         relative = tensor.is_floating_point() and bool(tensor.numel()) and float(tensor.max()) <= 1
         return Mask(key, "shares" if relative else "lengths")
-    return Mask(key, meaning or (None if name in UNCLEAR else KINDS.get(name)))
+    return Mask(key, option.meaning or _kind_by_name(name))
 
 
-def _is_mask(name: str, value: Any) -> bool:
+def _key_of(name: InputKey, names: Mapping[InputKey, str]) -> InputKey:
+    """Return the key of the input with a name or position; UserError if there is none."""
+    keys = [key for key, known in names.items() if name in (key, known)]
+    if not keys:
+        raise UserError(f"mask={name!r} is not an input; choose from {', '.join(names.values())}")
+    return keys[0]
+
+
+def _by_name(values: Mapping[InputKey, Any], names: Mapping[InputKey, str]) -> list[InputKey]:
+    """Return the keys of inputs with a known name of a mask, then of those that look like one."""
+    tensors = {key: name for key, name in names.items() if isinstance(values[key], Tensor)}
+    known = [key for key, name in tensors.items() if name in KIND_OF_NAME]
+    return [*known, *(key for key, name in tensors.items() if _is_mask(name, values[key]))]
+
+
+def _kind_by_name(name: str) -> MaskKind | None:
+    return None if name in UNCLEAR_NAMES else KIND_OF_NAME.get(name)
+
+
+def _is_mask(name: str, x: Tensor) -> bool:
     """Return whether an input of an unknown name looks like a mask of tokens."""
-    if "mask" not in name or not isinstance(value, Tensor) or value.ndim != 2:
-        return False
-    return bool(((value == 0) | (value == 1)).all())
+    return "mask" in name and x.ndim == 2 and bool(((x == 0) | (x == 1)).all())
 
 
 def add_mask(
-    values: dict[Key, Any], names: dict[Key, str], parameters: Sequence[str], real: Tensor
+    values: dict[InputKey, Any], names: dict[InputKey, str], parameters: Sequence[str], real: Tensor
 ) -> Mask | None:
     """Add the mask that the model takes, with all positions real; no mask if it takes none."""
-    name = next((name for name in MADE if name in parameters and name not in names.values()), None)
-    if name is None:
+    missing = [name for name in ADDED_MASKS if name in parameters and name not in names.values()]
+    if not missing:
         return None
-    kind = KINDS[name]
+    name = missing[0]
+    kind = KIND_OF_NAME[name]
     values[name], names[name] = real if kind == "real" else real == 0, name
     return Mask(name, kind)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from normlab.errors import UserError
 from normlab.findings.relative_change import relative_change
 
-Side = Literal["left", "right"]
+PaddingSide = Literal["left", "right"]
 Outputs = dict[str, Tensor]
 """Floating-point outputs by name, the main one first: `logits`, `hidden_states[1]`, `[0]`."""
 _MAIN = ("logits", "last_hidden_state")
@@ -77,7 +77,7 @@ class Overlap:
     first (or last) `common` correspond. `padding` is how many more positions the variant has.
     """
 
-    side: Side = "right"
+    side: PaddingSide = "right"
     size: int = 0
     common: int = 0
     length: int = 0

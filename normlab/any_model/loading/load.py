@@ -17,7 +17,7 @@ from normlab.any_model.batches.from_batch import KEPT
 from normlab.data.text_files import decoded
 from normlab.errors import UserError
 
-TEXT = (
+BUILT_IN_SENTENCES = (
     "The old lighthouse keeper counted the ships that passed before the storm, and wrote each name "
     "into a book that nobody had asked him to keep.",
     "Why does the same sentence get another result in a larger batch?",
@@ -68,8 +68,8 @@ def load_transformers(
 
     Raises UserError with a one-sentence message if the model or its inputs cannot be loaded.
     """
-    lines = nonblank_lines(text) if text else TEXT
-    model, tokenizer, _, note = load_checkpoint(place, trust=trust)
+    lines = nonblank_lines(text) if text else BUILT_IN_SENTENCES
+    model, tokenizer, _, note = load_with_tokenizer(place, trust=trust)
     wants = model.main_input_name
     if text and tokenizer is None:
         why = "has no tokenizer" if wants == "input_ids" else f"expects {wants}"
@@ -97,7 +97,7 @@ def nonblank_lines(text: Path) -> list[str]:
         return [line for line in decoded(opened, origin=str(text)) if line.strip()]
 
 
-def load_checkpoint(place: str, *, trust: bool) -> Checkpoint:
+def load_with_tokenizer(place: str, *, trust: bool) -> Checkpoint:
     """Load a transformers model and its tokenizer from a folder or a huggingface.co id."""
     try:
         import transformers

@@ -20,7 +20,7 @@ MASKS = ("attention_mask", "padding_mask", "input_features_mask", "feature_atten
 AUDIO = ("input_values", "input_features")
 
 # Small values for a config's numbers by name pattern; the first match counts; None keeps a value.
-SIZES: tuple[tuple[str, int | None], ...] = (
+SMALL_SIZES: tuple[tuple[str, int | None], ...] = (
     (r".*(token_id|index|image|patch|window|kernel|stride|bins?|channels|rate|ratio)s?", None),
     (r".*(image_size|patch_size|kernel_size|window_size|group_size|groups|factor|labels)", None),
     (r".*(experts_per_tok(en)?|top_?k(_experts|_group)?|moe_k|moe_topk|topk_group)", 2),
@@ -80,16 +80,23 @@ def small_models(name: str) -> Iterator[nn.Module]:
     reasons = []
     for how in BUILDS:
         try:
-            config = cls.config_class(**small_settings(cls.config_class, how))
-            with torch.device("meta"):
-                size = sum(p.numel() for p in cls(config).parameters())
-            if size > PARAMETERS:
-                raise UserError(f"{size / 1e6:.0f} M parameters")
-            torch.manual_seed(0)
-            yield cls(config).float().eval()
-        except Exception as error:
+            model = _built(cls, how)
+        except Exception as error:  # transformers raises exceptions of any class
             reasons.append(f"{how}: {message_with_type(error)}")
+            continue
+        yield model
     raise UserError("; ".join(reasons) or "no input fits")
+
+
+def _built(cls: Any, how: str) -> nn.Module:
+    """Return a small model with random weights; UserError if it is too large for a test."""
+    config = cls.config_class(**small_settings(cls.config_class, how))
+    with torch.device("meta"):
+        size = sum(p.numel() for p in cls(config).parameters())
+    if size > PARAMETERS:
+        raise UserError(f"{size / 1e6:.0f} M parameters")
+    torch.manual_seed(0)
+    return cls(config).float().eval()
 
 
 def fitting_inputs(model: nn.Module) -> dict[str, Tensor]:
@@ -207,7 +214,7 @@ def small_value(name: str, value: Any, how: str) -> Any:
         return value
     if how == "heads" and name in TWO_HEADS:
         return TWO_HEADS[name]
-    small = next((size for name_, size in SIZES if re.fullmatch(name_, name)), None)
+    small = next((size for name_, size in SMALL_SIZES if re.fullmatch(name_, name)), None)
     if small is None or value <= small:
         return value
     if how in ("eighth", "depth") and (small in WIDTHS or "head" in name):

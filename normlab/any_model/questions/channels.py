@@ -11,8 +11,8 @@ from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 from normlab.probes.activations import MASSIVE, TIMES, describe
 
-OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
-FEWEST = 8  # positions needed before a channel can be called dead
+OUTLIER_RATIO = 6.0  # a feature's RMS relative to the RMS of all features
+FEWEST_POSITIONS = 8  # positions needed before a channel can be called dead
 
 
 @question("channels", of="module", slow=True)
@@ -31,8 +31,8 @@ def channels(examination: Examination) -> Finding:
         first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == length != y.shape[1])
         x = (y.flatten(2).mT if first else y.reshape(1, -1, y.shape[-1])).double()
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        described = describe(x, real, threshold=OUTLIER)
-        dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
+        described = describe(x, real, threshold=OUTLIER_RATIO)
+        dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST_POSITIONS)
         shares = (described["outliers"], dead, described["largest"], described["over_median"])
         rows.append(LayerActivations(name, *map(float, shares)))
     if not rows:

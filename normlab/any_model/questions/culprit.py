@@ -228,10 +228,12 @@ class _Search:
 
     def _agree(self, base: Any, variant: Any) -> bool:
         """Return whether all tensors in two nested values agree where they overlap."""
+        ys, bases = [*tensors(variant)], [*tensors(base)]
+        if len(ys) != len(bases):
+            return False
         try:
-            pairs = zip(tensors(variant), tensors(base), strict=True)
-            nearest = [self.overlap.nearest(*pair) for pair in pairs]
-        except ValueError:  # different numbers of tensors or axes
+            nearest = [self.overlap.nearest(*pair) for pair in zip(ys, bases, strict=True)]
+        except UserError:  # different axes
             return False
         return all(
             relative_change(y, y0) <= self.same if y0.is_floating_point() else torch.equal(y, y0)

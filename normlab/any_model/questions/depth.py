@@ -5,7 +5,7 @@ import torch
 from normlab.any_model.batches.example import message_of, run_model
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.slow_questions import NOTHING, look_above
-from normlab.any_model.tracing.restore import unchanged
+from normlab.any_model.tracing.restore import preserved
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.probes.gradients import STEEP, gradients_by_layer, growth_by_stack, steepest
@@ -18,7 +18,7 @@ def depth(examination: Examination) -> Finding:
     The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm
     makes this loss constant. A layer's gradient norm is taken over all its parameters.
     """
-    with unchanged(examination.model), torch.enable_grad():
+    with preserved(examination.model), torch.enable_grad():
         examination.model.requires_grad_(True).zero_grad()
         try:
             outputs = run_model(examination.model, examination.lead, examination.runner.forward)

@@ -17,7 +17,7 @@ from normlab.any_model.batches.outputs import Outputs, Overlap, comparable
 from normlab.any_model.questions.wording import listed
 from normlab.any_model.tracing.calls import Runner, fast_path
 from normlab.any_model.tracing.float64 import float64_operations
-from normlab.any_model.tracing.found_norms import FoundNorm, find_norms
+from normlab.any_model.tracing.found_norms import FoundNorm, FoundNorms, find_norms
 from normlab.errors import UserError
 from normlab.findings.relative_change import NonFinite, relative_change, why_not_finite
 
@@ -25,7 +25,7 @@ LEAK = 1e-9
 """The largest relative change in float64 that can be rounding."""
 BLIND = 1e-4
 """The relative change that float32 rounding can cause or hide, where float64 cannot be used."""
-TABLES = 2e-6
+ROUNDED_CONSTANTS = 2e-6
 """The relative change caused by constants that are rounded to float32, such as those of rotary
 positions: padding on the left shifts positions, so it changes which constants are used.
 """
@@ -104,7 +104,7 @@ class Examination:
     @property
     def dtype(self) -> str:
         """The dtype of most weights: `bfloat16`."""
-        return str(self.torch_dtype)[6:]
+        return str(self.torch_dtype).removeprefix("torch.")
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -141,6 +141,11 @@ class Examination:
     def lead(self) -> Example:
         """The longest row alone, without its padding."""
         return self.alone(self.example.lead)
+
+    @property
+    def outputs_with_nan(self) -> list[str]:
+        """The names of the longest row's outputs that have NaN."""
+        return [name for name, y in self.outputs(self.lead).items() if bool(y.isnan().any())]
 
     def alone(self, row: int) -> Example:
         """Return a row alone, without its padding."""
@@ -182,9 +187,19 @@ class Examination:
         return changes
 
     @cached_property
-    def norms(self) -> list[FoundNorm]:
-        """All norms that a forward pass calls."""
+    def search_for_norms(self) -> FoundNorms:
+        """All norms that a forward pass calls, and those that could not be examined."""
         return find_norms(self.runner, self.example)
+
+    @property
+    def norms(self) -> list[FoundNorm]:
+        """The norms that a forward pass calls and that could be examined."""
+        return self.search_for_norms.norms
+
+    @property
+    def norms_so_far(self) -> list[FoundNorm]:
+        """The norms, or none if no question has needed them yet."""
+        return self.norms if "search_for_norms" in vars(self) else []
 
     def outputs(self, variant: Example, *, in_float64: bool = False, fast: bool = False) -> Outputs:
         """Return the outputs of a pass; outputs for the rows and for the batch are cached.

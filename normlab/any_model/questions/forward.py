@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normlab.any_model.batches.example import Example, Key, call_model
+from normlab.any_model.batches.example import Example, InputKey, call_model
 from normlab.any_model.batches.outputs import Outputs, Overlap, outputs_of, tensors
 from normlab.any_model.questions.culprit import culprit_in_words, locate
 from normlab.any_model.questions.examination import LEAK, Examination, PassPair
@@ -26,8 +26,7 @@ def forward(examination: Examination) -> Finding:
     the second one leaves in the model; all others start from the same state.
     """
     outputs = examination.outputs(examination.lead)
-    with_nan = [name for name, y in outputs.items() if bool(y.isnan().any())]
-    if with_nan:
+    if with_nan := examination.outputs_with_nan:
         source = _source_of_nan(examination, examination.lead)
         return _with_nan(examination, source, outputs, with_nan[0])
     random = _random(examination)
@@ -70,7 +69,7 @@ def _random(examination: Examination) -> Finding | None:
 class SecondCall:
     """What a second call shows: inputs that the first one changed, and how the output changes."""
 
-    changed_inputs: list[Key]
+    changed_inputs: list[InputKey]
     change: float
     non_finite: NonFinite
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from normlab.any_model.batches.outputs import Overlap
 from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
-from normlab.any_model.questions.leak import in_words, leak_finding
+from normlab.any_model.questions.leak import change_in_words, leak_finding
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
@@ -41,7 +41,9 @@ def future(examination: Examination) -> Finding:
     places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
     comparisons = {
         f"other tokens after the first {t}": PassPair(
-            example.with_later_tokens(t), examination.lead, Overlap("right", positions, t)
+            example.with_later_tokens(t),
+            examination.lead,
+            Overlap("right", size=positions, common=t),
         )
         for t in places
     }
@@ -89,7 +91,7 @@ def _not_known_as_causal(
     examination: Examination, worst: OutputChange, how: str, *, by_modules: bool, y: Tensor
 ) -> Finding:
     """Return the finding on a model that sees later tokens and does not say that it is causal."""
-    change = in_words(examination, worst, worst.in_float64)
+    change = change_in_words(examination, worst, worst.in_float64)
     text = f"later tokens change the output: {change}, which is right only if the model is not "
     text += "causal: "
     if by_modules and not _predicts_inputs(examination, y):

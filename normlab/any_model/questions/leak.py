@@ -12,7 +12,7 @@ from normlab.any_model.questions.culprit import Cause, Culprit, culprit_in_words
 from normlab.any_model.questions.examination import (
     BLIND,
     LEAK,
-    TABLES,
+    ROUNDED_CONSTANTS,
     Examination,
     OutputChange,
     PassPair,
@@ -55,7 +55,7 @@ def leak_finding(
     culprit = locate(examination, pair, worst.output) if pair else None
     limit = HARM if broken else limit
     return Finding(
-        f"{in_words(examination, worst, worst.in_float64)} (limit {size(limit)}) for {name}"
+        f"{change_in_words(examination, worst, worst.in_float64)} (limit {size(limit)}) for {name}"
         f"{', with unusual values under the padding' * only_unusual}; "
         f"{_module_in_words(culprit, cause)}. {how}{_without_float64(examination)}",
         {name: vars(change) for name, change in changes.items()},
@@ -70,7 +70,7 @@ def _limit(examination: Examination, cause: Cause) -> float:
     """Return the largest change in float64, where it can be used, that can be rounding."""
     if examination.blind:
         return BLIND
-    return TABLES if cause == "padding" and examination.example.side == "left" else LEAK
+    return ROUNDED_CONSTANTS if cause == "padding" and examination.example.side == "left" else LEAK
 
 
 def _rounding(
@@ -81,7 +81,7 @@ def _rounding(
     most, values = changes[name], {name: vars(change) for name, change in changes.items()}
     if most.in_model_dtype > examination.rounding:
         return Finding(
-            f"{in_words(examination, most, most.in_model_dtype)} for {name} in "
+            f"{change_in_words(examination, most, most.in_model_dtype)} for {name} in "
             f"{examination.dtype}, but not in float64: that is too much for rounding (at most "
             f"{size(examination.rounding)}). {how}",
             values,
@@ -97,7 +97,7 @@ def _rounding(
     return Finding(text, values, verdict="fine", value=value, threshold=limit)
 
 
-def in_words(examination: Examination, change: OutputChange, value: float) -> str:
+def change_in_words(examination: Examination, change: OutputChange, value: float) -> str:
     """Say how much an output changes; name the output if there are several."""
     name = f" {change.output}" * (len(examination.compared) > 1)
     return f"the output{name} {by_how_much(value, change.non_finite)}"

@@ -99,7 +99,14 @@ def _change_in_training(examination: Examination, norms: Sequence[FoundNorm]) ->
     visible = value > examination.rounding
     search = (visible or pooling) and not noisy
     module = _first_difference(examination, pooling) if search else None
-    return TrainingChange(len(pooling), value, non_finite, visible, noisy, module)
+    return TrainingChange(
+        len(pooling),
+        value=value,
+        non_finite=non_finite,
+        visible=visible,
+        noisy=noisy,
+        module=module,
+    )
 
 
 def _in_words(change: TrainingChange, examination: Examination) -> str:
@@ -204,8 +211,6 @@ class _NoDropout(TorchFunctionMode):
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         if func is F.scaled_dot_product_attention:
-            args, kwargs = (*args[:4], 0.0, *args[5:])[: len(args)], kwargs | {"dropout_p": 0.0}
-            kwargs = (
-                kwargs if len(args) < 5 else {k: x for k, x in kwargs.items() if k != "dropout_p"}
-            )
+            by_position = dict(zip(("dropout_p", "is_causal"), args[4:], strict=False))
+            return func(*args[:4], **{**by_position, **kwargs, "dropout_p": 0.0})
         return func(*args, **kwargs)

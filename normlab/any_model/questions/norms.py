@@ -1,13 +1,13 @@
 """The question of what each norm of a model pools over."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.wording import unexamined
-from normlab.any_model.tracing.found_norms import FoundNorm
+from normlab.any_model.tracing.found_norms import FoundNorm, Gains
 from normlab.any_model.tracing.norm_modules import norms_in_scripts
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
@@ -20,38 +20,49 @@ def norms(examination: Examination) -> Finding:
     One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over the
     axes along which other outputs change too, in training and in evaluation. A norm is any module
     that pools and whose output has the input's shape and hardly changes if the input is doubled.
-    Norms that scripted modules call cannot be examined; the answer names them.
+    Norms that scripted modules call cannot be examined, nor can norms that fail when they are run
+    by themselves; the answer names them.
     """
-    norms, names = examination.norms, {norm.name for norm in examination.norms}
-    hidden = [name for name in norms_in_scripts(examination.model) if name not in names]
-    if not norms and not hidden:
+    norms, failed = examination.norms, examination.search_for_norms.failed
+    names = {norm.name for norm in norms}
+    scripted = [name for name in norms_in_scripts(examination.model) if name not in names]
+    paths = [*scripted, *failed]
+    if not norms and not paths:
         return Finding.none("a forward pass calls no norm")
+    not_examined = "; ".join(filter(None, (unexamined(scripted), _failed_in_words(failed))))
     if not norms:
-        return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
+        return Finding(not_examined, {"unexamined": paths}, verdict="look")
     wrong = [norm for norm in norms if norm.misnomer]
     return Finding(
-        _answer(norms, wrong, hidden),
-        {"norms": [_plain(norm) for norm in norms], "unexamined": hidden},
-        table(norms),
-        verdict="look" if wrong or hidden else "fine",
+        f"{_answer(norms, wrong)}{'; ' * bool(not_examined)}{not_examined}",
+        {"norms": [_plain(norm) for norm in norms], "unexamined": paths},
+        table_of_norms(norms),
+        verdict="look" if wrong or paths else "fine",
         value=float(len(wrong)),
         threshold=0.0,
         module=wrong[0].name if wrong else None,
     )
 
 
-def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm], hidden: Sequence[str]) -> str:
+def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm]) -> str:
     """Say which name is wrong or, if none is, how many norms of each kind there are."""
     if wrong:
         more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
-        answer = _misnomer_in_words(wrong[0]) + more
-    else:
-        kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in norms)
-        shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
-        count, near = _gains(norms)
-        shown += f"; {near} of {count} gains are near 0" * bool(near)
-        answer = f"names and behavior agree: {shown}"
-    return f"{answer}; {unexamined(hidden)}" if hidden else answer
+        return _misnomer_in_words(wrong[0]) + more
+    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in norms)
+    shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
+    gains = _total(norms)
+    near_zero = f"; {gains.near_zero} of {gains.number} gains are near 0" * bool(gains.near_zero)
+    return f"names and behavior agree: {shown}{near_zero}"
+
+
+def _failed_in_words(failed: Mapping[str, str]) -> str:
+    """Say which norms could not be run by themselves, and why; empty if there are none."""
+    if not failed:
+        return ""
+    shown = [f"{path or 'the model'} ({why})" for path, why in [*failed.items()][:3]]
+    more = f" and {len(failed) - 3} more" * (len(failed) > 3)
+    return f"not examined, as they fail when run by themselves: {', '.join(shown)}{more}"
 
 
 def _misnomer_in_words(norm: FoundNorm) -> str:
@@ -70,21 +81,21 @@ def _plain(norm: FoundNorm) -> dict[str, Any]:
     return fields
 
 
-def _gains(norms: Sequence[FoundNorm]) -> tuple[int, int]:
-    """Return the number of gains of all norms, and how many are near 0."""
+def _total(norms: Sequence[FoundNorm]) -> Gains:
+    """Return the sums over all norms that have gains."""
     gains = [norm.gains for norm in norms if norm.gains]
-    return sum(count for count, _ in gains), sum(near for _, near in gains)
+    return Gains(sum(each.number for each in gains), sum(each.near_zero for each in gains))
 
 
-def table(norms: Sequence[FoundNorm]) -> AnswerTable:
+def table_of_norms(norms: Sequence[FoundNorm]) -> AnswerTable:
     """Return one row per group of norms with the same class, pooled axes and eps."""
     groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
     for norm in norms:
         groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
     rows = []
     for (kind, pools, eps), group in groups.items():
-        count, near = _gains(group)
-        share = f"{near} of {count}" if count else "-"
+        gains = _total(group)
+        share = f"{gains.near_zero} of {gains.number}" if gains.number else "-"
         eps = "-" if eps is None else f"{eps:g}"
         rows.append((kind, len(group), pools, eps, share, group[0].name or "the model"))
     return AnswerTable(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)

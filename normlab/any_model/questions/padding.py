@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
-from normlab.any_model.batches.example import ModelFailed
-from normlab.any_model.batches.outputs import Overlap, Side
+from normlab.any_model.batches.example import ModelFailed, message_of
+from normlab.any_model.batches.outputs import Overlap, PaddingSide
 from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
 from normlab.any_model.questions.leak import leak_finding
 from normlab.errors import UserError
@@ -41,8 +42,8 @@ def padding(examination: Examination) -> Finding:
     if not example.mask_kind:
         return Finding.none("no input marks padding; set mask= to the name of the input that does")
     length = examination.lead.length
-    pairs = {f"padding by {n:,} to {length + n:,} positions": padded(examination, n)}
-    pairs[_OTHER_VALUES] = padded(examination, n, other=True)
+    pairs = {f"padding by {n:,} to {length + n:,} positions": padding_pair(examination, n)}
+    pairs[_OTHER_VALUES] = padding_pair(examination, n, other=True)
     try:
         changes = examination.changes(pairs)
     except ModelFailed:
@@ -56,14 +57,17 @@ def padding(examination: Examination) -> Finding:
         pairs |= in_batch | more
         with suppress(UserError):
             changes |= examination.changes(more) if more else {}
-        changes |= _other_side(examination, pairs)
+        other_side = _other_side(examination)
+        pairs |= other_side
+        with suppress(UserError):
+            changes |= examination.changes(other_side)
         changes |= _implementations(examination)
         how += f", by {', '.join(map(str, FEW))}, and to multiples of {', '.join(map(str, BLOCKS))}"
     return leak_finding(examination, changes, pairs, "padding", how)
 
 
-def padded(
-    examination: Examination, n: int, *, other: bool = False, side: Side | None = None
+def padding_pair(
+    examination: Examination, n: int, *, other: bool = False, side: PaddingSide | None = None
 ) -> PassPair:
     """Return the comparison of the longest row padded by n positions with the row alone."""
     side = side or examination.example.side
@@ -92,57 +96,61 @@ def _own_padding(examination: Examination) -> Iterable[tuple[str, PassPair]]:
 
 
 def _lengths(
-    examination: Examination, amounts: Iterable[int], side: Side | None = None
+    examination: Examination, amounts: Iterable[int], side: PaddingSide | None = None
 ) -> dict[str, PassPair]:
     """Return the comparisons in which the output changes by more than rounding in its dtype."""
     moving = {}
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
-        pair = padded(examination, n, side=side)
+        pair = padding_pair(examination, n, side=side)
         if examination.exceeds_rounding(pair):
             moving[f"padding by {n:,} to {examination.lead.length + n:,} positions{on}"] = pair
     return moving
 
 
-def _other_side(examination: Examination, pairs: dict[str, PassPair]) -> dict[str, OutputChange]:
-    """Return the changes by padding on the other side, if the model allows it there.
+def _other_side(examination: Examination) -> dict[str, PassPair]:
+    """Return the comparisons in which padding on the other side changes the output.
 
-    If padding by one changes the output, it does not: the model has learned positions, or groups
+    There are none if padding by one changes it: the model has learned positions, or groups
     positions, and the groups' boundaries shift.
     """
-    side: Side = "left" if examination.example.side == "right" else "right"
-    few, more = (FEW[0], FEW[-1]), to_blocks(examination.lead.length)[:1]
-    if _lengths(examination, few[:1], side):
+    side: PaddingSide = "left" if examination.example.side == "right" else "right"
+    if _lengths(examination, [min(FEW)], side):
         return {}
-    visible = _lengths(examination, few[1:], side)
-    visible |= _lengths(examination, more, side)
-    pairs |= visible
-    with suppress(UserError):
-        return examination.changes(visible)
-    return {}
+    to_first_block = to_blocks(examination.lead.length)[:1]
+    return _lengths(examination, [max(FEW), *to_first_block], side)
 
 
 def _implementations(examination: Examination) -> dict[str, OutputChange]:
-    """Return how padding changes the output with each other implementation of attention."""
-    model = cast("Any", examination.model)
-    former = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if not hasattr(model, "set_attn_implementation") or former not in IMPLEMENTATIONS:
+    """Return how padding changes the output with each other implementation of attention.
+
+    An implementation that the model does not support, or that cannot run a padded row, is left out.
+    """
+    config = getattr(examination.model, "config", None)
+    former = getattr(config, "_attn_implementation", None)
+    if not hasattr(examination.model, "set_attn_implementation") or former not in IMPLEMENTATIONS:
         return {}
     changes: dict[str, OutputChange] = {}
     for name in IMPLEMENTATIONS:
         if name == former:
             continue
-        with (
-            suppress(Exception),
-            examination.runner.changed(lambda n=name: model.set_attn_implementation(n)),
-        ):
+        use = partial(_use_implementation, examination.model, name)
+        with suppress(UserError), examination.runner.changed(use):
             other = examination.without_cache()
             for n in (examination.example.pads, to_blocks(examination.lead.length)[-1]):
                 total = examination.lead.length + n
-                pair = padded(other, n)
+                pair = padding_pair(other, n)
                 if other.exceeds_rounding(pair):
                     changes[f"{name} attention, padding by {n:,} to {total:,}"] = other.change(pair)
     return changes
+
+
+def _use_implementation(model: Any, name: str) -> None:
+    """Select an implementation of attention; ModelFailed if the model does not support it."""
+    try:
+        model.set_attn_implementation(name)
+    except Exception as error:  # transformers raises exceptions of any class
+        raise ModelFailed(f"{type(error).__name__}: {message_of(error)}") from error
 
 
 def _of_one_length(examination: Examination) -> Finding:
@@ -155,7 +163,7 @@ def _of_one_length(examination: Examination) -> Finding:
     short = example.cut(example.tokens, start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
     # only real positions count
-    overlap = Overlap(examination.example.side, row.length, row.length - n)
+    overlap = Overlap(examination.example.side, size=row.length, common=row.length - n)
     pairs = {_OTHER_VALUES: PassPair(variant, base, overlap, unusual=True)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
     try:

@@ -1,6 +1,6 @@
 """The question of which module changes the output most if it is rounded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -29,22 +29,27 @@ def precision(examination: Examination) -> Finding:
     leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
     if not leaves:
         return Finding.none("no module that takes hooks has weights")
-    alone = [
-        [_change_if_rounded(examination, round_, m) for m in leaves.values()]
-        for round_ in (bf16, int8)
-    ]
-    total = [_change_if_rounded(examination, round_, *leaves.values()) for round_ in (bf16, int8)]
     answers = []
-    for kind, of_all, of_each in zip(("bf16", "int8"), total, alone, strict=True):
-        worst = with_percent(*max(zip(of_each, leaves, strict=True)))
-        answers.append(f"{kind} changes the output by {percent(of_all)}; worst module: {worst}")
-    table = AnswerTable(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
+    changes = {
+        kind: {name: _change_if_rounded(examination, round_, m) for name, m in leaves.items()}
+        for kind, round_ in ROUNDINGS.items()
+    }
+    of_all = {
+        kind: _change_if_rounded(examination, round_, *leaves.values())
+        for kind, round_ in ROUNDINGS.items()
+    }
+    for kind, total in of_all.items():
+        worst = max(leaves, key=lambda name: (changes[kind][name], name))
+        most = with_percent(changes[kind][worst], worst)
+        answers.append(f"{kind} changes the output by {percent(total)}; worst module: {most}")
+    rows = [(name, *(by_module[name] for by_module in changes.values())) for name in leaves]
     scripted = [
         name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
     ]
     if scripted:
         answers.append(f"not rounded, as they are scripted: {', '.join(scripted[:3])}")
-    return look_above("; ".join(answers), total[0], ROUNDED, table)
+    table = AnswerTable(("module", *ROUNDINGS), rows)
+    return look_above("; ".join(answers), of_all["bf16"], ROUNDED, table)
 
 
 def _hooked(module: nn.Module) -> bool:
@@ -52,16 +57,19 @@ def _hooked(module: nn.Module) -> bool:
     return not (module._modules or is_scripted(module))
 
 
-def bf16(x: Tensor) -> Tensor:
+def to_bf16(x: Tensor) -> Tensor:
     """Round to bfloat16, but keep the dtype."""
     return x.bfloat16().to(x.dtype) if x.is_floating_point() else x
 
 
-def int8(x: Tensor) -> Tensor:
+def to_int8(x: Tensor) -> Tensor:
     """Round to 255 levels within +-max |x|; leave vectors unchanged."""
     if x.ndim < 2 or not x.is_floating_point():
         return x
     return quantized(x, x.abs().amax(), 8)
+
+
+ROUNDINGS: Mapping[str, Callable[[Tensor], Tensor]] = {"bf16": to_bf16, "int8": to_int8}
 
 
 def _change_if_rounded(

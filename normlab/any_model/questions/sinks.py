@@ -1,7 +1,7 @@
 """The question of attention sinks."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,10 +38,22 @@ def sinks(examination: Examination) -> Finding:
     weights = [of_layer[0] for of_layer in attentions if of_layer is not None]
     causal = not any(bool(of_layer.triu(1).any()) for of_layer in weights)
     queries = slice(SINK_QUERIES if causal else None)
-    first = [of_layer[:, queries, 0].mean(-1).tolist() for of_layer in weights]
-    rows = [(n, head, w) for n, heads in enumerate(first) for head, w in enumerate(heads)]
+    by_layer = [of_layer[:, queries, 0].mean(-1).tolist() for of_layer in weights]
+    rows = [
+        HeadWeight(layer, head, weight)
+        for layer, by_head in enumerate(by_layer)
+        for head, weight in enumerate(by_head)
+    ]
     if not rows:
         return NOTHING
-    share = sum(row[2] > SINK for row in rows) / len(rows)
+    share = sum(row.first_token > SINK for row in rows) / len(rows)
     answer = f"{percent(share)} of {len(rows)} heads attend mostly to the first token"
     return look_above(answer, share, torch.inf, AnswerTable(("layer", "head", "first token"), rows))
+
+
+class HeadWeight(NamedTuple):
+    """A head, by number, and the mean weight that it gives to the first token."""
+
+    layer: int
+    head: int
+    first_token: float

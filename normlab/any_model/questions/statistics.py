@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from normlab.any_model.batches.example import ModelFailed, call_model
-from normlab.any_model.batches.from_batch import values_of
+from normlab.any_model.batches.from_batch import inputs_of
 from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.wording import unexamined
@@ -19,10 +20,10 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import ratio
 
-FAR = 0.5  # distance between the means in standard deviations, median over channels
-RATIO = 2.0  # ratio of the variances, in either direction, median over channels
-FEWEST = 16  # values per channel needed to compare moments
-COST = 0.05
+FAR_MEAN = 0.5  # distance between the means in standard deviations, median over channels
+FAR_VARIANCE = 2.0  # ratio of the variances, in either direction, median over channels
+FEWEST_VALUES = 16  # values per channel needed to compare moments
+LARGEST_RISE = 0.05
 """Relative rise of the loss with running over recalibrated statistics that is worth a `look`."""
 
 
@@ -60,11 +61,11 @@ def statistics(examination: Examination) -> Finding:
     return _finding(compared, losses, hidden)
 
 
-State = Literal["matching", "unknown", "stale", "initial", "infinite"]
+StatisticsState = Literal["matching", "unknown", "stale", "initial", "infinite"]
 """`unknown` without enough data; `initial` are 0 and 1, which no training leaves; `infinite`
 includes NaN and negative variances.
 """
-_IN_WORDS: Mapping[State, str] = {"initial": "never updated", "infinite": "not finite"}
+_IN_WORDS: Mapping[StatisticsState, str] = {"initial": "never updated", "infinite": "not finite"}
 
 
 class ComparedStatistics(NamedTuple):
@@ -76,7 +77,7 @@ class ComparedStatistics(NamedTuple):
     """
 
     norm: str
-    state: State
+    state: StatisticsState
     times_limit: float = 0.0
     distance: float | None = None
     variance_ratio: float | None = None
@@ -95,7 +96,7 @@ def _finding(
     faults = [each for each in compared if each.is_fault]
     broken = [each for each in compared if each.state == "infinite"]
     worst = max(broken or faults or compared, key=lambda each: each.times_limit)
-    costly = bool(losses) and cost(losses) > COST
+    costly = bool(losses) and loss_rise(losses) > LARGEST_RISE
     has_data = any(each.distance is not None for each in compared)
     if not (faults or hidden or costly or has_data):
         return Finding.none("no norm has enough data to compare its running statistics with")
@@ -148,18 +149,26 @@ def _fault_in_words(compared: ComparedStatistics) -> str:
     return f"stale: mean {compared.distance:.2g} sd off, {variance}"
 
 
-def cost(losses: Mapping[str, float]) -> float:
+def loss_rise(losses: Mapping[str, float]) -> float:
     """Return the relative rise of the `running` over the `recalibrated` loss."""
     least = losses["recalibrated"]
     return ratio(losses["running"] - least, abs(least))
 
 
-def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
-    """Return count, mean and mean square of each norm's inputs, per channel and row."""
-    moments: dict[str, list[Tensor]] = defaultdict(list)
+class RowMoments(NamedTuple):
+    """The number of a row's values per channel, and each channel's mean and mean square."""
+
+    count: int
+    mean: Float[Tensor, " D"]
+    square: Float[Tensor, " D"]
+
+
+def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[RowMoments]]:
+    """Return the moments of each norm's inputs in each call with a row, in float64."""
+    moments: dict[str, list[RowMoments]] = defaultdict(list)
     example = examination.example
     key, axis = next(iter(example.rows.items()))
-    rows = values_of(examination.batches[0], example.device)[key].shape[axis]
+    rows = inputs_of(examination.batches[0], example.device)[key].shape[axis]
     for number in range(min(example.size, rows)):  # skip the row added to a one-row batch
         row = example.alone(number)
         try:
@@ -170,8 +179,7 @@ def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, li
             x = next(tensors(recorded.inputs))
             if (axis := _channel_axis(norms[recorded.name], x, recorded.output)) is not None:
                 x = x.double().movedim(axis, 0).flatten(1)
-                count = torch.full_like(x[:, 0], x.shape[1])
-                of_row = torch.stack([count, x.mean(1), x.square().mean(1)])
+                of_row = RowMoments(x.shape[1], x.mean(1), x.square().mean(1))
                 moments[recorded.name].append(of_row)
     return moments
 
@@ -205,7 +213,7 @@ def _not_finite(norm: Any) -> bool:
     return not all(bool(x.isfinite().all()) for x in moments) or bool((statistics.var < 0).any())
 
 
-def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
+def _compared(name: str, norm: Any, rows: Sequence[RowMoments]) -> ComparedStatistics:
     """Compare a norm's running statistics with the moments of its inputs, by row."""
     statistics = running_statistics(norm)
     assert statistics
@@ -213,24 +221,37 @@ def _compared(name: str, norm: Any, rows: list[Tensor]) -> ComparedStatistics:
     if _not_finite(norm):
         return ComparedStatistics(name, "infinite", torch.inf)
     initial = bool((var == 1).all()) and (mean is None or bool((mean == 0).all()))
-    count = float(sum(row[0, 0] for row in rows))
-    if count < FEWEST or len(rows) < 2 or not all(bool(row.isfinite().all()) for row in rows):
+    finite = all(bool(x.isfinite().all()) for row in rows for x in (row.mean, row.square))
+    if sum(row.count for row in rows) < FEWEST_VALUES or len(rows) < 2 or not finite:
         return ComparedStatistics(name, "initial" if initial else "unknown")
     # eps is added to both variances, so they agree if both are far below eps
-    moments, eps = torch.stack(rows), getattr(norm, "eps", 1e-5)
+    eps = getattr(norm, "eps", 1e-5)
     scale = var + eps
-    pooled, square = (moments[:, 1:] * moments[:, :1]).sum(0) / count
+    pooled = _pooled(rows)
     if mean is None:
-        distance, variance_ratio = 0.0, float(((square + eps) / scale).median())
+        distance, variance_ratio = 0.0, float(((pooled.square + eps) / scale).median())
     else:
-        error = moments[:, 1].var(0) / len(rows)
-        squared = ((pooled - mean).square() - error).clamp(min=0) / scale
+        error = torch.stack([row.mean for row in rows]).var(0) / len(rows)
+        squared = ((pooled.mean - mean).square() - error).clamp(min=0) / scale
         distance = float(squared.sqrt().median())
-        unbiased = (square - pooled.square()) * count / (count - 1)
+        biased = pooled.square - pooled.mean.square()
+        unbiased = biased * pooled.count / (pooled.count - 1)
         variance_ratio = float(((unbiased + eps) / scale).median())
-    times = max(distance / FAR, variance_ratio / RATIO, 1 / RATIO / max(variance_ratio, 1e-12))
+    times = max(
+        distance / FAR_MEAN,
+        variance_ratio / FAR_VARIANCE,
+        1 / FAR_VARIANCE / max(variance_ratio, 1e-12),
+    )
     state = "initial" if initial else "stale" if times > 1 else "matching"
     return ComparedStatistics(name, state, times, distance, variance_ratio, mean is not None)
+
+
+def _pooled(rows: Sequence[RowMoments]) -> RowMoments:
+    """Return the moments of all rows together."""
+    count = sum(row.count for row in rows)
+    mean = torch.stack([row.mean * row.count for row in rows]).sum(0) / count
+    square = torch.stack([row.square * row.count for row in rows]).sum(0) / count
+    return RowMoments(count, mean, square)
 
 
 def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
@@ -240,7 +261,7 @@ def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
         for norm in norms:
             norm.train(training)
             norm.momentum = momentum  # 0 keeps the statistics, None averages over the batches
-        batches = (values_of(batch, examination.example.device) for batch in examination.batches)
+        batches = (inputs_of(batch, examination.example.device) for batch in examination.batches)
         examples = (replace(examination.example, values=values) for values in batches)
         forward = examination.runner.forward
         outputs = (call_model(examination.model, example, forward) for example in examples)

@@ -1,5 +1,7 @@
 """The question of how much each layer and each norm contributes to the output."""
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
@@ -25,22 +27,40 @@ def worth(examination: Examination) -> Finding:
     norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
     of the longest row.
     """
-    modules, rows, answers = dict(examination.model.named_modules()), [], []
-    for kind, names in (
-        ("layer", layer_outputs(examination)),
-        ("norm", [norm.name for norm in examination.norms]),
-    ):
-        parts = {name: modules[name] for name in names if name in modules}
-        changes = {path: _change_without(examination, module) for path, module in parts.items()}
-        rows += [(kind, *pair) for pair in changes.items()]
-        ends = sorted((value, name) for name, value in changes.items())
-        if ends:
-            most, least = with_percent(*ends[-1]), with_percent(*ends[0])
-            answers.append(f"{kind} that matters most: {most}, least: {least}")
+    modules = dict(examination.model.named_modules())
+    paths = {
+        "layer": [*layer_outputs(examination)],
+        "norm": [norm.name for norm in examination.norms],
+    }
+    rows: list[LeftOut] = []
+    answers: list[str] = []
+    for kind, names in paths.items():
+        without = [
+            LeftOut(kind, name, _change_without(examination, modules[name]))
+            for name in names
+            if name in modules  # functional norms are not modules
+        ]
+        if without:
+            least, most = (
+                choose(without, key=lambda row: (row.change, row.path)) for choose in (min, max)
+            )
+            answers.append(
+                f"{kind} that matters most: {with_percent(most.change, most.path)}, least: "
+                f"{with_percent(least.change, least.path)}"
+            )
+        rows += without
     if not rows:
         return NOTHING
     table = AnswerTable(("kind", "left out", "change"), rows)
-    return look_above("; ".join(answers), max(row[2] for row in rows), torch.inf, table)
+    return look_above("; ".join(answers), max(row.change for row in rows), torch.inf, table)
+
+
+class LeftOut(NamedTuple):
+    """A layer or a norm (`kind`), and how much the output changes without it."""
+
+    kind: str
+    path: str
+    change: float
 
 
 def _change_without(examination: Examination, module: nn.Module) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from normlab.any_model.batches.example import message_of
-from normlab.any_model.loading.load import accepted, load_checkpoint, tokenized
+from normlab.any_model.loading.load import accepted, load_with_tokenizer, tokenized
 from normlab.any_model.surgery.swapped import Swapped
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
@@ -24,7 +24,7 @@ EPS = 1e12
 """With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""
 _MASKED = 0.15  # share of the tokens that a masked language model predicts
 _LARGEST_CHANGE = 1e-3  # largest relative RMS difference allowed between saved and original logits
-Batch = dict[str, Tensor]
+MaskedBatch = dict[str, Tensor]
 
 
 class LanguageModel:
@@ -34,7 +34,7 @@ class LanguageModel:
     """
 
     def __init__(self, place: str, *, trust: bool) -> None:
-        self.model, self.tokenizer, self.folder, self.note = load_checkpoint(place, trust=trust)
+        self.model, self.tokenizer, self.folder, self.note = load_with_tokenizer(place, trust=trust)
         self.trust, self.kind = trust, type(self.model).__name__
         from transformers.models.auto import modeling_auto as auto
 
@@ -56,7 +56,7 @@ class LanguageModel:
         if not self.masked and _logits_change(*earlier) > 1e-5:
             raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
 
-    def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
+    def batches(self, lines: list[str], seed: int) -> Iterator[MaskedBatch]:
         """Yield batches of lines; tokens that are not to be predicted have the label -100."""
         generator = torch.Generator().manual_seed(seed)
         for encoded in tokenized(self.tokenizer, lines):
@@ -69,19 +69,19 @@ class LanguageModel:
             if self.predicted(batch):
                 yield batch
 
-    def shuffled(self, lines: list[str], seed: int) -> Iterator[Batch]:
+    def shuffled(self, lines: list[str], seed: int) -> Iterator[MaskedBatch]:
         """Yield batches forever, with the lines in a new random order in each epoch."""
         generator = torch.Generator().manual_seed(seed)
         for epoch in count(seed):
             order = torch.randperm(len(lines), generator=generator).tolist()
             yield from self.batches([lines[i] for i in order], epoch)
 
-    def predicted(self, batch: Batch) -> int:
+    def predicted(self, batch: MaskedBatch) -> int:
         """Return the number of tokens to predict; a causal model skips a row's first."""
         return int((batch["labels"][:, not self.masked :] != -100).sum())
 
     @torch.no_grad()
-    def loss(self, model: Any, batches: Iterable[Batch]) -> float:
+    def loss(self, model: Any, batches: Iterable[MaskedBatch]) -> float:
         """Return a model's mean loss per predicted token."""
         pairs = [(self.predicted(batch), float(model(**batch).loss)) for batch in batches]
         if not pairs:
@@ -99,7 +99,9 @@ class Adaptation:
     taper: int = 0
 
 
-def adapt(model: Any, original: nn.Module, batches: Iterator[Batch], adaptation: Adaptation) -> int:
+def adapt(
+    model: Any, original: nn.Module, batches: Iterator[MaskedBatch], adaptation: Adaptation
+) -> int:
     """Train the new norms, or all weights, with AdamW; return the number of trained weights.
 
     During the first `taper` steps a norm outputs `(1 - a) old + a new`, with the old norm from the
@@ -154,7 +156,9 @@ def _trained(
     return groups
 
 
-def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: bool) -> float:
+def save(
+    model: Any, language: LanguageModel, batch: MaskedBatch, out: Path, *, keep: bool
+) -> float:
     """Save a model whose norms were swapped for `none` as its original class, with its tokenizer.
 
     The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
@@ -177,7 +181,7 @@ def save(model: Any, language: LanguageModel, batch: Batch, out: Path, *, keep: 
             config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
         tokenizer.save_pretrained(folder)
-        reloaded, *_ = load_checkpoint(str(folder), trust=language.trust)
+        reloaded, *_ = load_with_tokenizer(str(folder), trust=language.trust)
         for path, new in model.named_modules():
             if isinstance(new, Swapped) and eps_of(reloaded.get_submodule(path)) != EPS:
                 raise UserError(

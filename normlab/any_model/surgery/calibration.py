@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -41,15 +42,13 @@ class Calibration:
         first call, for a norm that is called only once.
         """
         for batch in self.batches:
-            mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-            for path, x, y in self._calls_of(norms, batch, once=once):
-                yield NormCall(path, x, y, mask)
+            yield from self._calls_of(norms, batch, once=once)
 
     def input_shapes(self, norms: Mapping[str, nn.Module]) -> dict[str, list[torch.Size]]:
         """Return the shapes of each norm's inputs in the first batch, in the order of execution."""
         shapes: dict[str, list[torch.Size]] = {}
-        for path, x, _ in self._calls_of(norms, self.batches[0], rows=0):
-            shapes.setdefault(path, []).append(x.shape)
+        for call in self._calls_of(norms, self.batches[0], rows=0):
+            shapes.setdefault(call.path, []).append(call.x.shape)
         return shapes
 
     def running_statistics(self, path: str, norm: nn.Module, *, once: bool) -> dict[str, Tensor]:
@@ -57,8 +56,7 @@ class Calibration:
         inputs = (
             (call.x.movedim(1, -1), call.mask) for call in self.calls({path: norm}, once=once)
         )
-        total = torch.stack([sums(x, x, mask) for x, mask in inputs]).sum(0)
-        mean, var = mean_and_variance(total)
+        mean, var = mean_and_variance(reduce(add, (sums(x, x, mask) for x, mask in inputs)))
         return {"running_mean": mean, "running_var": var}
 
     def mean_loss(self, loss: Callable[[Any, Any], Tensor] | None) -> float | None:
@@ -74,15 +72,16 @@ class Calibration:
         *,
         rows: int | None = None,
         once: bool = False,
-    ) -> list[tuple[str, Tensor, Tensor]]:
-        """Return path, input and output of the calls in one pass, cut to the first rows."""
-        calls: list[tuple[str, Tensor, Tensor]] = []
+    ) -> list[NormCall]:
+        """Return the calls in one pass over a batch, cut to the first rows."""
+        mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+        calls: list[NormCall] = []
 
         def record(path: str, _: nn.Module, args: Any, kwargs: dict[str, Any], y: Tensor) -> None:
             x, *more = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
             if not more:
                 # copies, as later operations may change them in place
-                calls.append((path, x[:rows].clone(), y[:rows].clone()))
+                calls.append(NormCall(path, x[:rows].clone(), y[:rows].clone(), mask))
                 if once:
                     raise _EndOfPass
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +59,22 @@ class Node:
     users: list["Node"] = field(default_factory=list)
 
 
+class _NormUnderWay(NamedTuple):
+    """A norm that is running, and the node of its input."""
+
+    path: str
+    x: Node
+
+
+class _Product(NamedTuple):
+    """The input, the weight and the bias of a product; `turned` if the weight is [in, out]."""
+
+    x: Node
+    weight: Node
+    bias: Node | None
+    turned: bool
+
+
 class Flow(TorchDispatchMode):
     """Records the operations of a forward pass of a model; `norms` are its norms by path.
 
@@ -75,7 +91,7 @@ class Flow(TorchDispatchMode):
         self._nodes: dict[int, Node] = {}
         self._held: list[Tensor] = []  # an id belongs to one tensor only while that tensor is alive
         self._inside: list[str] = []  # paths of the modules that are running
-        self._norm: list[tuple[str, Node]] = []  # the norm that is running, and its input
+        self._norm: _NormUnderWay | None = None
         for name, weight in [*model.named_parameters(), *model.named_buffers()]:
             if weight.ndim:
                 self._set(weight, Node("weight", name, weight.shape[-1], name=name))
@@ -128,13 +144,14 @@ class Flow(TorchDispatchMode):
     def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._inside.append(path)
         if path in self._paths and not self._norm:
-            tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-            self._norm += [(path, self._of(x)) for x in tensors[:1]]
+            tensors = (x for x in (*args, *kwargs.values()) if isinstance(x, Tensor))
+            x = next(tensors, None)
+            self._norm = None if x is None else _NormUnderWay(path, self._of(x))
 
     def _leave(self, path: str, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         self._inside.pop()
-        if self._norm and self._norm[0][0] == path:
-            _, x = self._norm.pop()
+        if self._norm and self._norm.path == path:
+            x, self._norm = self._norm.x, None
             if not isinstance(result, Tensor):  # such as a norm that returns scales, too
                 return
             if x.axis is not None:  # the norm is not over the features
@@ -181,14 +198,13 @@ class Flow(TorchDispatchMode):
             self._set(out, turned)
             return
         if (product := _product(name, inputs, shapes)) is not None:
-            x, weight, bias = product
-            node.op, node.x, node.name = "product", x, weight.name
-            node.bias, node.turned = bias and bias.name, weight.turned
-            x.users.append(node)
+            node.op, node.x, node.name = "product", product.x, product.weight.name
+            node.bias, node.turned = product.bias and product.bias.name, product.turned
+            product.x.users.append(node)
         elif _convolves(name, inputs, shapes):
-            node.op, node.name, node.axis = "convolution", names[0], out.ndim - 1
-            node.axis -= _CONVOLUTIONS[name]
-            node.bias = names[1] if len(names) > 1 else None
+            node.op, node.axis = "convolution", out.ndim - 1 - _CONVOLUTIONS[name]
+            node.name, *bias = names
+            node.bias = bias[0] if bias else None
             inputs[0].users.append(node)
         elif any(x.axis is not None for x in inputs):
             axis = _moved_axis(name, args, inputs[0].axis, shapes[0], out)
@@ -220,10 +236,8 @@ def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
     return None
 
 
-def _product(
-    name: str, inputs: list[Node], shapes: list[torch.Size]
-) -> tuple[Node, Node, Node | None] | None:
-    """Return input, weight and bias of a product with a weight; None for any other operation.
+def _product(name: str, inputs: list[Node], shapes: list[torch.Size]) -> _Product | None:
+    """Return the parts of a product with a weight; None for any other operation.
 
     The weight is [out, in] for `linear`, and [in, out] for `addmm` and `mm`.
     """
@@ -241,9 +255,7 @@ def _product(
         return None
     if len(shapes[inputs.index(weight)]) != 2:
         return None
-    turned = weight.turned ^ flip
-    used = Node("weight", weight.label, weight.width, name=weight.name, turned=turned)
-    return x, used, bias[0] if bias else None
+    return _Product(x, weight, bias[0] if bias else None, turned=weight.turned ^ flip)
 
 
 def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:

@@ -9,7 +9,7 @@ bias can become part of these weights (Graef et al. 2024, FlashNorm).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -75,17 +75,27 @@ def fold_norms(
     return FoldedModel(folded.train(model.training), table, error)
 
 
+class FoldOutcome(NamedTuple):
+    """Whether a part of a norm was folded; if not, `why_not` is the reason."""
+
+    folded: bool
+    why_not: str = ""
+
+    def __str__(self) -> str:
+        return "folded" if self.folded else f"stays: {self.why_not}"
+
+
 @dataclass
 class NormFold:
     """What became of one norm: its subtraction of the mean, and its gain and bias.
 
-    `mean` and `gain` are True if folded, None if the norm has none, else the reason why not.
+    `mean` and `gain` are None if the norm has none.
     """
 
     site: str
     kind: str
-    mean: bool | str | None = None
-    gain: bool | str | None = None
+    mean: FoldOutcome | None = None
+    gain: FoldOutcome | None = None
 
 
 @dataclass(frozen=True)
@@ -100,19 +110,17 @@ class FoldedModel:
     error: float
 
     def __str__(self) -> str:
-        def outcome(value: bool | str | None) -> str:
-            return "folded" if value is True else f"stays: {value}" if value else "has none"
-
         rows = [("site", "norm", "mean", "gain and bias")]
         rows += [
-            (norm.site, norm.kind, outcome(norm.mean), outcome(norm.gain)) for norm in self.table
+            (norm.site, norm.kind, *(str(x or "has none") for x in (norm.mean, norm.gain)))
+            for norm in self.table
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        means = [norm.mean for norm in self.table if norm.mean is not None]
-        gains = [norm.gain for norm in self.table if norm.gain is not None]
-        count = f"gains folded: {gains.count(True)} of {len(gains)}; "
-        count += f"layer norms that are RMS norms now: {means.count(True)} of {len(means)}"
+        means = [norm.mean.folded for norm in self.table if norm.mean]
+        gains = [norm.gain.folded for norm in self.table if norm.gain]
+        count = f"gains folded: {sum(gains)} of {len(gains)}; "
+        count += f"layer norms that are RMS norms now: {sum(means)} of {len(means)}"
         return "\n".join([*lines, f"{count}; float64 outputs differ by {self.error:.1g}"])
 
 
@@ -196,22 +204,27 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
     sources: dict[str, Node] = {}
     for row in rows:
         if row.site in centered:
-            row.mean = why_mean_stays(flow, row.site, model, centered) or True
-        if row.mean is True:
+            row.mean = _outcome(why_mean_stays(flow, row.site, model, centered))
+        if row.mean and row.mean.folded:
             inputs = flow.sources(flow.norms[row.site][0].passed[0])
             sources |= {node.name: node for node in inputs}
         norm = known[row.site]
         if norm.weight or norm.bias:
-            row.gain = why_gain_stays(flow, row.site, model, bias=norm.shift) or True
+            row.gain = _outcome(why_gain_stays(flow, row.site, model, bias=norm.shift))
     for source in sources.values():
         _center(model, source)
     for row in rows:
-        if row.gain is True:
+        gain_folded = row.gain is not None and row.gain.folded
+        if gain_folded:
             readers = flow.ends(flow.norms[row.site][0], ("move",))
             _fold_gain(model, known[row.site], [node for node in readers if node])
-        if row.mean is True:
-            _replace(model, row.site, known[row.site], plain=row.gain is True)
+        if row.mean and row.mean.folded:
+            _replace(model, row.site, known[row.site], plain=gain_folded)
     return rows
+
+
+def _outcome(why_not: str | None) -> FoldOutcome:
+    return FoldOutcome(folded=why_not is None, why_not=why_not or "")
 
 
 def _center(model: nn.Module, source: Node) -> None:

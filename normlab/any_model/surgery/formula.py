@@ -13,8 +13,8 @@ from normlab.any_model.surgery.least_squares import fitted, sums
 from normlab.any_model.tracing.norm_modules import keeps_running_statistics
 from normlab.any_model.tracing.norm_trial import copied
 
-Kind = Literal["bn", "ln", "rms"]
-FORMULAS: Mapping[Kind, Callable[[Float[Tensor, "... D"]], Float[Tensor, "... D"]]] = {
+FormulaKind = Literal["bn", "ln", "rms"]
+FORMULAS: Mapping[FormulaKind, Callable[[Float[Tensor, "... D"]], Float[Tensor, "... D"]]] = {
     "ln": lambda x: F.layer_norm(x, x.shape[-1:]),
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias make one linear map per feature
@@ -26,7 +26,7 @@ _SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone 
 class NormFormula(NamedTuple):
     """The formula of a norm, the axis of its features (-1 or 1), and its gain."""
 
-    kind: Kind
+    kind: FormulaKind
     axis: int
     gain: Float[Tensor, " D"]
 

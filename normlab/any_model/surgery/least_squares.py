@@ -1,5 +1,6 @@
 """The least-squares fit of one tensor to another per feature: `y = gain z + bias`."""
 
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import torch
@@ -15,32 +16,44 @@ class LinearFit(NamedTuple):
     error: float
 
 
-def sums(
-    z: Float[Tensor, "... D"], y: Float[Tensor, "... D"], mask: Any = None
-) -> Float[Tensor, "6 D"]:
-    """Return per feature the count and the sums of z, y, z^2, zy and y^2 at real positions.
+@dataclass(frozen=True)
+class FitSums:
+    """The number of positions, and sums over them of z, y, z^2, zy and y^2, per feature."""
 
-    `mask` marks them if it has the first two axes of y. Sums of several batches may be added.
-    """
+    count: Float[Tensor, " D"]
+    z: Float[Tensor, " D"]
+    y: Float[Tensor, " D"]
+    zz: Float[Tensor, " D"]
+    zy: Float[Tensor, " D"]
+    yy: Float[Tensor, " D"]
+
+    def __add__(self, other: "FitSums") -> "FitSums":
+        names = [field.name for field in fields(self)]
+        return FitSums(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+def sums(z: Float[Tensor, "... D"], y: Float[Tensor, "... D"], mask: Any = None) -> FitSums:
+    """Return the sums over real positions, which `mask` marks if it has the first two axes of y."""
     real = mask.bool() if mask is not None and mask.shape == y.shape[:2] else ...
     z, y = (values[real].flatten(0, -2).double() for values in (z, y))
-    return torch.stack([x.sum(0) for x in (torch.ones_like(z), z, y, z * z, z * y, y * y)])
+    return FitSums(*(x.sum(0) for x in (torch.ones_like(z), z, y, z * z, z * y, y * y)))
 
 
-def fitted(sums: Float[Tensor, "6 D"], former: Any = 0.0, *, shift: bool = True) -> LinearFit:
+def fitted(total: FitSums, former: Any = 0.0, *, shift: bool = True) -> LinearFit:
     """Return the fit that the sums determine: `gain = cov(z, y) / var(z)`.
 
     A constant feature keeps its `former` gain. Without `shift` the bias is 0.
     """
-    _, z, y, zz, zy, yy = sums / sums[0]
-    z, y = shift * z, shift * y
+    n = total.count
+    z, y = shift * total.z / n, shift * total.y / n
+    zz, zy, yy = total.zz / n, total.zy / n, total.yy / n
     var, cov = zz - z * z, zy - z * y
     gain = torch.where(var > 1e-12 * zz, cov / var, former)
     rest = (yy - y * y - 2 * gain * cov + gain * gain * var).sum().clamp(min=0)
     return LinearFit(gain, y - gain * z, float((rest / yy.sum().clamp(min=1e-300)).sqrt()))
 
 
-def mean_and_variance(sums: Float[Tensor, "6 D"]) -> tuple[Tensor, Tensor]:
+def mean_and_variance(total: FitSums) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
     """Return mean and unbiased variance of z."""
-    count, z, _, zz, *_ = sums
-    return z / count, (zz - z * z / count) / (count - 1).clamp(min=1)
+    var = (total.zz - total.z * total.z / total.count) / (total.count - 1).clamp(min=1)
+    return total.z / total.count, var

@@ -24,7 +24,7 @@ from normlab.any_model.surgery.formula import formula_of
 from normlab.any_model.surgery.swapped import Swapped, replacement
 from normlab.any_model.tracing.norm_modules import is_norm
 from normlab.any_model.tracing.norm_trial import copied
-from normlab.any_model.tracing.restore import unchanged
+from normlab.any_model.tracing.restore import preserved
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 
@@ -68,12 +68,12 @@ def swap(
     norms = {path: module for path, module in model.named_modules() if _has_statistics(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     calibration = Calibration(model, batches, forward)
-    with unchanged(model, batches):  # so that after an error, the model is as it was
+    with preserved(model, batches):  # so that after an error, the model is as it was
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
         shapes = calibration.input_shapes(norms)
         news = {
-            path: _replacement(path, norms[path], shapes.get(path, [None])[0], norm, options)
+            path: _replacement(path, norms[path], shapes.get(path, ()), norm, options)
             for path in chosen
         }
         if not any(news.values()):
@@ -196,16 +196,21 @@ def _keeps_mean_and_variance(norm: nn.Module) -> bool:
 
 
 def _replacement(
-    path: str, old: nn.Module, shape: torch.Size | None, norm: str, options: Mapping[str, Any]
+    path: str,
+    old: nn.Module,
+    shapes: Sequence[torch.Size],
+    norm: str,
+    options: Mapping[str, Any],
 ) -> _Replacement | None:
     """Return the norm that replaces an old one; None if the old one computes the same already.
 
-    Raises UserError if the old norm cannot be replaced.
+    `shapes` are of its inputs, one for each call. Raises UserError if it cannot be replaced.
     """
-    if shape is None:
+    if not shapes:
         raise UserError(
             f"{path} is never called, or is called with several tensors: leave it out of sites="
         )
+    shape = shapes[0]  # the calls differ in rows and positions at most
     formula = formula_of(old, shape)
     if formula is None:
         raise UserError(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from normlab.any_model.surgery.calibration import NormCall
 from normlab.any_model.surgery.formula import NormFormula, values_of_norm
-from normlab.any_model.surgery.least_squares import LinearFit, fitted, sums
+from normlab.any_model.surgery.least_squares import FitSums, LinearFit, fitted, sums
 from normlab.any_model.tracing.norm_modules import eps_of
 from normlab.norms.base import Norm
 from normlab.norms.bounded import BoundedMap
@@ -62,11 +62,11 @@ class Swapped(nn.Module):
 
         With `search`, DyT's alpha is fitted too: the best one of a grid, and then of a finer one.
         """
-        best, fit = 1.0, LinearFit(self.weight, self.bias, math.inf)
-        grids = (_ALPHAS, _BETWEEN) if search else ([1.0 if self.alpha is None else self.alpha],)
-        for grid in grids:
-            alphas = [best * value for value in grid]
-            best, fit = min(zip(alphas, self._fits(alphas, calls), strict=True), key=_error)
+        best = 1.0 if search or self.alpha is None else self.alpha
+        fit = LinearFit(self.weight, self.bias, math.inf)
+        for grid in (_ALPHAS, _BETWEEN) if search else ([1.0],):
+            fits = self._fits([best * value for value in grid], calls)
+            best, fit = min(fits.items(), key=_error)
         self._set_alpha(best)
         self.weight.copy_(fit.gain)
         self.bias.copy_(fit.bias)
@@ -74,15 +74,16 @@ class Swapped(nn.Module):
 
     def _fits(
         self, alphas: list[float], calls: Callable[[], Iterable[NormCall]]
-    ) -> list[LinearFit]:
+    ) -> dict[float, LinearFit]:
         """Return the fit for each alpha, in one pass over the calls."""
-        totals: list[Any] = [0] * len(alphas)
+        totals: dict[float, FitSums] = {}
         for _, x, y, mask in calls():
-            for number, alpha in enumerate(alphas):
+            for alpha in alphas:
                 self._set_alpha(alpha)
-                totals[number] += sums(self.normalized(x), y.movedim(self.axis, -1), mask)
+                more = sums(self.normalized(x), y.movedim(self.axis, -1), mask)
+                totals[alpha] = totals[alpha] + more if alpha in totals else more
         shift = isinstance(self.bias, nn.Parameter)
-        return [fitted(total, self.weight, shift=shift) for total in totals]
+        return {alpha: fitted(each, self.weight, shift=shift) for alpha, each in totals.items()}
 
     def _set_alpha(self, alpha: float) -> None:
         if isinstance(self.norm, BoundedMap):

@@ -8,27 +8,23 @@ from collections.abc import Sequence, Set
 from torch import Tensor
 
 from normlab.any_model.batches.example import Example
-from normlab.any_model.tracing.calls import Call
 from normlab.any_model.tracing.functional_norms import OVER_FEATURES, OVER_POSITIONS
 from normlab.any_model.tracing.norm_modules import CHANNELS_FIRST, CHANNELS_LAST
-from normlab.any_model.tracing.norm_trial import Trial
+from normlab.any_model.tracing.norm_trial import NormCalls, Trial
 
 FEATURE, POSITION, BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 Roles = Sequence[Set[str]]
 """The roles of each axis of a norm's input."""
 
 
-def axis_roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
-    """Return the roles of the axes of a module's output.
-
-    `calls` has its call with all rows and, if they could be run, with one row alone and padded.
-    """
-    shape, *others = (call.output.shape for call in calls)
+def axis_roles(calls: NormCalls, example: Example, trial: Trial) -> Roles:
+    """Return the roles of the axes of a module's output in its call with all rows."""
+    shape = calls.all_rows.output.shape
     axes, batch, position = range(len(shape)), {0}, set[int]()
-    if others and all(len(other) == len(shape) for other in others):
-        short, long = others
-        position = {a for a in axes if short[a] != long[a]}
-        batch = {a for a in axes if short[a] != shape[a]} - position
+    if calls.one_row:
+        alone, padded = (call.output.shape for call in calls.one_row)
+        position = {a for a in axes if alone[a] != padded[a]}
+        batch = {a for a in axes if alone[a] != shape[a]} - position
         batch = batch or (position & {0})  # rows and positions are flattened
     elif example.length:
         fits = {a for a in axes if shape[a] == example.length}  # one of these may be the channels
@@ -42,7 +38,7 @@ def axis_roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
 def _channels(trial: Trial) -> int:
     """Return the channel axis of an image: the gain's or, without a gain, torch's convention."""
     before = trial.before()
-    for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
+    for gain in filter(lambda gain: gain.ndim == 1 and len(gain), trial.module.parameters()):
         gain.data[0] += 1
         counts = counts_by_axis(trial(trial.x) != before)
         gain.data[0] -= 1

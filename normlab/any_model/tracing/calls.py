@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 
 from normlab.any_model.batches.example import Example, Forward, run_model
 from normlab.any_model.batches.outputs import Outputs
-from normlab.any_model.tracing.restore import State, unchanged
+from normlab.any_model.tracing.restore import State, preserved
 from normlab.any_model.tracing.scripted import hooked, is_scripted
 
 
@@ -92,7 +92,7 @@ class Runner:
         self.restore()
         state, self.state = self.state, None
         try:
-            with unchanged(self.model) if state is None else nullcontext():
+            with preserved(self.model) if state is None else nullcontext():
                 change()
                 yield
         finally:

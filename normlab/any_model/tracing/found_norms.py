@@ -5,9 +5,10 @@ input is changed; the outputs that change with it share its statistics (`reach.p
 the input has a role (`axis_roles.py`). `misnomer.py` compares the result with the norm's name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -17,8 +18,15 @@ from normlab.any_model.tracing.calls import Call, Runner, inside
 from normlab.any_model.tracing.functional_norms import Functional, Functionals
 from normlab.any_model.tracing.misnomer import Suggestion, misnomer_of
 from normlab.any_model.tracing.norm_modules import eps_of, is_known_norm, may_be_norm
-from normlab.any_model.tracing.norm_trial import LARGE, Trial, place_of
-from normlab.any_model.tracing.reach import Reach, reach_of
+from normlab.any_model.tracing.norm_trial import (
+    LARGE,
+    NormCalls,
+    RowCalls,
+    Trial,
+    TrialFailed,
+    input_place,
+)
+from normlab.any_model.tracing.reach import NormTrials, Reach, reach_of
 from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError
 from normlab.norms.axes import axes_in_words
@@ -29,13 +37,19 @@ _POSITIONS = 16  # enough positions to see what a norm pools over
 _FEW = 4  # most parameters per output value of a row in a norm of an unknown class
 
 
+class Gains(NamedTuple):
+    """How many gains a norm has, and how many are at most 0.01 times their root mean square."""
+
+    number: int
+    near_zero: int
+
+
 @dataclass(frozen=True)
 class FoundNorm:
     """A norm of a model, and what it pools over in training and in evaluation.
 
-    `kind` is its class or function. `training` is None if it cannot be run in training mode.
-    `gains` is how many gains it has and how many of them are near 0 (at most 0.01 times their root
-    mean square). `misnomer` is what its name wrongly suggests; None if the name is right.
+    `kind` is its class or function. `training` is None if it cannot be run in training mode,
+    `gains` if there are none. `misnomer` is what its name wrongly suggests; None if it is right.
     """
 
     name: str
@@ -44,23 +58,35 @@ class FoundNorm:
     training: Reach | None
     evaluation: Reach
     eps: float | None
-    gains: tuple[int, int] | None
+    gains: Gains | None
     misnomer: Suggestion | None = None
 
     @property
     def pools(self) -> str:
         """What it pools over, in words."""
-        mine, later = self.training or self.evaluation, self.evaluation.pools
-        if not mine.pools and not later:
+        training, in_evaluation = self.training or self.evaluation, self.evaluation.pools
+        if not training.pools and not in_evaluation:
             return "nothing: fixed statistics"
-        words = mine.in_words()
-        if not later:
+        words = training.in_words()
+        if not in_evaluation:
             return f"{words} (fixed in evaluation)"
-        return words if later == mine.pools else f"{words} (evaluation: {axes_in_words(later)})"
+        if in_evaluation == training.pools:
+            return words
+        return f"{words} (evaluation: {axes_in_words(in_evaluation)})"
 
 
-def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
-    """Return all norms that a forward pass calls, in the order of their calls.
+class FoundNorms(NamedTuple):
+    """The norms that a forward pass calls, in the order of their calls.
+
+    `failed` has the paths of known norms that cannot be run by themselves, and their exceptions.
+    """
+
+    norms: list[FoundNorm]
+    failed: dict[str, str]
+
+
+def find_norms(run: Runner, example: Example) -> FoundNorms:
+    """Find all norms that a forward pass calls.
 
     Modules that contain a norm do not count, nor do functions that a norm calls.
     """
@@ -70,18 +96,31 @@ def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
     except ModelFailed:  # the model accepts only one length
         passes = _passes(run, example)
     norms: dict[str, FoundNorm] = {}
-    first = passes[0]  # try the innermost modules first and functions last
-    for name in sorted(first, key=lambda n: (isinstance(first[n].module, Functional), -len(n))):
-        if any(inside(norm, name) or inside(name, norm) for norm in norms):
+    failed: dict[str, str] = {}
+    called = passes.all_rows  # try the innermost modules first and functions last
+    for name in sorted(called, key=lambda n: (isinstance(called[n].module, Functional), -len(n))):
+        if _overlaps(name, norms):
             continue
-        mine = [calls[name] for calls in passes if name in calls]
-        mine = mine if len(mine) == 3 else mine[:1]
-        for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
-            with suppress(Exception):  # the module itself may raise anything
-                if norm := _tried(mine, example, dtype):
-                    norms[name] = norm
-                break
-    return [norms[name] for name in first if name in norms]
+        calls = passes.calls(name)
+        if calls is None:
+            continue
+        try:
+            norm = _tried(calls, example)
+        except TrialFailed as failure:
+            if is_known_norm(called[name].module):
+                failed[name] = str(failure)
+            continue
+        if norm is not None:
+            norms[name] = norm
+    return FoundNorms(
+        [norms[name] for name in called if name in norms],
+        {name: why for name, why in failed.items() if not _overlaps(name, norms)},
+    )
+
+
+def _overlaps(name: str, norms: Iterable[str]) -> bool:
+    """Return whether a module contains a norm, or is part of one."""
+    return any(inside(norm, name) or inside(name, norm) for norm in norms)
 
 
 def _small(example: Example) -> Example:
@@ -98,11 +137,35 @@ def _small(example: Example) -> Example:
     return few.cut(example.tokens, first, min(length, first + _POSITIONS))
 
 
-def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
-    """Return each pass's first calls of possible norm modules, and all calls of functional norms.
+class _RowPasses(NamedTuple):
+    """The calls with the longest row by name: alone, and padded."""
 
-    The passes are of all rows and, if there are positions, of one row alone and of that row padded.
-    """
+    alone: Mapping[str, Call]
+    padded: Mapping[str, Call]
+
+
+class _Passes(NamedTuple):
+    """The calls with all rows by name, and those with one row; None if that cannot be run."""
+
+    all_rows: Mapping[str, Call]
+    one_row: _RowPasses | None
+
+    def calls(self, name: str) -> NormCalls | None:
+        """Return a module's calls; None if its output does not have its input's shape."""
+        call = self.all_rows[name]
+        if input_place(call) is None:
+            return None
+        if self.one_row is None or not all(name in by_name for by_name in self.one_row):
+            return NormCalls(call, None)
+        row = RowCalls(self.one_row.alone[name], self.one_row.padded[name])
+        fits = [
+            input_place(each) is not None and each.output.ndim == call.output.ndim for each in row
+        ]
+        return NormCalls(call, row if all(fits) else None)
+
+
+def _passes(run: Runner, example: Example) -> _Passes:
+    """Record the first calls of possible norm modules, and all calls of functional norms."""
     maybe = {name for name, module in run.model.named_modules() if may_be_norm(module)}
 
     def calls(variant: Example) -> dict[str, Call]:
@@ -110,57 +173,63 @@ def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
         recorded, _ = run.record(variant, functions, keep=lambda name, _: name in maybe)
         return {call.name: call for call in recorded if not call.number} | functions.calls
 
-    passes = [calls(example)]
+    all_rows = calls(example)
     if example.length:
-        with suppress(UserError):
-            pair = (example.alone(example.lead), example.padded(example.pads))
-            passes += [calls(variant) for variant in pair]
-    return passes
+        with suppress(UserError):  # the model cannot be run on one row, or not on a padded one
+            row = calls(example.alone(example.lead))
+            return _Passes(all_rows, _RowPasses(row, calls(example.padded(example.pads))))
+    return _Passes(all_rows, None)
 
 
-def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> FoundNorm | None:
+def _tried(calls: NormCalls, example: Example) -> FoundNorm | None:
     """Return a called module as a norm; None if it is not one.
 
-    `calls` has its call with all rows, and with row 0 alone and padded if they could be run.
+    Raises TrialFailed if a trial fails in float64 and in float32.
     """
-    call, module = calls[0], calls[0].module
-    if place_of(call) is None:
+    call, module = calls.all_rows, calls.all_rows.module
+    few = _FEW * call.output[0].numel()
+    if not is_known_norm(module) and sum(x.numel() for x in module.parameters()) > few:
         return None
-    sure, few = is_known_norm(module), _FEW * call.output[0].numel()
-    if not sure and sum(weight.numel() for weight in module.parameters()) > few:
-        return None
-    trial = Trial(call, dtype)
-    if not sure and not trial.ignores_scale():
+    try:
+        return _tried_in(torch.float64, calls, example)
+    except TrialFailed:  # not all kernels and devices support float64
+        return _tried_in(torch.float32, calls, example)
+
+
+def _tried_in(dtype: torch.dtype, calls: NormCalls, example: Example) -> FoundNorm | None:
+    """Return a called module as a norm, by trials in a dtype; None if it is not one."""
+    call, module = calls.all_rows, calls.all_rows.module
+    trial, is_known = Trial(call, dtype), is_known_norm(module)
+    if not is_known and not trial.ignores_scale():
         return None
     axes = axis_roles(calls, example, trial)
-    trials = [trial, *(Trial(padded, dtype) for padded in calls[2:])]
-    evaluation = reach_of(trials, calls, example, axes, False)
-    if not sure and not evaluation.pools:
+    padded_row = Trial(calls.one_row.padded, dtype) if calls.one_row else None
+    trials = NormTrials(trial, padded_row)
+    evaluation = reach_of(trials, calls, example, axes, training=False)
+    if not is_known and not evaluation.pools:
         return None
     training = gains = None
-    with suppress(Exception):  # such as torch's error for one value per feature
+    with suppress(TrialFailed):  # such as torch's error for one value per feature
         same = torch.equal(trial.before(), trial.before(training=True))
-        training = evaluation if same else reach_of(trials, calls, example, axes, True)
+        training = evaluation if same else reach_of(trials, calls, example, axes, training=True)
         gains = _gains(trial, axes)
     kind = module.kind if isinstance(module, Functional) else class_name(module)
-    norm = FoundNorm(
-        call.name, kind, (*call.output.shape,), training, evaluation, eps_of(module), gains
-    )
-    sizes = zip(norm.shape, axes, strict=True)
-    present = {role for size, its_roles in sizes if size > 1 for role in its_roles}
+    shape = (*call.output.shape,)
+    norm = FoundNorm(call.name, kind, shape, training, evaluation, eps_of(module), gains)
+    sizes = zip(shape, axes, strict=True)
     wrong = misnomer_of(
         module,
         kind,
         call.name.rpartition(".")[2],
         (training or evaluation).pools,
-        present,
+        present={role for size, its_roles in sizes if size > 1 for role in its_roles},
         has_positions=bool(example.length),
     )
     return replace(norm, misnomer=wrong)
 
 
-def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
-    """Return the number of gains and how many are near 0; None if there are no gains.
+def _gains(trial: Trial, axes: Roles) -> Gains | None:
+    """Count the gains of a norm; None if it has no parameters. This resets the trial's gains.
 
     An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the distance
     from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`).
@@ -176,4 +245,4 @@ def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
     others = [a for a, role in enumerate(axes) if role != FEATURE]
     gains = (squares.mean(others) if others else squares).sqrt()
     near = gains <= NEAR_ZERO * gains.square().mean().sqrt()
-    return gains.numel(), int(near.sum())
+    return Gains(gains.numel(), int(near.sum()))

@@ -15,8 +15,8 @@ from normlab.any_model.tracing.calls import Call
 
 OVER_FEATURES = ("layer_norm", "rms_norm")
 OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")
-OPERATIONS = (*OVER_FEATURES, *OVER_POSITIONS)
-FUNCTIONS = [getattr(home, name) for home in (F, torch) for name in OPERATIONS]
+NORM_OPERATIONS = (*OVER_FEATURES, *OVER_POSITIONS)
+NORM_FUNCTIONS = [getattr(home, name) for home in (F, torch) for name in NORM_OPERATIONS]
 
 
 class Functionals(TorchFunctionMode):
@@ -34,7 +34,7 @@ class Functionals(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        if func not in FUNCTIONS:
+        if func not in NORM_FUNCTIONS:
             return output
         arguments, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
         x = arguments.pop("input")

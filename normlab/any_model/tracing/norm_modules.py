@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from normlab.any_model.tracing.functional_norms import OPERATIONS, Functional
+from normlab.any_model.tracing.functional_norms import NORM_OPERATIONS, Functional
 from normlab.any_model.tracing.scripted import class_name, inside_script, is_scripted
 from normlab.norms.base import Norm
 
@@ -54,7 +54,7 @@ def norms_in_scripts(model: nn.Module) -> list[str]:
         if any(path.startswith(f"{name}." if name else "") for path in paths):
             continue
         graph: Any = getattr(module, "inlined_graph", "")
-        if any(f"aten::{norm}(" in str(graph) for norm in OPERATIONS):
+        if any(f"aten::{norm}(" in str(graph) for norm in NORM_OPERATIONS):
             paths.append(name)
     return paths
 

@@ -1,13 +1,15 @@
 """Runs one norm of a model on changed inputs, and shows which outputs change."""
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from normlab.any_model.batches.example import message_of
 from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.tracing.calls import Call
 
@@ -20,20 +22,59 @@ _CHANGED = 1e-4  # relative change; far above rounding in float32, in which many
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 
 
+class TrialFailed(Exception):
+    """A module cannot be copied, converted to a dtype, or run on a changed input.
+
+    The message is the module's exception. Nothing else raises it: a fault of this package surfaces.
+    """
+
+
+@contextmanager
+def _of_module() -> Iterator[None]:
+    """Turn any exception into TrialFailed; only a model's own code may run inside."""
+    try:
+        yield
+    except Exception as error:
+        raise TrialFailed(f"{type(error).__name__}: {message_of(error)}") from error
+
+
+class RowCalls(NamedTuple):
+    """A module's calls with the longest row of an example: alone, and padded."""
+
+    alone: Call
+    padded: Call
+
+
+class NormCalls(NamedTuple):
+    """A module's first calls: with all rows, and with one row, or None if that cannot be run.
+
+    The input and output of each call have the same shape, and all calls the same number of axes.
+    """
+
+    all_rows: Call
+    one_row: RowCalls | None
+
+
 class Trial:
-    """A copy of a called module with gains of 1 in some dtype, to be run with other inputs."""
+    """A copy of a called module with gains of 1 in some dtype, to be run with other inputs.
+
+    The call has an input with the shape of its output (`input_place`). Raises TrialFailed if the
+    module cannot be copied or converted.
+    """
 
     def __init__(self, call: Call, dtype: torch.dtype) -> None:
         def cast(x: Tensor) -> Tensor:
             return x.to(dtype) if x.is_floating_point() else x
 
-        self.module = copied(call.module).to(dtype)
+        memo = _computed_tensors(call.module)
+        with _of_module():
+            self.module = copy.deepcopy(call.module, memo).to(dtype)
+            arguments = [*call.args], dict(call.kwargs)
+            self._args, self._kwargs = tree_map_only(Tensor, cast, arguments)
         self.gains = [parameter.data.clone() for parameter in self.module.parameters()]
         for parameter in self.module.parameters():
             parameter.data.fill_(1)
-        arguments = [*call.args], dict(call.kwargs)
-        self._args, self._kwargs = tree_map_only(Tensor, cast, arguments)
-        self._place: Any = place_of(call)
+        self._place: Any = input_place(call)
         self._holder: Any = self._args if isinstance(self._place, int) else self._kwargs
         x: Tensor = self._holder[self._place]
         self.size = float(x.square().mean().sqrt()) or 1.0
@@ -43,14 +84,21 @@ class Trial:
 
     @torch.no_grad()
     def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
-        """Return the output for the input `x`; the module's running statistics stay unchanged."""
+        """Return the output for the input `x`; the module's running statistics stay unchanged.
+
+        Raises TrialFailed if the module raises an exception, or returns another shape.
+        """
         self._holder[self._place] = x
         (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
         try:
-            return self.module.train(training)(*self._args, **self._kwargs)
+            with _of_module():
+                y = self.module.train(training)(*self._args, **self._kwargs)
         finally:
             for buffer, former in self._buffers if training else ():
                 buffer.copy_(former)
+        if not isinstance(y, Tensor) or y.shape != x.shape:
+            raise TrialFailed(f"its output for a changed input is not a tensor {[*x.shape]}")
+        return y
 
     def before(self, training: bool = False) -> Tensor:
         """Return the output for the unchanged input."""
@@ -86,15 +134,21 @@ def copied(module: nn.Module) -> nn.Module:
 
     `weight_norm` keeps a computed weight, and torch cannot copy tensors with a gradient history.
     """
-    held = (x for part in module.modules() for x in tensors([*vars(part).values()]))
-    memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
-    return copy.deepcopy(module, memo)
+    return copy.deepcopy(module, _computed_tensors(module))
 
 
-def place_of(call: Call) -> int | str | None:
+def _computed_tensors(module: nn.Module) -> dict[int, Tensor]:
+    """Return copies, by id, of the tensors with a gradient history that a module keeps."""
+    attributes = (x for part in module.modules() for x in tensors([*vars(part).values()]))
+    return {id(x): x.detach().clone() for x in attributes if not x.is_leaf}
+
+
+def input_place(call: Call) -> int | str | None:
     """Return which argument is the input: the first float tensor, if it has the output's shape."""
     for place, value in (*enumerate(call.args), *call.kwargs.items()):
         if isinstance(value, Tensor) and value.is_floating_point():
-            fits = isinstance(call.output, Tensor) and value.shape == call.output.shape
-            return place if fits and value.numel() else None
+            y = call.output
+            plain = isinstance(y, Tensor) and not (value.is_nested or y.is_nested)
+            fits = plain and value.ndim and value.numel() and value.shape == y.shape
+            return place if fits else None
     return None

@@ -1,9 +1,10 @@
 """What a norm pools over: which outputs change with one value of its input."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from normlab.any_model.batches.example import Example
@@ -14,37 +15,50 @@ from normlab.any_model.tracing.axis_roles import (
     Roles,
     counts_by_axis,
 )
-from normlab.any_model.tracing.calls import Call
-from normlab.any_model.tracing.norm_trial import Trial
+from normlab.any_model.tracing.norm_trial import NormCalls, Trial
 from normlab.norms.axes import axes_in_words, in_order
+
+
+class AffectedFeatures(NamedTuple):
+    """How many of a norm's features one input value affects, and how many there are."""
+
+    number: int
+    total: int
 
 
 @dataclass(frozen=True)
 class Reach:
     """Which outputs of a norm one input value affects through the statistics.
 
-    `features` has the number of affected features and the total. `padding` is whether a padded
-    value affects real positions; None if the norm was not called with a padded row.
+    `padding` is whether a padded value affects real positions; None if the norm was not called with
+    a padded row.
     """
 
     pools: tuple[str, ...]
-    features: tuple[int, int]
+    features: AffectedFeatures
     padding: bool | None
 
     def in_words(self) -> str:
         """Return the axes, with the number of features if it is only a group of them."""
-        reached, everything = self.features
+        affected, total = self.features
         axes = axes_in_words(self.pools)
-        if self.pools[-1:] == ("feature",) and 1 < reached < everything:
-            axes += f" ({reached} of {everything})"
+        if "feature" in self.pools and 1 < affected < total:
+            axes += f" ({affected} of {total})"
         return f"{axes}, padding included" if self.padding else axes
 
 
+class NormTrials(NamedTuple):
+    """The trials of a norm: with all rows, and with one row padded, or None without that call."""
+
+    all_rows: Trial
+    padded_row: Trial | None
+
+
 def reach_of(
-    trials: Sequence[Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
+    trials: NormTrials, calls: NormCalls, example: Example, axes: Roles, *, training: bool
 ) -> Reach:
     """Return what the first real value of row 0 affects, and whether row 0's padding affects it."""
-    trial, on_the_left, padding = trials[0], example.side == "left", None
+    trial, on_the_left = trials.all_rows, example.side == "left"
     first = [-on_the_left if role == POSITION else 0 for role in axes]
     changed = trial.changed_outputs(first, training)
     counts = counts_by_axis(changed)
@@ -53,16 +67,35 @@ def reach_of(
     if any(_in_one_row(changed, axis, example) for axis in flattened):
         pools -= BATCH
     features = [a for a, role in enumerate(axes) if role == FEATURE]
-    reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
-    for padded in trials[1:]:
-        alone = calls[1].output.shape
-        for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):
-            if real < size:  # change the outermost padding
-                last = [-1 if a == axis and not on_the_left else 0 for a in range(len(alone))]
-                start = (size - real) * on_the_left
-                reaches = padded.changed_outputs(last, training).narrow(axis, start, real)
-                padding = bool(reaches.any())
-    return Reach(tuple(in_order(pools)), (reached, everything), padding)
+    affected = AffectedFeatures(
+        *(math.prod(sizes[a] for a in features) for sizes in (counts, trial.x.shape))
+    )
+    padding = None
+    if trials.padded_row and calls.one_row:
+        padding = _padding_reaches(
+            trials.padded_row,
+            calls.one_row.alone.output.shape,
+            on_the_left=on_the_left,
+            training=training,
+        )
+    return Reach(tuple(in_order(pools)), affected, padding)
+
+
+def _padding_reaches(
+    padded: Trial, alone: torch.Size, *, on_the_left: bool, training: bool
+) -> bool | None:
+    """Return whether a padded row's outermost padding affects its real positions.
+
+    `alone` is the shape of the row without padding. None if no axis is padded.
+    """
+    reaches = None
+    for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):
+        if real < size:
+            outermost = [-1 if a == axis and not on_the_left else 0 for a in range(len(alone))]
+            start = size - real if on_the_left else 0
+            affected = padded.changed_outputs(outermost, training).narrow(axis, start, real)
+            reaches = bool(affected.any())
+    return reaches
 
 
 def _in_one_row(changed: Tensor, axis: int, example: Example) -> bool:

@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from normlab.any_model.batches.outputs import tensors
 from normlab.any_model.tracing.snapshot import Snapshot, in_memory, state_step
 
-Steps = list[Callable[[], object]]
 _SETTINGS = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
@@ -41,7 +40,7 @@ _FLAGS = (
 
 
 @contextmanager
-def unchanged(model: nn.Module, inputs: Any = ()) -> "Iterator[State]":
+def preserved(model: nn.Module, inputs: Any = ()) -> "Iterator[State]":
     """Restore all state on exit, even after an exception or Ctrl-C.
 
     State is everything that the model, the `inputs` and the objects they refer to hold (see
@@ -195,9 +194,9 @@ def _writes(func: Any) -> bool:
     return func._schema.is_mutable or "batch_norm" in func._schema.name
 
 
-def _process() -> Steps:
+def _process() -> list[Callable[[], object]]:
     """Return steps that restore torch's flags and all random states."""
-    steps: Steps = [state_step(get, set_) for get, set_ in _SETTINGS]
+    steps: list[Callable[[], object]] = [state_step(get, set_) for get, set_ in _SETTINGS]
     for owner, name in _FLAGS:
         with suppress(RuntimeError):  # raised if tf32 was set through both of torch's APIs
             steps.append(state_step(partial(getattr, owner, name), partial(setattr, owner, name)))

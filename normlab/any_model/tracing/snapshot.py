@@ -4,9 +4,9 @@ import random
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, singledispatchmethod
 from operator import is_
 from typing import Any
 
@@ -18,11 +18,11 @@ _LEAVES = (
     *(str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, range, slice),
     *(types.BuiltinFunctionType, torch.dtype, torch.device, torch.Size, torch.layout),
 )
-_ONE_WAY = (types.GeneratorType, types.CoroutineType, map, filter, zip, enumerate)
-"""Iterators, which cannot be rewound."""
 _INNER = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.utils", "torch.cuda")
 _STANDARD = sys.stdlib_module_names - {"types", "collections", "functools", "__main__"}
 MOST_OBJECTS = 300_000
+Inner = list[tuple[str, Any]]
+"""The objects inside another one, with their paths."""
 
 
 class Snapshot:
@@ -31,12 +31,14 @@ class Snapshot:
     It covers the attributes of modules and other objects, with or without `__setattr__`; nested
     dicts, lists, sets and deques; closures; mutable attributes of the modules' own classes; numpy
     arrays; random number generators; and tensors except for their values, which a `Guard` restores.
-    `one_way` has the paths of iterators, which cannot be restored.
+    `one_way` has the paths of iterators, which cannot be restored, and `unread` those of objects
+    that raise an exception when they are read, with the exception.
     """
 
     def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
         self.tensors: list[Tensor] = []
         self.one_way: list[str] = []
+        self.unread: list[str] = []
         self.generators: list[torch.Generator] = []
         self._steps: list[tuple[str, Callable[[], object]]] = []
         # keeps the objects alive, so that their ids are not reused
@@ -47,8 +49,10 @@ class Snapshot:
             if isinstance(value, _LEAVES) or id(value) in self._reached:
                 continue
             self._reached[id(value)] = value
-            with suppress(Exception):  # objects may raise anything when they are read
-                todo += self._reach(path, value)
+            try:
+                todo += self._reach(value, path)
+            except Exception as error:  # objects may raise anything when they are read
+                self.unread.append(f"{path} ({type(error).__name__}: {error})")
 
     def restore(self) -> list[str]:
         """Restore what has changed; return one line for each object that could not be restored."""
@@ -60,53 +64,99 @@ class Snapshot:
                 refused.append(f"{path}: {type(error).__name__}: {error}")
         return refused
 
-    def _reach(self, path: str, value: Any) -> list[tuple[str, Any]]:
-        """Add the steps that restore an object; return the objects in it, with their paths."""
-        inner: list[tuple[str, Any]] = []
+    @singledispatchmethod
+    def _reach(self, value: Any, path: str) -> Inner:
+        """Add the steps that restore an object; return the objects in it, with their paths.
+
+        The class of the object decides how. Others are read if they are modules, or of a class
+        that neither Python nor torch defines.
+        """
         kind = type(value)
-        if isinstance(value, Tensor):
-            self._add(path, _tensor(value))
-            self.tensors.append(value)
-            if value.is_leaf:
-                inner.append((f"{path}.grad", value.grad))
-            inner.append((path, vars(value)))
-        elif isinstance(value, dict):
-            base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
-            self._add(path, _container(value, base, [*base.items(value)]))
-            inner += [(f"{path}.{key}" if path else str(key), x) for key, x in base.items(value)]
-        elif isinstance(value, list | deque | set):
-            base = next(cls for cls in (list, deque, set) if isinstance(value, cls))
-            self._add(path, _container(value, base, [*base.__iter__(value)]))
-            inner += [(f"{path}[{n}]", x) for n, x in enumerate(base.__iter__(value))]
-        elif isinstance(value, tuple | frozenset):
-            inner += [(f"{path}[{n}]", x) for n, x in enumerate(value)]
-        elif isinstance(value, np.ndarray):
-            self._add(path, _array(value))
-        elif states := _random_state(value):
-            self._add(path, state_step(*states))
-            if isinstance(value, torch.Generator):
-                self.generators.append(value)
-        elif isinstance(value, _ONE_WAY) or kind.__module__ == "itertools":
-            self.one_way.append(f"{path} ({kind.__name__})")
-        elif isinstance(value, types.MethodType):
-            inner += [(path, value.__self__), (path, value.__func__)]
-        elif isinstance(value, partial):
-            inner += [(path, value.func), (path, value.args), (path, value.keywords)]
-        elif isinstance(value, types.FunctionType):
-            for cell in value.__closure__ or ():
-                self._add(path, partial(_set_cell, cell, cell.cell_contents))
-                inner.append((path, cell.cell_contents))
-        elif isinstance(value, nn.Module) or not self._is_foreign(kind):
-            inner += self._attributes(path, value)
-        return inner
+        if kind.__module__ == "itertools":
+            return self._note_iterator(value, path)
+        return self._attributes(path, value) if not _is_foreign(kind) else []
 
-    def _is_foreign(self, kind: type) -> bool:
-        """Return whether a class belongs to Python or torch and holds no state of a model."""
-        home = kind.__module__
-        return home.partition(".")[0] in _STANDARD or home.startswith(_INNER)
+    @_reach.register
+    def _(self, value: nn.Module, path: str) -> Inner:
+        return self._attributes(path, value)
 
-    def _attributes(self, path: str, value: Any) -> list[tuple[str, Any]]:
-        inner: list[tuple[str, Any]] = []
+    @_reach.register
+    def _(self, value: Tensor, path: str) -> Inner:
+        self._add(path, _tensor(value))
+        self.tensors.append(value)
+        return [*([(f"{path}.grad", value.grad)] if value.is_leaf else []), (path, vars(value))]
+
+    @_reach.register
+    def _(self, value: dict, path: str) -> Inner:
+        base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+        self._add(path, _container(value, base, [*base.items(value)]))
+        return [(f"{path}.{key}" if path else str(key), x) for key, x in base.items(value)]
+
+    @_reach.register
+    def _(self, value: list | deque | set, path: str) -> Inner:
+        base: Any = next(cls for cls in (list, deque, set) if isinstance(value, cls))
+        self._add(path, _container(value, base, [*base.__iter__(value)]))
+        return _numbered(path, base.__iter__(value))
+
+    @_reach.register
+    def _(self, value: tuple | frozenset, path: str) -> Inner:
+        return _numbered(path, value)
+
+    @_reach.register
+    def _(self, value: np.ndarray, path: str) -> Inner:
+        self._add(path, _array(value))
+        return []
+
+    @_reach.register
+    def _(self, value: torch.Generator, path: str) -> Inner:
+        self.generators.append(value)
+        self._add(path, state_step(value.get_state, value.set_state))
+        return []
+
+    @_reach.register
+    def _(self, value: random.Random, path: str) -> Inner:
+        self._add(path, state_step(value.getstate, value.setstate))
+        return []
+
+    @_reach.register
+    def _(self, value: np.random.RandomState, path: str) -> Inner:
+        self._add(path, state_step(value.get_state, value.set_state))
+        return []
+
+    @_reach.register
+    def _(self, value: np.random.Generator, path: str) -> Inner:
+        bits = value.bit_generator
+        self._add(path, state_step(lambda: bits.state, partial(setattr, bits, "state")))
+        return []
+
+    @_reach.register
+    def _(self, value: types.MethodType, path: str) -> Inner:
+        return [(path, value.__self__), (path, value.__func__)]
+
+    @_reach.register
+    def _(self, value: partial, path: str) -> Inner:
+        return [(path, value.func), (path, value.args), (path, value.keywords)]
+
+    @_reach.register
+    def _(self, value: types.FunctionType, path: str) -> Inner:
+        cells = [cell for cell in value.__closure__ or () if _is_filled(cell)]
+        for cell in cells:
+            self._add(path, partial(_set_cell, cell, cell.cell_contents))
+        return [(path, cell.cell_contents) for cell in cells]
+
+    @_reach.register(types.GeneratorType)
+    @_reach.register(types.CoroutineType)
+    @_reach.register(map)
+    @_reach.register(filter)
+    @_reach.register(zip)
+    @_reach.register(enumerate)
+    def _note_iterator(self, value: Any, path: str) -> Inner:
+        """Note an iterator, which cannot be rewound."""
+        self.one_way.append(f"{path} ({type(value).__name__})")
+        return []
+
+    def _attributes(self, path: str, value: Any) -> Inner:
+        inner: Inner = []
         if isinstance(value, torch.jit.ScriptModule):
             for name, part in value.named_modules():
                 step = partial(_set_mode, part, part.training)
@@ -126,7 +176,7 @@ class Snapshot:
                 inner += self._class_attributes(cls)
         return inner
 
-    def _class_attributes(self, cls: type) -> list[tuple[str, Any]]:
+    def _class_attributes(self, cls: type) -> Inner:
         """Add steps for the plain values of a module's class, such as a counter of calls."""
         if id(cls) in self._reached:
             return []
@@ -209,18 +259,14 @@ def _array(x: np.ndarray) -> Callable[[], None]:
     return restore
 
 
-def _random_state(value: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-    """Return functions that read and set a random number generator's state, or None."""
-    if isinstance(value, torch.Generator):
-        return value.get_state, value.set_state
-    if isinstance(value, random.Random):
-        return value.getstate, value.setstate
-    if isinstance(value, np.random.RandomState):
-        return value.get_state, value.set_state
-    if isinstance(value, np.random.Generator):
-        bits = value.bit_generator
-        return lambda: bits.state, lambda state: setattr(bits, "state", state)
-    return None
+def _is_foreign(kind: type) -> bool:
+    """Return whether a class belongs to Python or torch and holds no state of a model."""
+    home = kind.__module__
+    return home.partition(".")[0] in _STANDARD or home.startswith(_INNER)
+
+
+def _numbered(path: str, values: Iterable[Any]) -> Inner:
+    return [(f"{path}[{n}]", x) for n, x in enumerate(values)]
 
 
 def state_step(read: Callable[[], Any], write: Callable[[Any], Any]) -> Callable[[], None]:
@@ -252,6 +298,15 @@ def _comparable(state: Any) -> Any:
 def _set_mode(module: nn.Module, training: bool) -> None:
     if module.training != training:
         module.training = training
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    """Return whether a closure's variable has a value yet."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def _set_cell(cell: Any, value: Any) -> None:

@@ -53,5 +53,5 @@ def card_of(norm: ExaminedNorm, answers: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": list(norm.sizes.seeds),
         "norm": config["norm"],
         "environment": plain(dict(environment)),
-        "examinations": dict(answers),
+        "findings": dict(answers),
     }

@@ -43,11 +43,11 @@ class ExaminedNorm:
 
     def seeds(self, task: str) -> tuple[int, ...]:
         """Return the seeds of the short runs of a task."""
-        return self.sizes.picture_seeds if task == "pictures" else self.sizes.seeds
+        return self.sizes.image_seeds if task == "images" else self.sizes.seeds
 
     def steps(self, task: str) -> int:
         """Return the number of updates in a short run of a task."""
-        return self.sizes.picture_steps if task == "pictures" else self.sizes.steps
+        return self.sizes.image_steps if task == "images" else self.sizes.steps
 
     def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
         """Return the config of a task's run with this norm, or with the reference (layer norm)."""
@@ -71,8 +71,8 @@ class ExaminedNorm:
     def _sizes_of(self, task: str) -> tuple[str, ...]:
         """Return the overrides with the sizes of a task's model and data."""
         sizes = self.sizes
-        if task == "pictures":
-            return sizes.pictures
+        if task == "images":
+            return sizes.images
         if task == "translation":
             return (*sizes.text, *sizes.translation)
         return (*sizes.text, *NO_TESTS, "task.length_buckets=[]")

@@ -57,7 +57,7 @@ def published_card(norm: ExaminedNorm, results: Path) -> str | None:
     )
 
 
-def publish(norm: ExaminedNorm, content: Mapping[str, Any], results: Path) -> Path:
+def publish_card(norm: ExaminedNorm, content: Mapping[str, Any], results: Path) -> Path:
     """Copy a card and the records of its short runs, and regenerate the board and all pages.
 
     Returns the folder of the published card.

@@ -5,9 +5,9 @@ from normlab.config.run_config import to_dict
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import ExaminedNorm
-from normlab.inspection.explain.norm_text import sources_in_words
+from normlab.inspection.explain.norm_text import influences_in_words
 from normlab.inspection.norm.example_norm import example_norm
-from normlab.inspection.norm.pooling import dependence, dependence_in_eval, sources
+from normlab.inspection.norm.pooling import dependence, dependence_in_eval, influences
 from normlab.norms.axes import axes_in_words, in_order
 from normlab.norms.base import Norm
 from normlab.norms.running import RunningNorm
@@ -17,8 +17,8 @@ from normlab.norms.running import RunningNorm
 def pools(examined: ExaminedNorm) -> Finding:
     """What does the norm pool over, and what does a token's output depend on?"""
     norm = _at_the_width_of_the_example(examined)
-    in_training = sources_in_words(sources(dependence(norm)))
-    in_eval = sources_in_words(sources(dependence_in_eval(norm)))
+    in_training = influences_in_words(influences(dependence(norm)))
+    in_eval = influences_in_words(influences(dependence_in_eval(norm)))
     by_mode = {"in training": in_training, "in evaluation": in_eval}
     axes = axes_in_words(norm.pools)
     memory = "; keeps statistics between batches" if isinstance(norm, RunningNorm) else ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CardScale:
-    """The sizes of a card's runs, and their config overrides: `text`, `pictures`, `translation`.
+    """The sizes of a card's runs, and their config overrides: `text`, `images`, `translation`.
 
     `rate` has the overrides of the learning-rate trials, at most `most_rates` of them.
     `depth` is the layers per stack of the deep model, `rounds` the number of timing rounds.
@@ -13,14 +13,14 @@ class CardScale:
 
     seeds: tuple[int, ...] = (1,)
     steps: int = 6
-    picture_seeds: tuple[int, ...] = (1,)
-    picture_steps: int = 6
+    image_seeds: tuple[int, ...] = (1,)
+    image_steps: int = 6
     rate_steps: int = 4
     most_rates: int = 2
     depth: int = 3
     rounds: int = 2
     text: tuple[str, ...] = ()
-    pictures: tuple[str, ...] = ("model.width=8", "batch_size=32")
+    images: tuple[str, ...] = ("model.width=8", "batch_size=32")
     translation: tuple[str, ...] = ()
     rate: tuple[str, ...] = ()
 
@@ -36,14 +36,14 @@ SCALES = {
     "small": CardScale(
         seeds=(1, 2),
         steps=600,
-        picture_seeds=(1, 2, 3, 4, 5),
-        picture_steps=60,  # after 600 steps all norms score the same, even `none`
+        image_seeds=(1, 2, 3, 4, 5),
+        image_steps=60,  # after 600 steps all norms score the same, even `none`
         rate_steps=100,
         most_rates=9,
         depth=12,
         rounds=7,
         text=("model.dim=128", "model.ffn_dim=512", "batch_size=32", "task.vocab_size=1000"),
-        pictures=("model.width=16", "batch_size=64"),
+        images=("model.width=16", "batch_size=64"),
         translation=("task.corpus.valid_size=200", "task.corpus.test_size=200"),
         rate=("task.corpus.valid_size=50", "task.corpus.test_size=50"),
     ),
@@ -56,5 +56,5 @@ TASKS = {
     ),
     "language_model": ("task=lm", "task.max_length=64", "task.one_by_one=0"),
     "bert": ("task=mlm", "task.max_length=64"),
-    "pictures": ("task=digits", "model=resnet8", *NO_TESTS),
+    "images": ("task=digits", "model=resnet8", *NO_TESTS),
 }

@@ -38,8 +38,8 @@ def bert(examined: ExaminedNorm) -> Finding:
     return finding_on_runs(examined, "bert", {"test/mlm_loss": "bert loss"})
 
 
-@question("pictures", of="card")
-def pictures(examined: ExaminedNorm) -> Finding:
+@question("images", of="card")
+def images(examined: ExaminedNorm) -> Finding:
     """How well does a residual network learn to classify images in a short run (task=digits)?
 
     The norm follows each convolution of a small network, which has no placement option, none of the
@@ -48,12 +48,12 @@ def pictures(examined: ExaminedNorm) -> Finding:
     if why_not := why_not_on_images(examined):
         return Finding.none(why_not)
     titles = {"test/loss": "digits loss", "test/accuracy": "digits acc"}
-    return finding_on_runs(examined, "pictures", titles)
+    return finding_on_runs(examined, "images", titles)
 
 
 def why_not_on_images(examined: ExaminedNorm) -> str:
     """Return why the norm cannot be used in the residual network; empty if it can."""
-    config = to_dict(examined.config("pictures"))
+    config = to_dict(examined.config("images"))
     task = build_task(config)
     try:
         task.losses(build_model(config, task), task.batch("train", range(8)))
@@ -90,7 +90,7 @@ def finding_on_runs(examined: ExaminedNorm, task: str, titles: Mapping[str, str]
     `titles` maps the names of scores to their columns on the board.
     """
     runs = short_runs(examined, task)
-    values = {"steps": examined.steps(task), **values_of(runs, titles)}
+    values = {"steps": examined.steps(task), **values_of_runs(runs, titles)}
     diverged = values["diverged"]
     if diverged:
         board = dict.fromkeys(titles.values(), f"diverged {len(diverged)}/{len(runs)}")
@@ -103,7 +103,7 @@ def finding_on_runs(examined: ExaminedNorm, task: str, titles: Mapping[str, str]
     )
 
 
-def values_of(runs: Mapping[str, ShortRun], scores: Iterable[str]) -> dict[str, Any]:
+def values_of_runs(runs: Mapping[str, ShortRun], scores: Iterable[str]) -> dict[str, Any]:
     """Return the numbers of a finding about short runs: their scores and curves, by seed."""
     by_score: dict[str, dict[str, float]] = {name: {} for name in scores}
     higher_is_better, floors = dict[str, bool](), dict[str, float]()

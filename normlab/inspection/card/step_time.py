@@ -1,16 +1,16 @@
 """A card's question about the time of a training step."""
 
 from statistics import median
+from typing import NamedTuple
 
 from normlab.config.run_config import to_dict
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import REFERENCE, ExaminedNorm
 from normlab.training.runtime import Runtime
-from normlab.training.speed import StepClock, start
+from normlab.training.speed import StepClock, Steps, start
 
 STEPS_PER_TURN = 4
-_SIDES = (REFERENCE, "this norm")
 
 
 @question("cost", of="card")
@@ -21,9 +21,9 @@ def cost(examined: ExaminedNorm) -> Finding:
     down both. `python scripts/bench norms` times norms without a model.
     """
     rounds = examined.sizes.rounds
-    reference, this_norm = step_times(examined, rounds)
-    ratio = median(mine / first for first, mine in zip(reference, this_norm, strict=True))
-    step = [median(reference), median(this_norm), ratio]
+    times = step_times(examined, rounds)
+    ratio = median(b / a for a, b in zip(times.reference, times.this_norm, strict=True))
+    step = [median(times.reference), median(times.this_norm), ratio]
     return Finding(
         f"a step of training takes {ratio:.2f} times as long as with {REFERENCE}",
         {"rounds": rounds, "steps": STEPS_PER_TURN * rounds, "step": step},
@@ -32,15 +32,28 @@ def cost(examined: ExaminedNorm) -> Finding:
     )
 
 
-def step_times(examined: ExaminedNorm, rounds: int) -> tuple[list[float], list[float]]:
-    """Return the milliseconds per step in each round, with the reference and with the norm."""
-    configs = [to_dict(examined.config("translation", reference=is_ln)) for is_ln in (True, False)]
+class StepTimes(NamedTuple):
+    """The milliseconds per step in each round, with the reference and with the card's norm."""
+
+    reference: list[float]
+    this_norm: list[float]
+
+
+def step_times(examined: ExaminedNorm, rounds: int) -> StepTimes:
+    """Time steps with the reference and with the norm, which take turns at going first."""
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
-    sides = [start(side, each, runtime) for side, each in zip(_SIDES, configs, strict=True)]
-    clock = StepClock(runtime.device)
-    times: tuple[list[float], list[float]] = ([], [])
+    clock, times = StepClock(runtime.device), StepTimes([], [])
+
+    def started(name: str, *, reference: bool) -> Steps:
+        config = to_dict(examined.config("translation", reference=reference))
+        return start(name, config, runtime)
+
+    sides = [
+        (started(REFERENCE, reference=True), times.reference),
+        (started("this norm", reference=False), times.this_norm),
+    ]
     for turn in range(rounds):
-        for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            span, _ = sides[side].take(STEPS_PER_TURN, clock)
-            times[side].append(1000 * span.busy / STEPS_PER_TURN)
+        for training, of_side in sides if turn % 2 == 0 else reversed(sides):
+            span, _ = training.take(STEPS_PER_TURN, clock)
+            of_side.append(1000 * span.busy / STEPS_PER_TURN)
     return times

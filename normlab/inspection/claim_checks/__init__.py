@@ -1,9 +1,10 @@
 """Checks that decide parts of claims in seconds by applying norms to small, fixed inputs.
 
-A claim's `check:` names one, such as `padding.pollutes`. A check is a function with the decorator
-`check` (`check.py`): it compares what another function measured with a sentence of an article, and
-puts the result into words. `inputs.py` has the norms and values that checks share. These modules
-decide the claims of these numbers, whose sentences `normlab claims NUMBER` quotes:
+A claim's `check:` names one, such as `padding.pollutes` of `padding.py`. A check is a function with
+the decorator `check` (`check.py`): it compares what another function measured with a sentence of an
+article, and puts the result into words. `inputs.py` has the norms and values that checks share, and
+`word_attention.py` measures attention over article 3's words. The other modules decide the claims
+of these numbers, whose sentences `normlab claims NUMBER` quotes:
 
     affine.py       46              layer norm has one transform, batch norm one for each feature
     axes.py         11, 37, 46, 53  batch norm pools the same position; the example's first means
@@ -17,13 +18,13 @@ decide the claims of these numbers, whose sentences `normlab claims NUMBER` quot
     mixing.py       56              a Transformer mixes features, and a CNN has one kernel
     modes.py        12, 15, 38, 47  training and inference; what a norm keeps between batches
     order.py        20              the order of features, and of samples
-    outlier.py      29, 55          999 becomes a value between about -1 and 1
+    outlier.py      29, 55          999 becomes a value between about -1 and 1; it saturates the
+                                    softmax, and layer norm prevents that
     padding.py      7, 8, 60        padding distorts batch norm's statistics, not layer norm
     positions.py    11, 19, 53, 57  words at a position differ, and sentences differ in length
     residual.py     31              batch norm after the sum disturbs the residual stream
     sampling.py     9               the variance of the mean is sigma^2 / N
     shape.py        55              outputs are standard normal, or have mean b and variance g^2
-    softmax.py      29              999 saturates the softmax, and layer norm prevents that
 """
 
 from normlab.claims.evidence import CheckFinding

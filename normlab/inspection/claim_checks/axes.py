@@ -5,14 +5,14 @@ from torch import nn
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.claim_checks.check import check, close, finding
 from normlab.inspection.claim_checks.code import error_of
-from normlab.inspection.claim_checks.inputs import option
+from normlab.inspection.claim_checks.inputs import norm_of_example_width
 from normlab.inspection.examples.articles import SHAPE, example_tensor
 from normlab.inspection.norm.pooling import dependence, pooled_cells
-from normlab.inspection.norm.worked_example import Group, worked_groups
+from normlab.inspection.norm.worked_example import WorkedGroup, worked_groups
 
 
-def _first_group(name: str) -> Group:
-    norm = option(name)
+def _first_group(name: str) -> WorkedGroup:
+    norm = norm_of_example_width(name)
     return worked_groups(norm, pooled_cells(norm, dependence(norm)))[0]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from normlab.claims.evidence import CheckFinding
 from normlab.errors import UserError
 from normlab.findings.relative_change import percent, relative_change
-from normlab.inspection.claim_checks.check import change_finding, changes, check, finding
+from normlab.inspection.claim_checks.check import change_finding, check, exceeds_rounding, finding
 from normlab.inspection.claim_checks.inputs import (
     LENGTH,
     SEED,
@@ -23,8 +23,8 @@ from normlab.inspection.claim_checks.inputs import (
 )
 from normlab.inspection.model.batch_mate_sets import (
     MATES,
-    Outputs,
-    Weights,
+    StackOutputs,
+    WeightsByAttention,
     attention_weights,
     changes_over_sets,
 )
@@ -46,7 +46,7 @@ def alone() -> list[CheckFinding]:
     )
     beyond = relative_change(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
     rows = dict(bn.named_buffers())["running_mean"].numel() // WIDTH
-    error = error_of(by_position, longer)
+    error = refusal_of(by_position, longer)
     alone = "a sentence alone has a different output than in a batch"
     return [
         change_finding(
@@ -74,7 +74,7 @@ def alone() -> list[CheckFinding]:
     ]
 
 
-def error_of(norm: Norm, x: Float[Tensor, "B P D"]) -> str:
+def refusal_of(norm: Norm, x: Float[Tensor, "B P D"]) -> str:
     """Return the message of a norm's error for an input, or "" if it accepts the input."""
     try:
         run(norm, x)
@@ -99,7 +99,7 @@ def generation() -> list[CheckFinding]:
 
 
 @check("batch.ranks")
-def ranks() -> list[CheckFinding]:
+def half_batches() -> list[CheckFinding]:
     """Does splitting a batch over two processes change the output?"""
     x = draw_tokens(16, LENGTH)
     whole = {name: run(new_norm(name), x) for name in ("bn", "ln")}
@@ -209,7 +209,9 @@ def computed_mates() -> list[CheckFinding]:
     generator = torch.Generator().manual_seed(SEED)
     maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
 
-    def of_norm(norm: Norm, set_: Float[Tensor, "B P D"]) -> tuple[Outputs, Weights]:
+    def of_norm(
+        norm: Norm, set_: Float[Tensor, "B P D"]
+    ) -> tuple[StackOutputs, WeightsByAttention]:
         y = run_copy(norm, torch.cat([sentence, set_]))[0]
         query, key = (each[None, None] for each in y @ maps / math.sqrt(WIDTH))
         return {"": y}, {"": attention_weights(query, key, None)}
@@ -219,11 +221,11 @@ def computed_mates() -> list[CheckFinding]:
         changed = changes_over_sets([of_norm(norm, set_) for set_ in others])
         values, weights = changed.values[""], changed.attention[""]
         answer = "identical"
-        if changes(values):
+        if exceeds_rounding(values):
             answer = f"values change by {percent(values)}, attention by {percent(weights)}"
         verb = "change" if expected else "do not change"
         statement = f"{in_words}: a sentence and its attention {verb} with the rest of the batch"
-        holds = changes(values) == expected
+        holds = exceeds_rounding(values) == expected
         findings.append(
             finding(name, statement, answer, holds=holds, values=values, attention=weights)
         )

@@ -32,7 +32,7 @@ def close(values: Sequence[float], expected: Sequence[float]) -> bool:
     return all(abs(a - b) < 1e-6 for a, b in zip(values, expected, strict=True))
 
 
-def changes(share: float) -> bool:
+def exceeds_rounding(share: float) -> bool:
     """Return whether a relative change exceeds float64 rounding."""
     return share > 1e-9
 
@@ -47,13 +47,18 @@ def change_finding(
     **numbers: float,
 ) -> CheckFinding:
     """Return evidence on whether an output changes, given its relative change, `share`."""
-    answer = f"changes by {percent(share)}" if changes(share) else "identical"
+    answer = f"changes by {percent(share)}" if exceeds_rounding(share) else "identical"
     return finding(
-        name, statement, answer + because, holds=changes(share) == expected, moved=share, **numbers
+        name,
+        statement,
+        answer + because,
+        holds=exceeds_rounding(share) == expected,
+        moved=share,
+        **numbers,
     )
 
 
-def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
+def values_in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
     """Format values, separated by spaces, with a true minus and without a negative zero."""
     texts = (f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
     return " ".join(texts).replace("-", "\u2212")

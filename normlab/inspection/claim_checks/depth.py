@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.claim_checks.check import check, finding
-from normlab.inspection.claim_checks.inputs import SEED, draw, new_norm
+from normlab.inspection.claim_checks.inputs import SEED, draw_normal, new_norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import NormResidual
 from normlab.placements.post import PostResidual
@@ -46,7 +46,7 @@ def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
             )
             layers.append([AttentionSublayer().double(), feed_forward.double()])
         output = nn.Linear(WIDTH, WIDTH).double()
-    x, residual = draw(SENTENCES, LENGTH, WIDTH), kind(new_norm(norm, WIDTH), 0.0)
+    x, residual = draw_normal(SENTENCES, LENGTH, WIDTH), kind(new_norm(norm, WIDTH), 0.0)
     for layer in layers:
         for sublayer in layer:
             x = residual(x, Tokens(), sublayer)

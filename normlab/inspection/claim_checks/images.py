@@ -14,15 +14,15 @@ from normlab.data.bundled import read_bundled
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.claim_checks.check import (
     change_finding,
-    changes,
     check,
+    exceeds_rounding,
     finding,
-    in_words,
+    values_in_words,
 )
-from normlab.inspection.claim_checks.inputs import draw, new_norm
+from normlab.inspection.claim_checks.inputs import draw_normal, new_norm
 from normlab.inspection.norm.norm_calls import run
 
-Images = Float[Tensor, "N P D"]
+PixelTokens = Float[Tensor, "N P D"]
 HEIGHT, CHANNELS = 6, 8
 SHIFTED = ("bn", "in", "gn", "ln")
 
@@ -32,9 +32,9 @@ def shifted(x: Float[Tensor, "P D"]) -> Float[Tensor, "P D"]:
     return x.unflatten(0, (HEIGHT, HEIGHT)).roll((2, 3), (0, 1)).flatten(0, 1)
 
 
-def change_by_shift(layer: Callable[[Images], Images]) -> float:
+def change_by_shift(layer: Callable[[PixelTokens], PixelTokens]) -> float:
     """Return how far a layer's output for the first of four images is from following its shift."""
-    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
+    x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     with_shift = torch.cat([shifted(x[0])[None], x[1:]])
     return relative_change(layer(with_shift)[0], shifted(layer(x)[0]))
 
@@ -67,7 +67,7 @@ def changes_by_shift() -> ChangesByShift:
 def shift() -> list[CheckFinding]:
     """If one image of a batch is shifted, is its output shifted in the same way?"""
     by_norm, by_position, by_convolution = changes_by_shift()
-    following = [name for name, change in by_norm.items() if not changes(change)]
+    following = [name for name, change in by_norm.items() if not exceeds_rounding(change)]
     others = [name for name in by_norm if name not in following]
     in_groups = [
         f"{', '.join(names)} {verb}"
@@ -98,14 +98,16 @@ def shift() -> list[CheckFinding]:
     ]
 
 
-def convolved(x: Images) -> Images:
+def convolved(x: PixelTokens) -> PixelTokens:
     """Return square images after a convolution with kernels of 3 x 3, wrapped at the edge."""
     planes = x.transpose(1, 2).unflatten(2, (HEIGHT, HEIGHT))
     wrapped = functional.pad(planes, (1, 1, 1, 1), "circular")
-    return functional.conv2d(wrapped, draw(CHANNELS, CHANNELS, 3, 3)).flatten(2).transpose(1, 2)
+    return (
+        functional.conv2d(wrapped, draw_normal(CHANNELS, CHANNELS, 3, 3)).flatten(2).transpose(1, 2)
+    )
 
 
-FAR = 4  # distance in pixels, in images of 8 x 8
+PIXELS_APART = 4  # distance in pixels, in images of 8 x 8
 
 
 @check("images.local")
@@ -116,7 +118,7 @@ def local() -> list[CheckFinding]:
     same in all images do not count.
     """
     images = torch.from_numpy(read_bundled("digits").features).double().unflatten(1, (8, 8))
-    near, far = (mean_correlation(images, apart) for apart in (1, FAR))
+    near, far = (mean_correlation(images, apart) for apart in (1, PIXELS_APART))
     return [
         finding(
             "neighbours",
@@ -143,7 +145,7 @@ def mean_correlation(images: Float[Tensor, "N H W"], apart: int) -> float:
 
 def change_of_other_channels(name: str) -> float:
     """Return how much a norm's other channels change if the first is five times as large."""
-    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
+    x = draw_normal(4, HEIGHT * HEIGHT, CHANNELS)
     other = x.clone()
     other[..., 0] *= 5
     before, after = (run(new_norm(name, CHANNELS), each)[..., 1:] for each in (x, other))
@@ -194,8 +196,8 @@ def grey() -> list[CheckFinding]:
         finding(
             "ln",
             "ln over the channels of a pixel loses their information",
-            f"two greys become {in_words(ln[0], 0)} and {in_words(ln[1], 0)}; 10 20 30 and 100 "
-            f"200 300 become {in_words(ln[2])} and {in_words(ln[3])}",
+            f"two greys become {values_in_words(ln[0], 0)} and {values_in_words(ln[1], 0)}; 10 20 "
+            f"30 and 100 200 300 become {values_in_words(ln[2])} and {values_in_words(ln[3])}",
             holds=lost,
         ),
         finding(

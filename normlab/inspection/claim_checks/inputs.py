@@ -23,7 +23,7 @@ def new_norm(name: str, width: int = WIDTH, **values: Any) -> Norm:
     return make_norm(name, width, **values).double().train()
 
 
-def draw(*shape: int, seed: int = SEED) -> Float[Tensor, "*shape"]:
+def draw_normal(*shape: int, seed: int = SEED) -> Float[Tensor, "*shape"]:
     """Draw standard normal values."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -43,6 +43,6 @@ def trained_norm(name: str, **values: Any) -> Norm:
     return trained_on(new_norm(name, **values), *draw_tokens(60, 32, 16, seed=SEED + 1))
 
 
-def option(name: str) -> Norm:
+def norm_of_example_width(name: str) -> Norm:
     """Build an option's norm at the width of the articles' example tensor."""
     return example_norm(next(each for each in options("norm") if each.name == name)).make()

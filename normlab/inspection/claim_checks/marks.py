@@ -6,8 +6,8 @@ from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
 from normlab.findings.relative_change import relative_change
-from normlab.inspection.claim_checks.check import change_finding, check, finding, in_words
-from normlab.inspection.claim_checks.inputs import draw, new_norm
+from normlab.inspection.claim_checks.check import change_finding, check, finding, values_in_words
+from normlab.inspection.claim_checks.inputs import draw_normal, new_norm
 from normlab.inspection.examples.articles import PUPILS, SUBJECTS, marks_of_a_class
 from normlab.inspection.norm.norm_calls import run
 
@@ -33,15 +33,15 @@ def subjects() -> list[CheckFinding]:
         finding(
             "bn standardizes",
             "bn standardizes each subject over the class",
-            f"{first} {in_words(bn[0])}; over the class, subjects have means of "
-            f"{in_words(bn.mean(0))}",
+            f"{first} {values_in_words(bn[0])}; over the class, subjects have means of "
+            f"{values_in_words(bn.mean(0))}",
             holds=float(bn.mean(0).abs().max()) < zero < float(bn.mean(1).abs().max()),
         ),
         finding(
             "ln standardizes",
             "ln standardizes each pupil's own subjects",
-            f"{first} {in_words(ln[0])}; over their subjects, pupils have means of "
-            f"{in_words(ln.mean(1))}",
+            f"{first} {values_in_words(ln[0])}; over their subjects, pupils have means of "
+            f"{values_in_words(ln.mean(1))}",
             holds=float(ln.mean(1).abs().max()) < zero < float(ln.mean(0).abs().max()),
         ),
         change_finding(
@@ -59,7 +59,7 @@ def subjects() -> list[CheckFinding]:
 @check("marks.coach")
 def coach() -> list[CheckFinding]:
     """Does a norm calm what is too large, rouse what is too small, and line people up?"""
-    x = draw(1, 12, 64)
+    x = draw_normal(1, 12, 64)
     ln = [run(new_norm("ln"), factor * x)[0] for factor in (1.0, 10.0, 0.1)]
     off = max(relative_change(each, ln[0]) for each in ln[1:])
     heights = torch.tensor([[[152.0], [171.0], [160.0], [190.0]]], dtype=torch.float64)
@@ -76,7 +76,7 @@ def coach() -> list[CheckFinding]:
         finding(
             "bn",
             "bn lines up the class by height",
-            f"heights of 152, 171, 160 and 190 become {in_words(lined)}, in "
+            f"heights of 152, 171, 160 and 190 become {values_in_words(lined)}, in "
             f"{'the same' if same else 'another'} order",
             holds=same,
         ),

@@ -10,32 +10,32 @@ from torch import Tensor, nn
 from normlab.claims.evidence import CheckFinding
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.claim_checks.check import check, finding
-from normlab.inspection.claim_checks.inputs import draw, new_norm
+from normlab.inspection.claim_checks.inputs import draw_normal, new_norm
 from normlab.inspection.norm.norm_calls import call
 
 SAMPLES, TOKENS, FEATURES = 2, 3, 4
-AXES = ("samples", "positions", "features")
-Block = Float[Tensor, "N L D"]
+INPUT_AXES = ("samples", "positions", "features")
+TokenBlock = Float[Tensor, "N L D"]
 
 
-def mixed(layer: Callable[[Block], Block]) -> set[str]:
+def mixed(layer: Callable[[TokenBlock], TokenBlock]) -> set[str]:
     """Return the axes along which an output depends on other inputs, from the Jacobian."""
-    x = draw(SAMPLES, TOKENS, FEATURES)
+    x = draw_normal(SAMPLES, TOKENS, FEATURES)
     jacobian = torch.autograd.functional.jacobian(layer, x)
     assert isinstance(jacobian, Tensor)
     moved = jacobian.abs() > 1e-12
     axes = set()
     for to in moved.nonzero().tolist():
-        axes |= {axis for axis, a, b in zip(AXES, to[:3], to[3:], strict=True) if a != b}
+        axes |= {axis for axis, a, b in zip(INPUT_AXES, to[:3], to[3:], strict=True) if a != b}
     return axes
 
 
 @check("mixing.axes")
 def axes() -> list[CheckFinding]:
     """Along which axes do projections, attention and norms mix values?"""
-    weight = draw(FEATURES, FEATURES, seed=2)
+    weight = draw_normal(FEATURES, FEATURES, seed=2)
 
-    def attention(x: Block) -> Block:
+    def attention(x: TokenBlock) -> TokenBlock:
         return (x @ x.mT / math.sqrt(FEATURES)).softmax(-1) @ x
 
     mixed_axes = {
@@ -66,7 +66,7 @@ def axes() -> list[CheckFinding]:
         finding(
             name,
             text,
-            f"{layer} mixes {', '.join(axis for axis in AXES if axis in mixed_axes[layer])}",
+            f"{layer} mixes {', '.join(axis for axis in INPUT_AXES if axis in mixed_axes[layer])}",
             holds=mixed_axes[layer] == expected,
         )
         for name, layer, text, expected in statements
@@ -76,7 +76,7 @@ def axes() -> list[CheckFinding]:
 @check("mixing.kernel")
 def kernel() -> list[CheckFinding]:
     """Do the values of a feature come from one kernel in a Transformer, as in a CNN?"""
-    x, weight = draw(2, 6, 8), draw(5, 8, seed=2)
+    x, weight = draw_normal(2, 6, 8), draw_normal(5, 8, seed=2)
     linear = x @ weight.T
     convolution = nn.functional.conv1d(x.mT, weight[:, :, None]).mT
     off = relative_change(convolution, linear)

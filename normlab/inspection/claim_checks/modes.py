@@ -7,7 +7,7 @@ import torch
 
 from normlab.claims.evidence import CheckFinding
 from normlab.findings.relative_change import percent, relative_change
-from normlab.inspection.claim_checks.check import change_finding, changes, check, finding
+from normlab.inspection.claim_checks.check import change_finding, check, exceeds_rounding, finding
 from normlab.inspection.claim_checks.inputs import WIDTH, draw_tokens, new_norm, trained_norm
 from normlab.inspection.norm.norm_calls import run
 from normlab.norms.base import Norm
@@ -28,7 +28,7 @@ def mismatch() -> list[CheckFinding]:
             "bn",
             "bn: the same batch has a different output in eval than in training",
             f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096",
-            holds=changes(few),
+            holds=exceeds_rounding(few),
             few=few,
             many=many,
         ),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.claim_checks.check import check, finding
-from normlab.inspection.claim_checks.inputs import SEED, WIDTH, draw, draw_tokens, new_norm
+from normlab.inspection.claim_checks.inputs import SEED, WIDTH, draw_normal, draw_tokens, new_norm
 from normlab.inspection.norm.norm_calls import run, run_copy
 from normlab.norms.base import Norm
 
@@ -73,7 +73,7 @@ def order_over_time() -> list[CheckFinding]:
 
     Tokens have four features, as in the articles' example; their values are normal.
     """
-    x = draw(64, 16, 4)
+    x = draw_normal(64, 16, 4)
     findings = []
     for name, statement in (
         ("ln", "ln keeps the order of a feature over time"),

@@ -7,7 +7,12 @@ from torch import Tensor, nn
 from normlab.claims.evidence import CheckFinding
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.claim_checks.check import change_finding, check, close, finding
-from normlab.inspection.claim_checks.inputs import WIDTH, draw_tokens, new_norm, option
+from normlab.inspection.claim_checks.inputs import (
+    WIDTH,
+    draw_tokens,
+    new_norm,
+    norm_of_example_width,
+)
 from normlab.inspection.examples.articles import BATCH_OF_THREE, LAST_IS_PADDING, example_tensor
 from normlab.inspection.norm.norm_calls import run
 from normlab.inspection.norm.padding_effect import padding_moves, with_padding
@@ -69,7 +74,7 @@ def spares() -> list[CheckFinding]:
     before = with_padding(norm, x, real).outputs
     after = [with_padding(norm, x, real, columns=n, value=1e3).outputs for n in (1, 12, 48)]
     largest = max(float((each - before).abs().max()) for each in after)
-    moves = padding_moves(option("ln"), example_tensor(), LAST_IS_PADDING)
+    moves = padding_moves(norm_of_example_width("ln"), example_tensor(), LAST_IS_PADDING)
     changed = f"changes by {largest:g} at most" if largest else "identical"
     share = "ln: 8 to 80 % of padding does not change real tokens"
     whatever = "ln: padding does not change the articles' tensor, whatever its values"
@@ -179,7 +184,7 @@ def position_3() -> list[CheckFinding]:
 
 
 @check("padding.share")
-def share() -> list[CheckFinding]:
+def shares_of_padding() -> list[CheckFinding]:
     """How do mean and variance depend on the share of padding?
 
     With a share p of zeros, a feature of mean m and variance v gets the mean (1 - p) m and the

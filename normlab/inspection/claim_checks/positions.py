@@ -17,11 +17,11 @@ COUNTS = CONFIG_DIR.parent / "results" / "positions" / "words.json"
 _SHORT = {"IWSLT'14, English (validation)": "IWSLT'14"}  # corpora by which claims name findings
 Spectrum = Sequence[Sequence[int]]
 """How many words occur how often: pairs (times, number of words)."""
-Corpus = dict[str, Any]
-Measured = TypeVar("Measured")
+WordCounts = dict[str, Any]
+_Measured = TypeVar("_Measured")
 
 
-def read() -> dict[str, Corpus]:
+def read_word_counts() -> dict[str, WordCounts]:
     """Return the counts of each corpus. Raise OSError if the checkout has none."""
     return json.loads(COUNTS.read_text("utf-8"))
 
@@ -32,7 +32,7 @@ def entropy(spectrum: Spectrum) -> float:
     return -sum(n * t / total * math.log2(t / total) for t, n in spectrum)
 
 
-def alike(spectrum: Spectrum) -> float:
+def probability_of_same_word(spectrum: Spectrum) -> float:
     """Return the probability that two of the words, drawn without replacement, are the same."""
     total = sum(times * number for times, number in spectrum)
     return sum(n * t * (t - 1) for t, n in spectrum) / (total * (total - 1))
@@ -48,12 +48,12 @@ def quantile(lengths: Spectrum, share: float) -> int:
     raise AssertionError("no sentences")
 
 
-def by_corpus(measure: Callable[[Corpus], Measured]) -> dict[str, Measured]:
+def by_corpus(measure: Callable[[WordCounts], _Measured]) -> dict[str, _Measured]:
     """Return what `measure` finds in the counts of each corpus, by the corpus's name."""
-    return {name: measure(corpus) for name, corpus in read().items()}
+    return {name: measure(corpus) for name, corpus in read_word_counts().items()}
 
 
-def length_range(corpus: Corpus) -> tuple[int, int]:
+def length_range(corpus: WordCounts) -> tuple[int, int]:
     """Return the 5th and the 95th percentile of the lengths of sentences."""
     return quantile(corpus["lengths"], 0.05), quantile(corpus["lengths"], 0.95)
 
@@ -82,13 +82,13 @@ class Entropies(NamedTuple):
     all: float
 
 
-def entropies(corpus: Corpus) -> Entropies:
+def entropies(corpus: WordCounts) -> Entropies:
     """Return the entropies of words at three kinds of positions."""
     return Entropies(*(entropy(corpus["positions"][key]) for key in ("1", "last", "all")))
 
 
 @check("positions.differ")
-def differ() -> list[CheckFinding]:
+def first_words_differ() -> list[CheckFinding]:
     """Do the words at different positions of a sentence have different distributions?
 
     They do if the entropy of the first word is below 0.9 times the entropy of all words.
@@ -119,9 +119,11 @@ class FirstWords(NamedTuple):
     most_common_share: float
 
 
-def first_words(corpus: Corpus) -> FirstWords:
+def first_words(corpus: WordCounts) -> FirstWords:
     """Return how often the first words of a corpus are the same."""
-    same, any_two_same = (alike(corpus["positions"][key]) for key in ("1", "all"))
+    same, any_two_same = (
+        probability_of_same_word(corpus["positions"][key]) for key in ("1", "all")
+    )
     word, times = corpus["most"]["1"]
     return FirstWords(same, any_two_same, word, times / corpus["sentences"])
 

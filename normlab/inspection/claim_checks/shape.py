@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from normlab.claims.evidence import CheckFinding
 from normlab.inspection.claim_checks.check import check, finding
-from normlab.inspection.claim_checks.inputs import SEED, WIDTH, draw, new_norm
+from normlab.inspection.claim_checks.inputs import SEED, WIDTH, draw_normal, new_norm
 from normlab.inspection.norm.norm_calls import run
 
 PRODUCTS, WIDE = 8, 256
@@ -49,9 +49,9 @@ def distribution() -> list[CheckFinding]:
 
 
 @check("shape.rms")
-def rms() -> list[CheckFinding]:
+def rms_moments() -> list[CheckFinding]:
     """Which mean and variance do tokens have after RMSNorm if their mean is not 0?"""
-    x = draw(64, 64, WIDE) + 3
+    x = draw_normal(64, 64, WIDE) + 3
     y, by_ln = (run(new_norm(name, WIDE), x) for name in ("rms", "ln"))
     mean, var = float(y.mean(-1).mean()), float(y.var(-1, correction=0).mean())
     square, centered = float(y.square().mean()), float(by_ln.mean(-1).abs().max())
@@ -83,10 +83,10 @@ def skewness(x: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
 
 
 @check("shape.moments")
-def moments() -> list[CheckFinding]:
+def output_moments() -> list[CheckFinding]:
     """Do outputs have mean b and variance g squared, for a learned shift b and scale g?"""
-    x = draw(16, 16, WIDTH)
-    gain, shift = 0.5 + draw(WIDTH, seed=SEED + 1).abs(), draw(WIDTH, seed=SEED + 2)
+    x = draw_normal(16, 16, WIDTH)
+    gain, shift = 0.5 + draw_normal(WIDTH, seed=SEED + 1).abs(), draw_normal(WIDTH, seed=SEED + 2)
 
     def gap(name: str, axis: int, *, each: bool) -> float:
         norm = new_norm(name)
@@ -153,7 +153,7 @@ def growth() -> list[CheckFinding]:
     assert bound <= 1 / math.sqrt(WIDE)  # fails if torch's default changes
     findings = []
     for name, in_words, drawn in weights:
-        start = x = draw(64, WIDE)
+        start = x = draw_normal(64, WIDE)
         for _ in range(PRODUCTS):
             x = x @ drawn(WIDE)
         factor = float(x.norm() / start.norm()) ** (1 / PRODUCTS)

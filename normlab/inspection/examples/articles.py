@@ -23,7 +23,7 @@ BATCH_OF_THREE = ("Hello", "I love AI", "The quick brown fox jumps")
 """Article 1's batch of three sentences."""
 
 PUPILS, SUBJECTS = ("Ming", "Hong", "Gang"), ("maths", "English", "physics")
-MARKS = ((95.0, 60.0, 85.0), (75.0, 90.0, 60.0), (55.0, 75.0, 80.0))
+CLASS_MARKS = ((95.0, 60.0, 85.0), (75.0, 90.0, 60.0), (55.0, 75.0, 80.0))
 """Marks of three pupils (rows) in three subjects; made up, as the articles give none."""
 
 
@@ -34,4 +34,4 @@ def example_tensor() -> Float[Tensor, "2 3 4"]:
 
 def marks_of_a_class() -> Float[Tensor, "1 3 3"]:
     """Return the marks as a batch of one sample: its tokens are pupils, its features subjects."""
-    return torch.tensor([MARKS], dtype=torch.float64)
+    return torch.tensor([CLASS_MARKS], dtype=torch.float64)

@@ -5,7 +5,7 @@ from typing import Any
 
 from normlab.inspection.examples.articles import (
     BATCH_OF_THREE,
-    MARKS,
+    CLASS_MARKS,
     TENSOR,
     WORD_WIDTHS,
     WORDS_WITH_999,
@@ -46,7 +46,10 @@ def page_examples() -> dict[str, Any]:
             "x": _WORD_FEATURES,
             "norms": norms_of_width(("bn", "bn_position", "ln", "rms"), len(_WORD_FEATURES[0][0])),
         },
-        "marks": {"x": MARKS, "norms": norms_of_width(("ln", "bn", "rms", "none"), len(MARKS[0]))},
+        "marks": {
+            "x": CLASS_MARKS,
+            "norms": norms_of_width(("ln", "bn", "rms", "none"), len(CLASS_MARKS[0])),
+        },
     }
 
 

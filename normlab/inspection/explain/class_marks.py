@@ -2,7 +2,7 @@
 
 from normlab.config.registry import Option
 from normlab.findings.finding import AnswerTable
-from normlab.inspection.examples.articles import MARKS, PUPILS, SUBJECTS, marks_of_a_class
+from normlab.inspection.examples.articles import CLASS_MARKS, PUPILS, SUBJECTS, marks_of_a_class
 from normlab.inspection.explain.section import Section
 from normlab.inspection.norm.norm_calls import run
 from normlab.norms.make import make_norm
@@ -14,7 +14,7 @@ def of_class(option: Option) -> Section:
     result = run(norm, marks_of_a_class())[0]
     rows = [
         (pupil, *(f"{mark:g}" for mark in before), *map(_signed, after.tolist()))
-        for pupil, before, after in zip(PUPILS, MARKS, result, strict=True)
+        for pupil, before, after in zip(PUPILS, CLASS_MARKS, result, strict=True)
     ]
     rows.append(("mean", *[""] * len(SUBJECTS), *map(_signed, result.mean(0).tolist())))
     columns = ("pupil", *SUBJECTS, *(f"{option.name}: {subject}" for subject in SUBJECTS))

@@ -35,7 +35,7 @@ def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
     return cells
 
 
-def axes(cells: Bool[Tensor, "N P C"]) -> str:
+def pooled_axes_in_words(cells: Bool[Tensor, "N P C"]) -> str:
     """Return the axes along which the cells spread: N, C, H, W; `part of C` if not all channels."""
     grid = cells.unflatten(1, (HEIGHT, HEIGHT)).permute(0, 3, 1, 2)
     names = []
@@ -50,9 +50,9 @@ def in_images(option: Option) -> Section:
     """Draw the values that share statistics with the first: one square of pixels per channel."""
     cells = pooled(example_norm(option).make())
     text = (
-        f"Pools over {axes(cells)}: {int(cells.sum())} values. {FIGURE.get(option.name, '')} Two "
-        f"images of {HEIGHT} x {HEIGHT} pixels with {CHANNELS} channels; `#` shares its statistics "
-        "with `*`."
+        f"Pools over {pooled_axes_in_words(cells)}: {int(cells.sum())} values. "
+        f"{FIGURE.get(option.name, '')} Two images of {HEIGHT} x {HEIGHT} pixels with {CHANNELS} "
+        "channels; `#` shares its statistics with `*`."
     )
     return Section(f"{option.name}: {option.description}", " ".join(text.split()), _drawing(cells))
 

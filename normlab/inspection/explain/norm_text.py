@@ -1,21 +1,21 @@
 """`normlab explain NORM`: what a norm pools and computes, in words, from its worked example."""
 
-import inspect
 from collections.abc import Iterable, Sequence
 
 import torch
 
 from normlab.config.registry import Option
+from normlab.docstrings import summary
 from normlab.findings.finding import AnswerTable
 from normlab.inspection.examples.articles import SHAPE, TENSOR, TENSOR_WIDTH
-from normlab.inspection.explain.section import Explanation, Section
+from normlab.inspection.explain.section import OptionExplanation, Section
 from normlab.inspection.norm.example_norm import LONG_RUN
-from normlab.inspection.norm.pooling import Cell, Source, by_axes
+from normlab.inspection.norm.pooling import CellIndex, Influence, by_axes
 from normlab.inspection.norm.worked_example import (
     FULL_WIDTH,
     FittedLine,
-    Group,
     WorkedExample,
+    WorkedGroup,
     stored,
     worked_example,
 )
@@ -25,7 +25,7 @@ from normlab.norms.make import make_norm
 from normlab.norms.running import RunningNorm
 
 NAMES = ("sample", "token", "feature")
-_SOURCES: dict[Source, str] = {
+_IN_WORDS: dict[Influence, str] = {
     "own token": "its token's features",
     "earlier tokens": "earlier tokens",
     "later tokens": "later tokens",
@@ -55,7 +55,7 @@ def overview(shown: Sequence[Option]) -> Section:
     return Section("A norm is a set of axes to pool over", text, table=AnswerTable(columns, rows))
 
 
-def explanation(option: Option) -> Explanation:
+def explanation(option: Option) -> OptionExplanation:
     """Explain an option of `configs/norm` on the articles' tensor.
 
     Errors that the norm raises on that tensor propagate.
@@ -79,10 +79,10 @@ def explanation(option: Option) -> Explanation:
         Section(title, _pooling(example), _drawing(example.groups[0])),
         Section("What it computes", _formula(example.norm), table=AnswerTable(columns, rows)),
     ]
-    return Explanation(option.name, sections, _properties(example))
+    return OptionExplanation(option.name, sections, _properties(example))
 
 
-def compared(explanations: Sequence[Explanation]) -> Section:
+def compared(explanations: Sequence[OptionExplanation]) -> Section:
     """Return a table of what norms depend on and store, with one column per norm."""
     columns = ("", *(each.name for each in explanations))
     names = explanations[0].properties
@@ -91,12 +91,12 @@ def compared(explanations: Sequence[Explanation]) -> Section:
     return Section("Consequences", text, table=AnswerTable(columns, rows))
 
 
-def sources_in_words(sources: Iterable[Source]) -> str:
+def influences_in_words(influences: Iterable[Influence]) -> str:
     """Say what an output depends on, such as `earlier tokens, other samples`."""
-    return ", ".join(_SOURCES[source] for source in sources) or "only its own value"
+    return ", ".join(_IN_WORDS[influence] for influence in influences) or "only its own value"
 
 
-def group_name(group: Iterable[Cell]) -> str:
+def group_name(group: Iterable[CellIndex]) -> str:
     """Say what a group's cells have in common, such as `sample 1, token 1` or `features 1-2`."""
     parts = []
     for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
@@ -132,8 +132,8 @@ def _pooling(example: WorkedExample) -> str:
 
 
 def _formula(norm: Norm) -> str:
-    """Return the first paragraph of the docstring, and how weight and bias are applied."""
-    text = " ".join((inspect.getdoc(type(norm)) or "").partition("\n\n")[0].split())
+    """Return the summary of the norm's class, and how weight and bias are applied."""
+    text = summary(type(norm))
     learned = dict(norm.named_parameters())
     if "weight" in learned:
         names = "The factor `weight` and the shift `bias` are" if "bias" in learned else ""
@@ -142,7 +142,7 @@ def _formula(norm: Norm) -> str:
     return f"{text} ({type(norm).__module__}.{type(norm).__name__})"
 
 
-def _drawing(group: Group) -> list[str]:
+def _drawing(group: WorkedGroup) -> list[str]:
     """Draw the block, one grid per sample, with the group's cells in brackets, the first with *."""
     samples, tokens, features = map(range, SHAPE)
 
@@ -180,8 +180,8 @@ def _properties(example: WorkedExample) -> dict[str, str]:
     in_words = [f"{key}={str(value).lower()}" for key, value in settings.items()]
     return {
         "pools over": axes_in_words(example.norm.pools),
-        "in training it sees": sources_in_words(example.sources),
-        "in eval it sees": sources_in_words(example.sources_in_eval),
+        "in training it sees": influences_in_words(example.influences),
+        "in eval it sees": influences_in_words(example.influences_in_eval),
         "one at a time": _stepwise(example.norm),
         "padding counts": f"with padding={', '.join(c or 'any' for c in counts)}"
         if counts

@@ -1,15 +1,15 @@
 """`normlab explain placement=pre post`: how norms, sub-layers and additions are wired.
 
-The drawing of a wiring comes from its module's docstring. The order of the steps in a layer is
-found by experiment: a layer is run, and each norm's input is compared with the layer's input and
-with the sub-layer's output; a norm whose input is neither follows the addition.
+The text is the summary of the placement's module, the drawing that of its class. The order of the
+steps in a layer is found by experiment: a layer is run, and each norm's input is compared with the
+layer's input and with the sub-layer's output; a norm whose input is neither follows the addition.
 """
 
-import importlib
-import inspect
+import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from textwrap import dedent, indent
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from normlab.config.instantiation import instantiate
 from normlab.config.registry import Option, option_settings
+from normlab.docstrings import summary
 from normlab.findings.finding import AnswerTable
-from normlab.inspection.explain.section import Explanation, Section
+from normlab.inspection.explain.section import OptionExplanation, Section
 from normlab.norms.base import NoNorm, Norm
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
@@ -27,28 +28,27 @@ from normlab.placements.base import Norms, Place, Placement, Residual
 WIDTH = 4
 SUBLAYERS = {"self": "attention", "ffn": "feed-forward"}
 ARROW = " -> "
+_MARGIN = " " * 8  # before each line of a drawing
 
 
-def wiring(option: Option) -> Explanation:
+def wiring(option: Option) -> OptionExplanation:
     """Explain a placement: its drawing and equation, and the steps of an encoder layer."""
     node = option_settings("placement", option.name, "placement")
     placement = instantiate(node, "placement", Placement, dropout=0.0)
-    module = importlib.import_module(type(placement).__module__)
-    paragraphs = (inspect.getdoc(module) or "").split("\n\n")
-    drawing = next((part for part in paragraphs if part.startswith("    ")), "").splitlines()
-    text = " ".join(" ".join(paragraphs[0].split("\n")).split())
+    drawing = indent(dedent(placement.drawing).strip("\n"), _MARGIN).splitlines()
+    text = summary(sys.modules[type(placement).__module__])
     norms = Norms([("*", partial(make_norm, "ln"))])
-    steps = layer(placement, norms)
+    steps = steps_of_layer(placement, norms)
     final = not isinstance(placement.final(norms, WIDTH, "encoder"), NoNorm)
     properties = {
-        "an encoder layer": steps or "more than one stream: see the picture",
+        "an encoder layer": ARROW.join(steps) or "more than one stream: see the drawing",
         "after the last layer": "a norm" if final else "no norm",
     }
     sections = [Section(f"{option.name}: {option.description}", text, drawing)]
-    return Explanation(option.name, sections, properties)
+    return OptionExplanation(option.name, sections, properties)
 
 
-def compared(explanations: Sequence[Explanation]) -> Section:
+def compared(explanations: Sequence[OptionExplanation]) -> Section:
     """Return a table of the steps of each placement, one row per placement."""
     columns = ("placement", *explanations[0].properties)
     rows = [(each.name, *each.properties.values()) for each in explanations]
@@ -56,28 +56,34 @@ def compared(explanations: Sequence[Explanation]) -> Section:
     return Section("Steps", text, table=AnswerTable(columns, rows))
 
 
-def layer(placement: Placement, norms: Norms) -> str:
-    """Return the steps of the last of two layers, such as `norm -> attention -> add`.
+def steps_of_layer(placement: Placement, norms: Norms) -> list[str]:
+    """Return the steps of the last of two layers, such as `norm`, `attention`, `add`.
 
-    Returns "" if the wiring has more than one stream.
+    There are none if the wiring has more than one stream.
     """
     start = Place(stack="encoder", layer=1, layers=2, sublayer="self")
     places = [start, start.at("ffn")]
     residuals = placement.residuals(norms, WIDTH, places)
     if any(each.streams > 1 for each in residuals):
-        return ""
+        return []
     x = torch.randn(1, 3, WIDTH, generator=torch.Generator().manual_seed(1))
     steps: list[str] = []
     for residual, name in zip(residuals, SUBLAYERS.values(), strict=True):
-        more, x = sublayer(residual, x, name)
-        steps += more
-    return ARROW.join(steps)
+        passed = through_sublayer(residual, x, name)
+        steps += passed.steps
+        x = passed.output
+    return steps
 
 
-def sublayer(
-    residual: Residual, x: Float[Tensor, "B P D"], name: str
-) -> tuple[list[str], Float[Tensor, "B P D"]]:
-    """Return the steps of a residual connection around the sub-layer `name`, and its output."""
+class SublayerPass(NamedTuple):
+    """The steps of a residual connection around a sub-layer, in order, and its output."""
+
+    steps: list[str]
+    output: Float[Tensor, "B P D"]
+
+
+def through_sublayer(residual: Residual, x: Float[Tensor, "B P D"], name: str) -> SublayerPass:
+    """Run a residual connection around the sub-layer `name` and note its steps."""
     steps: list[str] = []
     branch_output: list[Tensor] = []
 
@@ -99,4 +105,4 @@ def sublayer(
         output = residual(x, Tokens(torch.ones(x.shape[:2], dtype=torch.bool)), branch)
     for handle in handles:
         handle.remove()
-    return (steps if "add" in steps else [*steps, "add"]), output
+    return SublayerPass(steps if "add" in steps else [*steps, "add"], output)

@@ -15,7 +15,7 @@ class Section(NamedTuple):
     table: AnswerTable = NO_TABLE
 
 
-class Explanation(NamedTuple):
+class OptionExplanation(NamedTuple):
     """The sections about a norm or a placement, and what it is compared by, by name."""
 
     name: str

@@ -16,7 +16,7 @@ from normlab.inspection.model.recorded_pass import (
     MODES,
     ROUNDING,
     RecordedPass,
-    by_how_much,
+    amount_in_words,
     deviation,
     record,
     verdict_by_mode,
@@ -24,8 +24,8 @@ from normlab.inspection.model.recorded_pass import (
 
 SETS = 16
 MATES = 31
-Outputs = dict[str, Float[Tensor, "_ D"]]
-Weights = dict[str, Float[Tensor, "H _ _"]]
+StackOutputs = dict[str, Float[Tensor, "_ D"]]
+WeightsByAttention = dict[str, Float[Tensor, "H _ _"]]
 
 
 @question("batch_mates", of="model")
@@ -91,13 +91,15 @@ def draw_sets(built: BuiltModel) -> DrawnSets:
     return DrawnSets(sentence, sets)
 
 
-def outputs_by_set(built: BuiltModel, drawn: DrawnSets, mode: str) -> list[tuple[Outputs, Weights]]:
+def outputs_by_set(
+    built: BuiltModel, drawn: DrawnSets, mode: str
+) -> list[tuple[StackOutputs, WeightsByAttention]]:
     """Return the sentence's outputs and attention weights with each set."""
     batches = (built.batch("train", [drawn.sentence, *mates]) for mates in drawn.sets)
     return [of_first(record(built, batch, mode)) for batch in batches]
 
 
-def changes_over_sets(by_set: Sequence[tuple[Outputs, Weights]]) -> ChangesOverSets:
+def changes_over_sets(by_set: Sequence[tuple[StackOutputs, WeightsByAttention]]) -> ChangesOverSets:
     """Return each output's deviation and each attention's total variation over sets."""
     outputs, weights = by_set[0]
     return ChangesOverSets(
@@ -111,9 +113,9 @@ def _in_words(changes: Mapping[str, ChangesOverSets]) -> str:
     texts = []
     for mode, (values, attention) in changes.items():
         most = max(values.values())
-        text = f"{by_how_much(most)} in {mode}"
+        text = f"{amount_in_words(most)} in {mode}"
         if most >= ROUNDING and attention:
-            text += f" (attention {by_how_much(max(attention.values()))})"
+            text += f" (attention {amount_in_words(max(attention.values()))})"
         texts.append(text)
     return ", ".join(texts)
 
@@ -128,7 +130,7 @@ def _rows(training: ChangesOverSets, in_eval: ChangesOverSets) -> list[tuple[str
     ]
 
 
-def of_first(forward: RecordedPass) -> tuple[Outputs, Weights]:
+def of_first(forward: RecordedPass) -> tuple[StackOutputs, WeightsByAttention]:
     """Return each stack's output and each attention's weights for the batch's first sentence."""
     last = {name: end.all[0, end.valid[0]] for name, end in forward.outputs("stack").items()}
     return last, {

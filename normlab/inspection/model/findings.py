@@ -45,10 +45,10 @@ def _chosen(only: Sequence[str]) -> list[Question]:
 
 
 def _answers(built: BuiltModel, chosen: Sequence[Question], *, by_name: bool) -> Findings:
-    return Findings({each.name: answer(each, built, by_name=by_name) for each in chosen})
+    return Findings({each.name: finding_on(each, built, by_name=by_name) for each in chosen})
 
 
-def answer(question: Question, built: BuiltModel, *, by_name: bool) -> Finding:
+def finding_on(question: Question, built: BuiltModel, *, by_name: bool) -> Finding:
     """Return the answer to a question.
 
     A model at initialization gets questions about trained models only if they are asked `by_name`.

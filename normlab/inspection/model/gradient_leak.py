@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
@@ -124,19 +126,32 @@ def derivatives(stack: str, forward: RecordedPass, seed: int) -> Derivatives:
         retain_graph=True,
         materialize_grads=True,
     )
-    parts: dict[str, list[float]] = {}
-    for (name, args), slope in zip(forward.entered.items(), slopes, strict=True):
-        at_input, real_input = real_values(slope, args)
-        real = at_input * real_input[..., None]
-        places = (real[0, 0], real[0, 1:], real[1:])
-        parts[name] = [float(torch.linalg.vector_norm(part)) for part in places]
-    own_token, later, _ = parts[stack]
-    others = math.hypot(*(part[2] for part in parts.values()))
+    by_stack = {
+        name: _slope_norms(*real_values(slope, args))
+        for (name, args), slope in zip(forward.entered.items(), slopes, strict=True)
+    }
+    own_token = by_stack[stack].own_token
+    others = math.hypot(*(norms.others for norms in by_stack.values()))
     return Derivatives(
         own_token,
-        ratio(later, own_token) if int(valid[0].sum()) > 1 else None,
+        ratio(by_stack[stack].later, own_token) if int(valid[0].sum()) > 1 else None,
         ratio(others, own_token),
     )
+
+
+class SlopeNorms(NamedTuple):
+    """The norms of a derivative: for the first token, later ones, and those of other sentences."""
+
+    own_token: float
+    later: float
+    others: float
+
+
+def _slope_norms(slope: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> SlopeNorms:
+    """Return the Frobenius norms over real tokens of a derivative for a stack's input."""
+    at_tokens = slope * real[..., None]
+    parts = (at_tokens[0, 0], at_tokens[0, 1:], at_tokens[1:])
+    return SlopeNorms(*(float(torch.linalg.vector_norm(part)) for part in parts))
 
 
 def _in_words(by_stack: Mapping[str, Derivatives], both_ways: Mapping[str, bool]) -> str:

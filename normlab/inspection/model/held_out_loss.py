@@ -13,14 +13,14 @@ from normlab.findings.finding import AnswerTable
 from normlab.inspection.model.built_model import BuiltModel
 from normlab.tasks.base import Batch, spread
 
-BATCH = 32
+BATCH_SIZE = 32
 EXAMPLES = 64
 
 
 def held_out_loss(built: BuiltModel) -> Callable[[], float]:
     """Return a function that computes the loss per target token on fixed held-out examples."""
     picked = spread(built.number("valid"), EXAMPLES)
-    return partial(loss, built, by_length(built, picked, size=BATCH))
+    return partial(loss_per_token, built, by_length(built, picked, size=BATCH_SIZE))
 
 
 def by_length(built: BuiltModel, indices: np.ndarray, *, size: int) -> list[Batch]:
@@ -30,7 +30,7 @@ def by_length(built: BuiltModel, indices: np.ndarray, *, size: int) -> list[Batc
 
 
 @torch.no_grad()
-def loss(built: BuiltModel, batches: Iterable[Batch]) -> float:
+def loss_per_token(built: BuiltModel, batches: Iterable[Batch]) -> float:
     """Return the loss per target token over all batches, summed over the task's losses."""
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)

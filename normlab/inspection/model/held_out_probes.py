@@ -30,39 +30,52 @@ class ProbeAnswer(NamedTuple):
     too_large: float | None = None
 
 
-def probed(answer: Callable[[Places], ProbeAnswer]) -> Callable[[BuiltModel], Finding]:
-    """Register a question that `answer` answers from the metrics of the probe of the same name.
+Answer = Callable[[Places], ProbeAnswer]
+
+
+def probed(name: str) -> Callable[[Answer], Callable[[BuiltModel], Finding]]:
+    """Register a question that a function answers from the metrics of a probe, of the same name.
 
     The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
     the same data.
     """
-    name = answer.__name__
 
-    @question(name, of="model", trained=True)
-    @wraps(answer)
-    @torch.no_grad()
-    def ask(built: BuiltModel) -> Finding:
-        probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
-        model = copy.deepcopy(built.model)  # the probe's hooks are never removed
-        probe.attach(model)
-        if probe.why_not:
-            return Finding.none(probe.why_not)
-        batch = built.batch("valid", held_out(built))
-        probe.before_forward(0)
-        built.losses(batch, model)
-        places = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
-        if not places:
-            return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
-        names = list(dict.fromkeys(metric for of in places.values() for metric in of))
-        rows = [(place, *map(of.get, names)) for place, of in places.items()]
-        values = {"tokens": batch.tokens, "places": places}
-        text, board, too_large = answer(places)
-        table = AnswerTable(("place", *names), rows)
-        if too_large is None:
-            return Finding(text, values, table, board=board, value=next(iter(board.values()), None))
-        return Finding(text, values, table, board=board, verdict="look", value=too_large)
+    def register(answer: Answer) -> Callable[[BuiltModel], Finding]:
+        @question(name, of="model", trained=True)
+        @wraps(answer)
+        @torch.no_grad()
+        def ask(built: BuiltModel) -> Finding:
+            probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
+            model = copy.deepcopy(built.model)  # the probe's hooks are never removed
+            probe.attach(model)
+            if probe.why_not:
+                return Finding.none(probe.why_not)
+            batch = built.batch("valid", held_out(built))
+            probe.before_forward(0)
+            built.losses(batch, model)
+            places = {k: {n: float(x) for n, x in of.items()} for k, of in probe.collect().items()}
+            if not places:
+                return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
+            return _finding(answer(places), places, batch.tokens)
 
-    return ask
+        return ask
+
+    return register
+
+
+def _finding(answer: ProbeAnswer, places: Places, tokens: int) -> Finding:
+    """Return the finding with a table of all metrics by place; `tokens` were held out."""
+    names = list(dict.fromkeys(metric for of in places.values() for metric in of))
+    rows = [(place, *map(of.get, names)) for place, of in places.items()]
+    is_large = answer.too_large is not None
+    return Finding(
+        answer.text,
+        {"tokens": tokens, "places": places},
+        AnswerTable(("place", *names), rows),
+        board=answer.board,
+        verdict="look" if is_large else "fine",
+        value=answer.too_large if is_large else next(iter(answer.board.values()), None),
+    )
 
 
 def held_out(built: BuiltModel) -> list[int]:
@@ -74,7 +87,7 @@ def held_out(built: BuiltModel) -> list[int]:
     return np.sort(order[: max(before + 1, EXAMPLES)]).tolist()
 
 
-@probed
+@probed("attention")
 def attention(places: Places) -> ProbeAnswer:
     """Do heads attend to the first token, and how concentrated is their attention?
 
@@ -100,7 +113,7 @@ def attention(places: Places) -> ProbeAnswer:
     return ProbeAnswer(text, board)
 
 
-@probed
+@probed("activations")
 def activations(places: Places) -> ProbeAnswer:
     """How far does the largest activation exceed the median, and where is it?
 
@@ -125,7 +138,7 @@ def activations(places: Places) -> ProbeAnswer:
     return ProbeAnswer(text, {"max / median": most["over_median"]}, max(massive, default=None))
 
 
-@probed
+@probed("rank")
 def rank(places: Places) -> ProbeAnswer:
     """How many dimensions does the residual stream use?
 
@@ -149,7 +162,7 @@ def rank(places: Places) -> ProbeAnswer:
     )
 
 
-@probed
+@probed("saturation")
 def saturation(places: Places) -> ProbeAnswer:
     """What share of values does the norm's function map close to its bound?
 

@@ -15,7 +15,7 @@ from normlab.records.record import RunRecord, plain
 from normlab.reports.arrangement.unplanned import arrange
 from normlab.reports.runs import unplaced_run
 
-FORMAT = "normlab.inspect/1"
+FORMAT = "normlab.inspect/2"
 
 
 def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
             },
             "environment": built.runtime.environment(),
             "data": built.task.describe(),
-            "examinations": {
+            "findings": {
                 name: {
                     **entry(by_name[name], each),
                     "verdict": each.verdict,
@@ -46,7 +46,7 @@ def sheet(built: BuiltModel, answers: Mapping[str, Finding]) -> dict[str, Any]:
     )
 
 
-def side_by_side(
+def sheets_side_by_side(
     runs: Mapping[Path, RunRecord],
     changes: list[str],
     chosen: Sequence[Question],

@@ -22,7 +22,7 @@ from normlab.inspection.model.layer_skip import NO_LAYERS
 from normlab.models.seq2seq import Layer
 from normlab.probes.sites import modules_by_site
 
-COST = 0.03  # nats per token; BERT base and OPT lose less with W8A8
+HARMLESS_RISE = 0.03  # nats per token; BERT base and OPT lose less with W8A8
 CALIBRATION = 16  # training batches
 
 
@@ -55,9 +55,9 @@ def int8(built: BuiltModel) -> Finding:
         losses.values(),
         losses.table("bits"),
         board=rises,
-        verdict="look" if rises["W8A8"] > COST else "fine",
+        verdict="look" if rises["W8A8"] > HARMLESS_RISE else "fine",
         value=rises["W8A8"],
-        threshold=COST,
+        threshold=HARMLESS_RISE,
     )
 
 

@@ -13,7 +13,7 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.model.built_model import BuiltModel
-from normlab.inspection.model.recorded_pass import MODES, ROUNDING, by_how_much, record
+from normlab.inspection.model.recorded_pass import MODES, ROUNDING, amount_in_words, record
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
 
@@ -55,8 +55,8 @@ def padding(built: BuiltModel) -> Finding:
     # If the norm is set to count padding, this is worth a look; otherwise it is a fault.
     counted = any(norm.padding == "include" for norm in running_norms(built.model))
     return Finding(
-        f"real tokens' outputs change {by_how_much(most[training])} at {padded.shares[-1]:.0%} "
-        f"padding (training statistics), {by_how_much(most[in_eval])} in eval",
+        f"real tokens' outputs change {amount_in_words(most[training])} at {padded.shares[-1]:.0%} "
+        f"padding (training statistics), {amount_in_words(most[in_eval])} in eval",
         {
             "sentences": len(padded.sentences),
             "lengths": padded.mean_lengths,

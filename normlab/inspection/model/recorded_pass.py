@@ -49,28 +49,39 @@ class AttentionInputs(NamedTuple):
     real: Bool[Tensor, "B P"]
 
 
+class RecordedCall(NamedTuple):
+    """The arguments and the result of a module's call."""
+
+    args: tuple[Any, ...]
+    output: Any
+
+
 class RecordedPass:
     """The module calls recorded in one forward pass of a batch, in order.
 
-    `calls` has the arguments and result of each call, by the module's kind and name. If `recording`
-    makes stacks' inputs leaves, `entered` has the arguments of each stack's entry module.
+    `calls` has the calls by the module's kind and name. If `recording` makes stacks' inputs leaves,
+    `entered` has the arguments of each stack's entry module.
     """
 
     def __init__(self) -> None:
-        self.calls: dict[str, dict[str, list[tuple[Any, Any]]]] = defaultdict(dict)
+        self.calls: dict[str, dict[str, list[RecordedCall]]] = defaultdict(dict)
         self.entered: dict[str, tuple[Any, ...]] = {}
 
     def outputs(self, kind: str) -> dict[str, MaskedValues]:
         """Return the output of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
         last_calls = {name: calls[-1] for name, calls in self.calls[kind].items()}
-        return {name: MaskedValues(*real_values(y, args)) for name, (args, y) in last_calls.items()}
+        return {
+            name: MaskedValues(*real_values(call.output, call.args))
+            for name, call in last_calls.items()
+        }
 
     @property
     def attentions(self) -> dict[str, AttentionInputs]:
         """The inputs of each attention; the mask of real queries comes from the residual."""
         inputs: dict[str, AttentionInputs] = {}
-        for name, [*_, ((query, key, _, *mask), _)] in self.calls["attention"].items():
-            (x, tokens, *_), _ = self.calls["residual"][name][-1]
+        for name, calls in self.calls["attention"].items():
+            query, key, _, *mask = calls[-1].args
+            x, tokens, *_ = self.calls["residual"][name][-1].args
             inputs[name] = AttentionInputs(query, key, visible_keys(query, *mask), tokens.real(x))
         return inputs
 
@@ -107,7 +118,7 @@ def recording(
 
         def keep(kind: str, name: str, module: nn.Module) -> None:
             def called(_: nn.Module, args: tuple[Any, ...], y: Any) -> None:
-                forward.calls[kind].setdefault(name, []).append((args, y))
+                forward.calls[kind].setdefault(name, []).append(RecordedCall(args, y))
 
             hooks.callback(module.register_forward_hook(called).remove)
 
@@ -139,7 +150,7 @@ def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
     return ratio(rms(together - together.mean(0)), rms(together))
 
 
-def by_how_much(share: float) -> str:
+def amount_in_words(share: float) -> str:
     """Describe a relative change: `by 12.3 %`, or `not at all`."""
     if share < ROUNDING:
         return f"not at all{' (rounding)' if share else ''}"

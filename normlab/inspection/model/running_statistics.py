@@ -1,16 +1,16 @@
-"""The loss that running statistics cost compared with each batch's own."""
+"""The loss that running statistics loss_rise compared with each batch's own."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import numpy as np
 
-from normlab.any_model.questions.statistics import COST, cost
+from normlab.any_model.questions.statistics import LARGEST_RISE, loss_rise
 from normlab.distributed.process_group import Shard
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.model.built_model import BuiltModel
-from normlab.inspection.model.held_out_loss import BATCH, by_length, loss
+from normlab.inspection.model.held_out_loss import BATCH_SIZE, by_length, loss_per_token
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import normalized_by, running_norms
 from normlab.tasks.base import Batch
@@ -23,7 +23,7 @@ _LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration 
 
 @question("statistics", of="model", trained=True)
 def statistics(built: BuiltModel) -> Finding:
-    """How much loss do running statistics cost compared with each batch's own statistics?
+    """How much loss do running statistics loss_rise compared with each batch's own statistics?
 
     This compares the loss per target token of the same weights on the same held-out text, with
 
@@ -42,12 +42,12 @@ def statistics(built: BuiltModel) -> Finding:
     """
     picked = built.generator("statistics").permutation(built.number("valid"))
     held_out = np.sort(picked[:SENTENCES])
-    batches = by_length(built, held_out, size=BATCH)
+    batches = by_length(built, held_out, size=BATCH_SIZE)
     if not running_norms(built.model):
-        return _without_running_statistics(len(held_out), loss(built, batches))
+        return _without_running_statistics(len(held_out), loss_per_token(built, batches))
     losses = losses_by_statistics(built, batches, held_out)
     gap, closed = gap_of(losses)
-    stale = cost(losses)
+    stale = loss_rise(losses)
     return Finding(
         _in_words(losses, gap, closed, trained=built.step > 0),
         {
@@ -62,9 +62,9 @@ def statistics(built: BuiltModel) -> Finding:
             [(name, value, value - losses["batch"]) for name, value in losses.items()],
         ),
         board={"train-eval gap": gap},
-        verdict="look" if stale > COST else "fine",
+        verdict="look" if stale > LARGEST_RISE else "fine",
         value=stale,
-        threshold=COST,
+        threshold=LARGEST_RISE,
     )
 
 
@@ -101,15 +101,15 @@ def losses_by_statistics(
     """Return the loss with running, recalibrated and batch statistics, and for unsorted batches."""
     model, losses = built.model, dict[str, float]()
     with normalized_by(model, "running"):
-        losses["running"] = loss(built, batches)
+        losses["running"] = loss_per_token(built, batches)
     with recalibrated(model, lambda: _feed(built)), normalized_by(model, "running"):
-        losses["recalibrated"] = loss(built, batches)
+        losses["recalibrated"] = loss_per_token(built, batches)
     with normalized_by(model, "batch"):
-        losses["batch"] = loss(built, batches)
+        losses["batch"] = loss_per_token(built, batches)
         if built.task.padded:
-            starts = range(0, len(held_out), BATCH)
-            unsorted = [built.batch("valid", held_out[i : i + BATCH].tolist()) for i in starts]
-            losses["batch, mixed lengths"] = loss(built, unsorted)
+            starts = range(0, len(held_out), BATCH_SIZE)
+            unsorted = [built.batch("valid", held_out[i : i + BATCH_SIZE].tolist()) for i in starts]
+            losses["batch, mixed lengths"] = loss_per_token(built, unsorted)
     return losses
 
 

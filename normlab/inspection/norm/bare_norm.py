@@ -23,12 +23,12 @@ class BareNorm:
 
     def __init__(self, build: Callable[[int], Norm]) -> None:
         with fixed_seed():
-            self._made = build(self.width)
+            self._prototype = build(self.width)
         self._trained: dict[int, Norm] = {}
 
     def new(self, dtype: torch.dtype = torch.float64) -> Norm:
         """Return a new norm in training mode."""
-        return copy.deepcopy(self._made).to(dtype).train()
+        return copy.deepcopy(self._prototype).to(dtype).train()
 
     def trained(self, steps: int = STEPS) -> Norm:
         """Return the norm in training mode after the first `steps` steps of a run of `STEPS`."""
@@ -48,7 +48,7 @@ class BareNorm:
         return normal(*shape, self.width, seed=seed)
 
 
-def loss(y: Tensor) -> Tensor:
+def varied_loss(y: Tensor) -> Tensor:
     """Return a loss that normalization cannot make constant, unlike a plain sum."""
     return (y * y.detach().cos()).sum()
 
@@ -60,7 +60,7 @@ def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
     x = normal(*VALID.shape, norm.dim, seed=number).requires_grad_()
     y = call(norm, x, VALID)[VALID]
     price = norms.penalty()
-    (loss(y) + (0 if price is None else price)).backward()
+    (varied_loss(y) + (0 if price is None else price)).backward()
     norms.commit()
     assert x.grad is not None
     return y.detach(), x.grad[VALID]

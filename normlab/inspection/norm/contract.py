@@ -184,7 +184,7 @@ def formula(norm: BareNorm) -> str | Finding:
             f"running ones, training and eval differ by {difference:.0%}: `training_formula` and "
             "`formula` contradict each other",
         )
-    for used, mode in zip(measures.used_in(norm, x), ("training", "eval"), strict=True):
+    for mode, used in measures.formula_use(norm, x)._asdict().items():
         require(used, f"another `formula` does not change the output in {mode}: use it there")
     runs = "the formula is used in training and in eval"
     if kind not in FAST:
@@ -219,7 +219,7 @@ def running(norm: BareNorm) -> str | Finding:
     """Can running statistics be bypassed, recalibrated and restored?"""
     if not isinstance(norm.new(), RunningNorm):
         return Finding.none("it keeps no running statistics")
-    changed = measures.running_statistics(norm)
+    changed = measures.effects_on_statistics(norm)
     require(
         not changed.by_bypass,
         f"a forward in eval with batch statistics changes {_listed(changed.by_bypass)}",

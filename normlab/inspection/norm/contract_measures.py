@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.inspection.examples.articles import LAST_IS_PADDING
-from normlab.inspection.norm.bare_norm import STEPS, BareNorm, loss, train_step
+from normlab.inspection.norm.bare_norm import STEPS, BareNorm, train_step, varied_loss
 from normlab.inspection.norm.norm_calls import (
     call,
     differ,
@@ -22,7 +22,7 @@ from normlab.inspection.norm.norm_calls import (
     running_tables,
 )
 from normlab.inspection.norm.padding_effect import with_padding
-from normlab.inspection.norm.pooling import AXIS_OF, dependence, sources
+from normlab.inspection.norm.pooling import AXIS_OF, dependence, influences
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.model_norms import ModelNorms, recalibrated
@@ -91,7 +91,11 @@ def under_bf16(norm: BareNorm) -> UnderBf16:
 def affecting_axes(norm: BareNorm) -> set[str]:
     """Return the axes of the values that an output depends on, before and after training."""
     norms = (norm.new(), norm.trained())
-    return {AXIS_OF[source] for bare in norms for source in sources(dependence(bare, features=2))}
+    return {
+        AXIS_OF[influence]
+        for bare in norms
+        for influence in influences(dependence(bare, features=2))
+    }
 
 
 class PaddingChange(NamedTuple):
@@ -110,8 +114,12 @@ def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
         plain = with_padding(bare, x, None)
         for columns, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
             padded = with_padding(bare, x, real, columns=columns, value=value)
-            pairs = zip(("outputs", "gradients", "statistics"), plain, padded, strict=False)
-            changed = [what for what, before, after in pairs if differ(before, after)]
+            pairs = {
+                "outputs": (plain.outputs, padded.outputs),
+                "gradients": (plain.gradients, padded.gradients),
+                "statistics": (plain.statistics, padded.statistics),
+            }
+            changed = [what for what, pair in pairs.items() if differ(*pair)]
             yield PaddingChange(mode, changed, bool(padded.leaked.any()))
 
 
@@ -137,7 +145,7 @@ def gradients_by_name(norm: BareNorm) -> dict[str, Tensor | None]:
     """Return the gradients of the input and of all parameters, by name."""
     bare = norm.new()
     x, valid = norm.tokens()
-    loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
+    varied_loss(call(bare, x.requires_grad_(), valid)[valid]).backward()
     return {"the input": x.grad, **{name: p.grad for name, p in bare.named_parameters()}}
 
 
@@ -198,7 +206,14 @@ def _use_biased_variance(norm: Norm) -> None:
         norm.unbiased = False  # a batch is normalized by its biased variance
 
 
-def used_in(norm: BareNorm, x: Tensor) -> tuple[bool, bool]:
+class FormulaUse(NamedTuple):
+    """Whether a norm uses its formula in training, and in eval."""
+
+    training: bool
+    eval: bool
+
+
+def formula_use(norm: BareNorm, x: Tensor) -> FormulaUse:
     """Return whether the output in training and in eval changes if the norm's formula does.
 
     A norm with running statistics may use its `training_formula` in training.
@@ -209,7 +224,7 @@ def used_in(norm: BareNorm, x: Tensor) -> tuple[bool, bool]:
     if not in_training and isinstance(norm.new(), RunningNorm):
         other = outputs_in_both_modes(norm, x, doubled="training_formula")
         in_training = not torch.equal(plain.training, other.training)
-    return in_training, in_eval
+    return FormulaUse(in_training, in_eval)
 
 
 def changed_by_eval(norm: BareNorm) -> list[str]:
@@ -260,7 +275,7 @@ class StatisticsEffects(NamedTuple):
     not_restored: list[str]
 
 
-def running_statistics(norm: BareNorm) -> StatisticsEffects:
+def effects_on_statistics(norm: BareNorm) -> StatisticsEffects:
     """Bypass, recalibrate and restore the running statistics of a trained norm."""
     bare = norm.trained()
     model, before = nn.Sequential(bare), _state(bare)

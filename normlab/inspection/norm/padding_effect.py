@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.inspection.norm.bare_norm import loss
+from normlab.inspection.norm.bare_norm import varied_loss
 from normlab.inspection.norm.norm_calls import all_real, differ, fixed_seed, running_tables
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
@@ -42,7 +42,7 @@ def with_padding(
     real = F.pad(real, (0, columns, 0, rows))
     with fixed_seed():
         y = other(wide, Tokens(None if valid is None else real))[real]
-    (gradient,) = torch.autograd.grad(loss(y), wide)
+    (gradient,) = torch.autograd.grad(varied_loss(y), wide)
     statistics = [
         torch.zeros(1),
         *(table.detach().flatten() for table in running_tables(other).values()),

@@ -1,7 +1,7 @@
 """What a norm pools over and depends on, found by changing one input value at a time.
 
-A block has samples x tokens x features. A cell is one of its values, `(sample, token, feature)`,
-indexed from 0. `Cells` says, per output cell, which input cells it depends on.
+A block has samples x tokens x features. A cell is one of its values, with a `CellIndex` from 0. A
+`Dependence` says, per output cell, which input cells it depends on.
 """
 
 from collections.abc import Set
@@ -18,21 +18,22 @@ from normlab.norms.axes import AXES
 from normlab.norms.base import Norm
 from normlab.norms.moments import Axis
 
-Cell = tuple[int, int, int]
-Cells = Bool[Tensor, "S T F s t f"]
-Source = Literal["own token", "earlier tokens", "later tokens", "other samples"]
+CellIndex = tuple[int, int, int]
+"""`(sample, token, feature)`."""
+Dependence = Bool[Tensor, "S T F s t f"]
+Influence = Literal["own token", "earlier tokens", "later tokens", "other samples"]
 """Values that an output may depend on besides its own."""
 
-AXIS_OF: dict[Source, Axis] = {
+AXIS_OF: dict[Influence, Axis] = {
     "own token": "feature",
     "earlier tokens": "position",
     "later tokens": "position",
     "other samples": "batch",
 }
-"""The axis that a norm pools over if its outputs depend on a source."""
+"""The axis that a norm pools over if its outputs depend on an influence."""
 
 
-def dependence(norm: Norm, *, features: int | None = None) -> Cells:
+def dependence(norm: Norm, *, features: int | None = None) -> Dependence:
     """Return the input cells that each output cell depends on, even in its last bit.
 
     Inputs are changed one by one, without relying on what the norm declares, so the result also
@@ -46,32 +47,32 @@ def dependence(norm: Norm, *, features: int | None = None) -> Cells:
     return cells
 
 
-def dependence_in_eval(norm: Norm) -> Cells:
+def dependence_in_eval(norm: Norm) -> Dependence:
     """Return the same for a copy of the norm in eval mode, trained on one batch."""
     return dependence(trained_on(norm, normal(*SHAPE, seed=7)))
 
 
-def sources(cells: Cells) -> list[Source]:
+def influences(cells: Dependence) -> list[Influence]:
     """Return what outputs depend on besides their own value."""
     sample, token, feature, from_sample, from_token, from_feature = cells.nonzero().T
     same = sample == from_sample
-    depends = (
-        same & (token == from_token) & (feature != from_feature),
-        same & (from_token < token),
-        same & (from_token > token),
-        ~same,
-    )
-    return [source for source, each in zip(AXIS_OF, depends, strict=True) if each.any()]
+    depends: dict[Influence, Tensor] = {
+        "own token": same & (token == from_token) & (feature != from_feature),
+        "earlier tokens": same & (from_token < token),
+        "later tokens": same & (from_token > token),
+        "other samples": ~same,
+    }
+    return [influence for influence, cells_of in depends.items() if cells_of.any()]
 
 
-def by_axes(pools: Set[str]) -> Cells:
+def by_axes(pools: Set[str]) -> Dependence:
     """Return which cells share statistics: cells that differ only along the pooled axes."""
     sizes = zip(AXES, SHAPE, strict=True)
     same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
     return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
 
-def pooled_cells(norm: Norm, dependences: Cells) -> Cells:
+def pooled_cells(norm: Norm, dependences: Dependence) -> Dependence:
     """Return which cells of each cell's declared group actually affect its output.
 
     A cell that no other cell affects, because the norm uses running statistics, keeps its group.
@@ -82,7 +83,7 @@ def pooled_cells(norm: Norm, dependences: Cells) -> Cells:
     return torch.where(alone, group, part)
 
 
-def groups(cells: Cells) -> list[list[Cell]]:
+def distinct_groups(cells: Dependence) -> list[list[CellIndex]]:
     """Return the distinct groups, ordered by first cell, each as a sorted list of cells."""
     rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
     return [list(row) for row in dict.fromkeys(rows)]

@@ -18,14 +18,14 @@ from normlab.inspection.norm.example_norm import HALF_WAY, ExampleNorm, example_
 from normlab.inspection.norm.norm_calls import run, run_copy, trained_on
 from normlab.inspection.norm.padding_effect import padding_moves
 from normlab.inspection.norm.pooling import (
-    Cell,
-    Cells,
-    Source,
+    CellIndex,
+    Dependence,
+    Influence,
     dependence,
     dependence_in_eval,
-    groups,
+    distinct_groups,
+    influences,
     pooled_cells,
-    sources,
 )
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
@@ -42,14 +42,14 @@ class FittedLine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class WorkedGroup:
     """Cells that share statistics, with their values and the values' mean and variance.
 
     `line` is what a new norm computes from the values in training, `line_in_eval` what it computes
     in eval after this one batch; None if the output is not a straight line.
     """
 
-    cells: list[Cell]
+    cells: list[CellIndex]
     values: list[float]
     mean: float
     var: float
@@ -67,18 +67,18 @@ class Stored(NamedTuple):
 class WorkedExample(NamedTuple):
     """What was measured about a norm: its groups on the articles' tensor, and what it depends on.
 
-    `cells` are those that share statistics. `sources` are what an output depends on in training,
-    `sources_in_eval` in eval. `padding_counts` has the values of `padding` with which padding
+    `cells` are those that share statistics. `influences` are what an output depends on in training,
+    `influences_in_eval` in eval. `padding_counts` has the values of `padding` with which padding
     changes the outputs of real tokens, or an empty string for a norm without that setting.
     `stored` are its parameters and saved buffers at full width.
     """
 
     shown: ExampleNorm
     norm: Norm
-    cells: Cells
-    groups: list[Group]
-    sources: list[Source]
-    sources_in_eval: list[Source]
+    cells: Dependence
+    groups: list[WorkedGroup]
+    influences: list[Influence]
+    influences_in_eval: list[Influence]
     padding_counts: list[str]
     stored: Stored
 
@@ -91,7 +91,7 @@ def worked_example(option: Option) -> WorkedExample:
     shown = example_norm(option)
     norm = shown.make()
     dependences = dependence(norm)
-    if norm.ramps and "other samples" not in sources(dependences):  # it does not pool at first
+    if norm.ramps and "other samples" not in influences(dependences):  # it does not pool at first
         shown = replace(shown, step=HALF_WAY)
         norm = shown.make()
         dependences = dependence(norm)
@@ -101,8 +101,8 @@ def worked_example(option: Option) -> WorkedExample:
         norm,
         cells,
         worked_groups(norm, cells),
-        sources(dependences),
-        sources(dependence_in_eval(norm)),
+        influences(dependences),
+        influences(dependence_in_eval(norm)),
         padding_that_counts(shown, norm),
         stored(make_norm(option.name, FULL_WIDTH)),
     )
@@ -124,17 +124,19 @@ def stored(norm: Norm) -> Stored:
     return Stored(dict(norm.named_parameters()), buffers)
 
 
-def worked_groups(norm: Norm, cells: Cells) -> list[Group]:
+def worked_groups(norm: Norm, cells: Dependence) -> list[WorkedGroup]:
     """Run the articles' tensor through a new norm; return its groups, without duplicates."""
     x = example_tensor()
-    outputs = run_copy(norm, x), run(trained_on(norm, x), x)
+    y, y_in_eval = run_copy(norm, x), run(trained_on(norm, x), x)
     worked = []
-    for group in groups(cells):
-        values, *ys = ([float(table[cell]) for cell in group] for table in (x, *outputs))
+    for group in distinct_groups(cells):
+        values, ys, ys_in_eval = (
+            [float(table[cell]) for cell in group] for table in (x, y, y_in_eval)
+        )
         mean = math.fsum(values) / len(values)
         var = math.fsum((value - mean) ** 2 for value in values) / len(values)
-        lines = (line_through(values, y) for y in ys)
-        worked.append(Group(group, values, mean, var, *lines))
+        line, line_in_eval = line_through(values, ys), line_through(values, ys_in_eval)
+        worked.append(WorkedGroup(group, values, mean, var, line, line_in_eval))
     return worked
 
 

@@ -18,7 +18,7 @@ from normlab.records.pairs import UNPLANNED, Pairing
 from normlab.records.record import RunRecord, read_number
 from normlab.reports.pages.rendering import page
 
-FORMAT = "normlab.card/1"
+FORMAT = "normlab.card/2"
 CARD_FILE, PAGE_FILE = "card.json", "card.html"
 BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
@@ -66,22 +66,22 @@ class Card:
     @property
     def entries(self) -> dict[str, Any]:
         """The entries for the board, by column title."""
-        examinations = self.content["examinations"].values()
-        return {title: value for each in examinations for title, value in each["board"].items()}
+        findings = self.content["findings"].values()
+        return {title: value for each in findings for title, value in each["board"].items()}
 
     @property
     def sees_later_tokens(self) -> bool:
         """Whether the scores of held-out text change when it is processed token by token."""
-        stepwise = self.content["examinations"].get("stepwise", {}).get("values", {})
+        stepwise = self.content["findings"].get("stepwise", {}).get("values", {})
         return "eval" in stepwise and not stepwise["eval"]["same"]
 
     def short_runs(self, task: str) -> Mapping[str, Any]:
-        """Return what an examination reports about its short runs, or {} if there were none."""
-        values = self.content["examinations"].get(task, {}).get("values", {})
+        """Return what the finding on a task reports about its short runs, or {} if it had none."""
+        values = self.content["findings"].get(task, {}).get("values", {})
         return values if "scores" in values else {}
 
     def records_of(self, task: str) -> list[RunRecord]:
-        """Return the records of the short runs of an examination."""
+        """Return the records of the short runs of a task."""
         run_ids = self.short_runs(task).get("runs", {}).values()
         return [self.records[run_id] for run_id in run_ids if run_id in self.records]
 
@@ -162,7 +162,7 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, which depends only on the card and the baselines."""
-    tasks = [task for task in card.content["examinations"] if card.short_runs(task)]
+    tasks = [task for task in card.content["findings"] if card.short_runs(task)]
     return page(
         "card.html",
         card=card.content,

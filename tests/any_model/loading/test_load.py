@@ -26,7 +26,7 @@ from transformers import (
 )
 
 import normlab
-from normlab.any_model.loading.load import TEXT, load_by_prefix, load_transformers
+from normlab.any_model.loading.load import BUILT_IN_SENTENCES, load_by_prefix, load_transformers
 from normlab.cli import main
 from tests.any_model.toys import FAULTY
 
@@ -107,7 +107,10 @@ def test_each_line_of_a_text_becomes_one_row():
     assert len(first["input_ids"]) == 8 and len(second["input_ids"]) == 1
     assert note == "inputs: lines.txt, 9 lines"
     _, (batch,), note = load_transformers(place)
-    assert len(batch["input_ids"]) == len(TEXT) and note == "inputs: 4 built-in sentences"
+    assert (
+        len(batch["input_ids"]) == len(BUILT_IN_SENTENCES)
+        and note == "inputs: 4 built-in sentences"
+    )
 
 
 def test_randomly_initialized_weights_are_listed_in_the_note():

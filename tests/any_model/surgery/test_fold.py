@@ -56,7 +56,7 @@ def test_every_norm_of_a_pre_norm_model_folds_without_changing_the_logits(make):
     model = make().double()
     folded = normlab.fold_norms(model, IDS)
     assert len(folded.table) == 5
-    assert all(row.gain is True and row.mean in (True, None) for row in folded.table)
+    assert all(row.gain.folded and (row.mean is None or row.mean.folded) for row in folded.table)
     assert not any(isinstance(module, nn.LayerNorm) for module in folded.model.modules())
     gains = [w for name, w in folded.model.named_parameters() if "norm" in name or "ln_" in name]
     assert all((w == 1).all() for w in gains)
@@ -77,10 +77,10 @@ def test_a_tied_embedding_blocks_folding_unless_untie_is_set():
     model = gpt2()
     table = normlab.fold_norms(model, IDS).table
     for row in table:
-        assert "transformer.wte.weight is also read by linear in lm_head (tied" in row.mean
-        assert (row.gain is True) == (row.site != "transformer.ln_f")
+        assert "transformer.wte.weight is also read by linear in lm_head (tied" in row.mean.why_not
+        assert row.gain.folded == (row.site != "transformer.ln_f")
     untied = normlab.fold_norms(model, IDS, untie=True)
-    assert all(row.mean is row.gain is True for row in untied.table)
+    assert all(row.mean.folded and row.gain.folded for row in untied.table)
     assert model.lm_head.weight is model.transformer.wte.weight
 
 
@@ -89,9 +89,9 @@ def test_post_norm_is_not_folded_and_the_reason_names_the_module():
     table = {row.site: row for row in normlab.fold_norms(model, IDS).table}
     last = table["bert.encoder.layer.0.output.LayerNorm"]
     name = "bert.encoder.layer.0.attention.output.LayerNorm"
-    assert last.mean == f"its input contains the output of {name} (post-norm)"
+    assert last.mean.why_not == f"its input contains the output of {name} (post-norm)"
     where = "bert.encoder.layer.1.attention.output"
-    assert last.gain == f"add in {where} reads its output (post-norm)"
+    assert last.gain.why_not == f"add in {where} reads its output (post-norm)"
 
 
 class Words(LanguageModeling):
@@ -133,12 +133,12 @@ def test_a_norm_whose_folding_would_change_the_output_is_not_folded(settings, sa
     model = shaken(Branch(**settings))
     table = {row.site: row for row in normlab.fold_norms(model, X).table}
     assert said in f"{table['norm'].mean}; {table['norm'].gain}"
-    assert table["last"].gain is True
+    assert table["last"].gain.folded
 
 
 def test_folding_a_bias_adds_one_to_a_linear_layer_without_a_bias():
     folded = normlab.fold_norms(shaken(Branch(raw=False, bias=False)), X)
-    assert all(row.mean is row.gain is True for row in folded.table)
+    assert all(row.mean.folded and row.gain.folded for row in folded.table)
     assert isinstance(folded.model.norm, FoldedRMSNorm) and folded.model.inner.bias is not None
     assert "gains folded: 2 of 2; layer norms that are RMS norms now: 2 of 2" in str(folded)
 
@@ -147,7 +147,7 @@ def test_a_layer_norm_with_an_unfoldable_gain_becomes_an_rms_norm():
     model = shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D)))
     folded = normlab.fold_norms(model, X)
     (row,) = folded.table
-    assert row.mean is True and row.gain == "its output is an output of the model"
+    assert row.mean.folded and row.gain.why_not == "its output is an output of the model"
     torch.testing.assert_close(folded.model(X), model(X))
     assert torch.equal(folded.model[1].bias, model[1].bias)
 
@@ -184,7 +184,7 @@ IMAGES = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(3))
 def test_folding_a_vision_transformer_centers_its_patch_convolution():
     model = shaken(Patches())
     folded = normlab.fold_norms(model, IMAGES)
-    assert all(row.mean is row.gain is True for row in folded.table)
+    assert all(row.mean.folded and row.gain.folded for row in folded.table)
     assert folded.model.cut.weight.mean(0).abs().max() < 1e-6 < model.cut.weight.mean(0).abs().max()
 
 
@@ -198,7 +198,7 @@ def test_folding_a_vision_transformer_centers_its_patch_convolution():
 def test_a_convolution_with_a_second_reader_is_not_centered(settings, said):
     model = shaken(Patches(**settings))
     table = {row.site: row for row in normlab.fold_norms(model, IMAGES).table}
-    assert table["norm"].gain is True and said in table["norm"].mean
+    assert table["norm"].gain.folded and said in table["norm"].mean.why_not
 
 
 class DepthwiseBlock(nn.Module):
@@ -215,7 +215,7 @@ class DepthwiseBlock(nn.Module):
 
 def test_a_depthwise_convolution_is_not_centered():
     (row,) = normlab.fold_norms(shaken(DepthwiseBlock()), torch.randn(2, D, 4, 4)).table
-    assert row.gain is True and "contains the result of permute" in row.mean
+    assert row.gain.folded and "contains the result of permute" in row.mean.why_not
 
 
 class Scaled(nn.Module):
@@ -251,14 +251,15 @@ class Scaled(nn.Module):
 def test_only_the_layer_norm_folds_among_other_norms_and_norms_with_unusual_inputs():
     model = shaken(Scaled())
     (row,) = normlab.fold_norms(model, [X]).table
-    assert (row.site, row.kind, row.mean, row.gain) == ("ada.norm", "layer norm", True, True)
+    assert (row.site, row.kind) == ("ada.norm", "layer norm")
+    assert row.mean.folded and row.gain.folded
 
 
 def test_a_torch_encoder_layer_uses_the_folded_norms_in_evaluation():
     layer = nn.TransformerEncoderLayer(D, 2, 16, norm_first=True, batch_first=True, dropout=0)
     model = shaken(nn.Sequential(nn.Linear(D, D), layer, nn.LayerNorm(D), nn.Linear(D, 2))).eval()
     folded = normlab.fold_norms(model, X)
-    assert all(row.mean is row.gain is True for row in folded.table)
+    assert all(row.mean.folded and row.gain.folded for row in folded.table)
     with torch.no_grad():
         torch.testing.assert_close(folded.model(X), model(X))
 
@@ -272,7 +273,7 @@ def test_norms_of_normlab_models_fold():
         return model.project(model(ids, normlab.Tokens()))
 
     folded = normlab.fold_norms(model, IDS["input_ids"], forward=forward)
-    assert all(row.mean is row.gain is True for row in folded.table)
+    assert all(row.mean.folded and row.gain.folded for row in folded.table)
 
 
 def test_the_command_prints_the_number_of_folded_gains(tmp_path, capsys):

@@ -10,7 +10,8 @@ from torch import nn
 
 import normlab
 from normlab import make_norm
-from normlab.any_model.tracing.functional_norms import FUNCTIONS
+from normlab.any_model.tracing import reach
+from normlab.any_model.tracing.functional_norms import NORM_FUNCTIONS
 
 ROWS, TOKENS, WIDTH = 3, 10, 16
 
@@ -121,7 +122,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize(
-    "function", FUNCTIONS, ids=lambda each: f"{each.__module__}.{each.__name__}"
+    "function", NORM_FUNCTIONS, ids=lambda each: f"{each.__module__}.{each.__name__}"
 )
 def test_functional_norms_are_found_below_the_module_that_calls_them(function):
     kind = function.__name__
@@ -205,6 +206,49 @@ def test_a_norm_without_a_float64_kernel_is_found():
             return super().forward(x)
 
     assert [norm.pools for norm in found(nn.Sequential(Fused()))] == ["feature"]
+
+
+class Uncopied(nn.Module):
+    """Keeps running statistics, but cannot be copied, so it cannot be run by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("running_mean", torch.zeros(WIDTH))
+        self.register_buffer("running_var", torch.ones(WIDTH))
+
+    def forward(self, x):
+        return (x - self.running_mean) / self.running_var.sqrt()
+
+    def __deepcopy__(self, memo):
+        raise RuntimeError("there is only one")
+
+
+def test_a_norm_that_fails_by_itself_is_named_with_its_error():
+    model = nn.Sequential(Uncopied(), nn.LayerNorm(WIDTH))
+    report = normlab.inspect(model, torch.randn(ROWS, TOKENS, WIDTH), checks="norms")
+    finding = report.findings["norms"]
+    assert [norm.name for norm in report.norms] == ["1"] and finding.verdict == "look"
+    assert finding.answer.endswith(
+        "not examined, as they fail when run by themselves: 0 (RuntimeError: there is only one)"
+    )
+
+
+def test_a_module_of_an_unknown_class_that_fails_by_itself_is_no_norm():
+    class OncePerModel(OnePlus):
+        def __deepcopy__(self, memo):
+            raise RuntimeError("there is only one")
+
+    assert found(nn.Sequential(OncePerModel())) == []
+
+
+def test_a_fault_of_normlab_in_a_trial_is_reported(monkeypatch):
+    def faulty(*_):
+        raise NameError("name 'counts' is not defined")
+
+    monkeypatch.setattr(reach, "counts_by_axis", faulty)
+    report = normlab.inspect(nn.LayerNorm(WIDTH), torch.randn(ROWS, WIDTH), checks="norms")
+    finding = report.findings["norms"]
+    assert finding.verdict == "failed" and "NameError: name 'counts'" in finding.answer
 
 
 class MaskedNorm(nn.Module):

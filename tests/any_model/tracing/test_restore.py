@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import normlab
-from normlab.any_model.tracing.restore import unchanged
+from normlab.any_model.tracing.restore import preserved
 from tests.any_model.pairs import WIDTH, bert, same, state, text_batches
 from tests.any_model.toys import QUICK, Normed
 
@@ -47,7 +47,7 @@ def test_weights_that_share_storage_are_all_restored():
 
 def test_attributes_and_settings_that_a_model_changes_are_restored():
     model = Normed()
-    with unchanged(model):
+    with preserved(model):
         model.new, model.cache, model.norm = 1, None, None
         model.embedding.weight.data[0] += 1
         torch.set_default_dtype(torch.float64)
@@ -71,7 +71,7 @@ def test_ctrl_c_takes_effect_at_the_next_operation_and_after_restoring(press):
 
     model, seen, handler = nn.Linear(2, 2), [], signal.getsignal(signal.SIGINT)
     model.settings = Pressing(a=1)
-    with pytest.raises(KeyboardInterrupt), unchanged(model):
+    with pytest.raises(KeyboardInterrupt), preserved(model):
         model.train(False)
         press()
         seen.append("before the operation")
@@ -83,15 +83,15 @@ def test_ctrl_c_takes_effect_at_the_next_operation_and_after_restoring(press):
 
 
 def test_ctrl_c_pressed_twice_stops_a_pass_without_operations(press):
-    with pytest.raises(KeyboardInterrupt), unchanged(nn.Linear(2, 2)):
+    with pytest.raises(KeyboardInterrupt), preserved(nn.Linear(2, 2)):
         press(), press()
         pytest.fail("still running")
 
 
 def test_ctrl_c_between_two_contexts_is_not_lost(press):
     model = nn.Linear(2, 2)
-    with pytest.raises(KeyboardInterrupt), unchanged(model):
-        with unchanged(model):
+    with pytest.raises(KeyboardInterrupt), preserved(model):
+        with preserved(model):
             press()
         torch.ones(1)
         pytest.fail("still running")
@@ -161,7 +161,7 @@ def test_an_object_that_cannot_be_restored_is_reported_and_the_others_are_restor
     model = Locking().train()
     random = torch.get_rng_state()
     model.cache.array = locked = np.zeros(3)
-    with pytest.warns(UserWarning, match="cache.array: ValueError"), unchanged(model) as state:
+    with pytest.warns(UserWarning, match="cache.array: ValueError"), preserved(model) as state:
         model.eval()
         locked += 1
         locked.flags.writeable = False

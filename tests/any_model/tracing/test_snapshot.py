@@ -90,3 +90,25 @@ def test_a_generator_repeats_its_numbers_after_restoring(generator, draw):
 def test_iterators_are_reported_because_they_cannot_be_rewound():
     snapshot = Snapshot([("model", {"batches": iter(map(abs, [1]))})])
     assert snapshot.one_way == ["model.batches (map)"]
+
+
+class Unreadable(tuple):
+    def __iter__(self):
+        raise RuntimeError("not now")
+
+
+def test_an_object_that_cannot_be_read_is_named_with_its_error():
+    snapshot = Snapshot([("root", [Unreadable((1,)), [1]])])
+    assert snapshot.unread == ["root[0] (RuntimeError: not now)"]
+
+
+def test_a_closure_whose_variable_has_no_value_yet_is_read():
+    def outer():
+        def inner():
+            return later
+
+        snapshot = Snapshot([("root", inner)])
+        later = 1
+        return snapshot, later
+
+    assert outer()[0].unread == []

@@ -23,7 +23,7 @@ def test_a_norm_that_cannot_be_used_on_images_gives_the_reason(
 
     monkeypatch.setattr("normlab.norms.rms.ScaleNorm.forward", forward)
     subject = examined_norm([*chosen, "scale=smoke"], tmp_path)
-    finding = short_runs.pictures(subject)
+    finding = short_runs.images(subject)
     assert finding.why_not.startswith("on images") and finding.why_not.count(reason) == 1
     assert "\n" not in finding.answer and finding.board == {} and not list(tmp_path.iterdir())
 

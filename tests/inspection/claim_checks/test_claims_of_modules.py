@@ -10,12 +10,23 @@ from normlab.inspection import claim_checks
 FOLDER = Path(claim_checks.__file__).parent
 
 
-def test_each_module_is_listed_with_the_claims_that_name_its_checks():
-    checks = {
+def file_of_check():
+    """Return the file that holds each check, by the check's name."""
+    return {
         name: path.name
         for path in FOLDER.glob("[a-z]*.py")
         for name in re.findall(r'^@check\("([a-z_0-9.]+)"\)', path.read_text("utf-8"), re.M)
     }
+
+
+def test_the_name_of_a_check_begins_with_the_name_of_its_file():
+    files = file_of_check()
+    assert len(files) > 40 and files["outlier.softmax"] == "outlier.py"
+    assert {name: file for name, file in files.items() if f"{name.split('.')[0]}.py" != file} == {}
+
+
+def test_each_module_is_listed_with_the_claims_that_name_its_checks():
+    checks = file_of_check()
     claims = defaultdict(set)
     for path in (CONFIG_DIR / "claim").glob("*.yaml"):
         for name in re.findall(r"check: ([a-z_]+\.[a-z_0-9]+)", path.read_text("utf-8")):

@@ -9,7 +9,7 @@ from normlab.inspection.model import (
     gradient_leak,
 )
 from normlab.inspection.model.gradient_leak import derivatives
-from normlab.inspection.model.recorded_pass import RecordedPass
+from normlab.inspection.model.recorded_pass import RecordedCall, RecordedPass
 from normlab.norms.tokens import Tokens
 from tests.inspection.tiny_models import trained
 
@@ -21,7 +21,7 @@ def test_derivatives_match_hand_calculations():
     last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
     tokens = Tokens(torch.ones(2, 2, dtype=torch.bool))
     seen = RecordedPass()
-    seen.calls["stack"] = {"one": [((e, tokens), last)]}
+    seen.calls["stack"] = {"one": [RecordedCall((e, tokens), last)]}
     seen.entered = {"one": (e, tokens), "two": (f, tokens)}
     measured = derivatives("one", seen, seed=3)
     assert measured.later == pytest.approx(2)

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from normlab.inspection.model.held_out_loss import by_length, loss
+from normlab.inspection.model.held_out_loss import by_length, loss_per_token
 from tests.inspection.tiny_models import trained
 
 
@@ -18,4 +18,4 @@ def test_the_held_out_loss_does_not_depend_on_the_batch_size(tmp_path):
     expected = float(F.cross_entropy(logits, batch.tgt_out, label_smoothing=smoothing))
     for size in (1, 3, 7):
         batches = by_length(about, np.arange(7), size=size)
-        assert loss(about, batches) == pytest.approx(expected, rel=1e-5)
+        assert loss_per_token(about, batches) == pytest.approx(expected, rel=1e-5)

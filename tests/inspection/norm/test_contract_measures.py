@@ -32,10 +32,10 @@ def test_with_momentum_1_eval_repeats_training_and_a_doubled_formula_doubles_bot
     doubled = measures.outputs_in_both_modes(norm, x, doubled="formula")
     torch.testing.assert_close(plain.training, plain.in_eval)
     torch.testing.assert_close(doubled.training, 2 * plain.training)
-    assert measures.used_in(norm, x) == (True, True)
+    assert measures.formula_use(norm, x) == (True, True)
 
 
 def test_recalibration_changes_the_tables_and_puts_them_back():
-    changed = measures.running_statistics(bare("bn"))
+    changed = measures.effects_on_statistics(bare("bn"))
     assert {"running_mean", "running_var"} <= {*changed.by_recalibration}
     assert changed.by_bypass == changed.not_restored == []

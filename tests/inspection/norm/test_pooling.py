@@ -7,9 +7,9 @@ from normlab.inspection.norm.pooling import (
     by_axes,
     dependence,
     dependence_in_eval,
-    groups,
+    distinct_groups,
+    influences,
     pooled_cells,
-    sources,
 )
 from normlab.norms.make import make_norm
 
@@ -31,8 +31,8 @@ def new(name, **values):
     ],
 )
 def test_an_output_depends_on_what_its_norm_pools(name, in_training, in_eval):
-    assert sources(dependence(new(name))) == in_training
-    assert sources(dependence_in_eval(new(name))) == in_eval
+    assert influences(dependence(new(name))) == in_training
+    assert influences(dependence_in_eval(new(name))) == in_eval
 
 
 def test_only_the_first_features_are_changed_if_so_asked():
@@ -43,8 +43,8 @@ def test_only_the_first_features_are_changed_if_so_asked():
 def test_group_norm_splits_the_group_that_its_axes_give():
     norm = new("gn", groups=2)
     declared, found = by_axes(norm.pools), pooled_cells(norm, dependence(norm))
-    assert [len(groups(cells)) for cells in (declared, found)] == [6, 12]
-    assert groups(found)[:2] == [[(0, 0, 0), (0, 0, 1)], [(0, 0, 2), (0, 0, 3)]]
+    assert [len(distinct_groups(cells)) for cells in (declared, found)] == [6, 12]
+    assert distinct_groups(found)[:2] == [[(0, 0, 0), (0, 0, 1)], [(0, 0, 2), (0, 0, 3)]]
 
 
 def test_a_norm_that_no_other_cell_affects_keeps_its_declared_groups():

@@ -11,7 +11,7 @@ from tests.records.examples import record
 
 
 def picture(**found):
-    return card_of("x", [0.1, 0.2])["examinations"]["translation"] | found
+    return card_of("x", [0.1, 0.2])["findings"]["translation"] | found
 
 
 def card_of(name, losses, *, sees_later=False, **board):
@@ -34,7 +34,7 @@ def card_of(name, losses, *, sees_later=False, **board):
         "seeds": [1, 2],
         "norm": {},
         "environment": {"commit": "abc"},
-        "examinations": {"translation": found, "stepwise": stepwise},
+        "findings": {"translation": found, "stepwise": stepwise},
     }
 
 

@@ -51,7 +51,7 @@ def test_scores_are_compared_only_over_paired_runs(changes, differences, tmp_pat
     mine = written(tmp_path, card_of("mine", MINE), MINE)
     ln = card_of("ln", LN)
     runs = runs_by_seed("ln", LN, **changes)
-    ln["examinations"]["translation"]["values"]["runs"] = {k: r.run_id for k, r in runs.items()}
+    ln["findings"]["translation"]["values"]["runs"] = {k: r.run_id for k, r in runs.items()}
     other = written(tmp_path, ln, LN, **changes)
     by_name = {score.name: score for score in scores("translation", mine, {"ln": other})}
     rounded = [
@@ -63,8 +63,8 @@ def test_scores_are_compared_only_over_paired_runs(changes, differences, tmp_pat
 
 def test_the_page_of_a_card_marks_scores_near_the_untrained_baseline_and_escapes_text(tmp_path):
     content = card_of("mine", MINE)
-    content["examinations"]["translation"]["values"]["floors"] = {"test/nll": 3.0}
-    content["examinations"]["pictures"] = picture(environment={"commit": "new"})
+    content["findings"]["translation"]["values"]["floors"] = {"test/nll": 3.0}
+    content["findings"]["images"] = picture(environment={"commit": "new"})
     ln = written(tmp_path, card_of("ln", LN), LN)
     page = card_page(written(tmp_path, content, MINE), {"ln": ln})
     assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1

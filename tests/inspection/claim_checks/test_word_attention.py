@@ -5,9 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from normlab.inspection.claim_checks import (
-    outlier,
-)
+from normlab.inspection.claim_checks.word_attention import words_of_width
 from normlab.inspection.examples.articles import WORDS_WITH_999
 from tests.inspection.claim_checks.by_hand import attention, layer_norm, numbers, text_of
 
@@ -29,7 +27,7 @@ def test_without_projections_the_logit_of_a_normed_token_is_the_root_of_the_widt
 def test_the_saturation_of_the_softmax_matches_a_simulation_in_numpy(width):
     """The shares agree with shares from different random draws in a different library."""
     generator = np.random.default_rng(width)
-    x = outlier.words_of_width(width).numpy()
+    x = words_of_width(width).numpy()
     np.testing.assert_array_equal(x[:, :4], WORDS_WITH_999)
     values, holds = numbers("outlier.width")
     assert holds == [True, True]

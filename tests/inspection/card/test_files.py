@@ -15,9 +15,9 @@ NOW, LATER = "a" * 40, "b" * 40
 
 @pytest.fixture
 def publish(tmp_path, monkeypatch):
-    """Return a function that publishes a card made at a commit, and counts the examinations."""
+    """Return a function that publishes a card made at a commit; it notes each examination."""
     (tmp_path / "results").mkdir()
-    finding = card_of("rms", [2.0])["examinations"]["translation"]
+    finding = card_of("rms", [2.0])["findings"]["translation"]
     words = ["norm=rms", "--folder", str(tmp_path / "cards")]
 
     def publish_at(commit, *more):

@@ -23,7 +23,7 @@ from normlab.inspection.claim_checks import (
     residual,
     sampling,
     shape,
-    softmax,
+    word_attention,
 )
 from normlab.inspection.questions import questions
 from normlab.norms.base import Norm
@@ -97,7 +97,7 @@ def moved_by_shifts(patch):
 
 def equal_weights(*size, seed=None):
     """Draw tokens, but give all features the same weight."""
-    return inputs.draw(*size) if seed is None else torch.ones(*size, dtype=torch.float64)
+    return inputs.draw_normal(*size) if seed is None else torch.ones(*size, dtype=torch.float64)
 
 
 def full_batch(*lengths, of_lengths=padding.padded_batch):
@@ -116,25 +116,25 @@ def surveys(patch, tmp_path):
 
 
 def swapped_positions(patch):
-    corpora = positions.read()
+    corpora = positions.read_word_counts()
     for corpus in corpora.values():
         places = corpus["positions"]
         places["1"], places["all"] = places["all"], places["1"]
-    patch.setattr(positions, "read", lambda: corpora)
+    patch.setattr(positions, "read_word_counts", lambda: corpora)
 
 
 def equal_lengths(patch):
-    corpora = positions.read()
+    corpora = positions.read_word_counts()
     for corpus in corpora.values():
         corpus["lengths"] = [[7, 100]]
-    patch.setattr(positions, "read", lambda: corpora)
+    patch.setattr(positions, "read_word_counts", lambda: corpora)
 
 
 def one_first_word(patch):
-    corpora = positions.read()
+    corpora = positions.read_word_counts()
     for corpus in corpora.values():
         corpus["positions"]["1"] = [[100, 1]]
-    patch.setattr(positions, "read", lambda: corpora)
+    patch.setattr(positions, "read_word_counts", lambda: corpora)
 
 
 BROKEN = {
@@ -143,7 +143,7 @@ BROKEN = {
         constants(nn.BatchNorm1d, forward=raises),
         constants(nn.BatchNorm1d, forward=lambda self, x: x - x.mean(0)),
         constants(nn.LayerNorm, forward=lambda self, x: x[:1]),
-        instead(axes, "option", bn_sample="bn", bn_position="bn"),
+        instead(axes, "norm_of_example_width", bn_sample="bn", bn_position="bn"),
     ],
     "batch.alone": [instead(batch, "trained_norm", bn_position="bn")],
     "depth": [
@@ -151,7 +151,7 @@ BROKEN = {
     ],
     "images.shift": [
         moved_by_shifts,
-        constants(images, convolved=lambda x: x * inputs.draw(1, 36, 1)),
+        constants(images, convolved=lambda x: x * inputs.draw_normal(1, 36, 1)),
     ],
     "images.local": [constants(images, mean_correlation=lambda images, apart: 0.1 * apart)],
     "mixing": [
@@ -180,7 +180,7 @@ BROKEN = {
     ],
     "shape.growth": [scaled(0.01), scaled(100.0)],
     "shape.kept": [constants(Tensor, exponential_=Tensor.normal_)],
-    "shape.moments": [constants(shape, draw=equal_weights)],
+    "shape.moments": [constants(shape, draw_normal=equal_weights)],
     "facts": [constants(facts, LAYERS=6)],
     "positions": [swapped_positions, one_first_word, equal_lengths],
 }
@@ -208,7 +208,7 @@ def findings(chosen):
 
 
 def test_a_finding_whose_standing_changes_has_a_different_sentence(tmp_path, monkeypatch):
-    constants(softmax, DRAWS=3)(monkeypatch)
+    constants(word_attention, DRAWS=3)(monkeypatch)
     constants(batch, SETS=3)(monkeypatch)
     sound = findings(checks())
     broken = []

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from normlab.inspection.claim_checks.inputs import draw
+from normlab.inspection.claim_checks.inputs import draw_normal
 from tests.inspection.claim_checks.by_hand import numbers, text_of
 
 
@@ -13,7 +13,7 @@ def test_attention_mixes_positions_and_features():
 
 
 def test_a_linear_layer_is_a_convolution_of_one_position():
-    x, weight = draw(2, 6, 8), draw(5, 8, seed=2)
+    x, weight = draw_normal(2, 6, 8), draw_normal(5, 8, seed=2)
     convolution = nn.Conv1d(8, 5, 1, bias=False).double()
     convolution.weight.data.copy_(weight[:, :, None])
     torch.testing.assert_close(convolution(x.mT).mT, nn.functional.linear(x, weight))

@@ -10,7 +10,7 @@ from normlab.inspection.claim_checks import (
     compute,
     shape,
 )
-from normlab.inspection.claim_checks.inputs import draw
+from normlab.inspection.claim_checks.inputs import draw_normal
 from tests.inspection.claim_checks.by_hand import batch_norm, numbers
 
 
@@ -32,7 +32,7 @@ def test_a_product_scales_a_vector_by_the_root_of_width_times_weight_variance():
 
 
 def test_the_moments_of_an_rms_normed_token_match_torch():
-    x = draw(64, 64, 256) + 3
+    x = draw_normal(64, 64, 256) + 3
     y = nn.functional.rms_norm(x, [256], eps=1e-6)
     values, holds = numbers("shape.rms")
     assert holds == [True, False]

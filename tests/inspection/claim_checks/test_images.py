@@ -8,12 +8,12 @@ from torch import nn
 from normlab.inspection.claim_checks import (
     images,
 )
-from normlab.inspection.claim_checks.inputs import draw
+from normlab.inspection.claim_checks.inputs import draw_normal
 from tests.inspection.claim_checks.by_hand import layer_norm, numbers
 
 
 def test_shifted_images_and_grey_colours_match_torch_norms():
-    image = draw(4, 36, 8)
+    image = draw_normal(4, 36, 8)
     planes = image.mT.unflatten(-1, (6, 6))
     for norm in (nn.BatchNorm2d(8), nn.InstanceNorm2d(8), nn.GroupNorm(8, 8)):
         moved = planes.clone()
@@ -28,7 +28,7 @@ def test_shifted_images_and_grey_colours_match_torch_norms():
 
 
 def test_batch_norm_keeps_channels_independent_and_layer_norm_does_not():
-    x = draw(4, 36, 8).mT
+    x = draw_normal(4, 36, 8).mT
     other = x.clone()
     other[:, 0] *= 5
     norm = nn.BatchNorm1d(8).double()
@@ -37,7 +37,7 @@ def test_batch_norm_keeps_channels_independent_and_layer_norm_does_not():
 
 
 def test_the_correlation_of_neighbouring_pixels_matches_numpy():
-    pixels = draw(50, 2, 2)
+    pixels = draw_normal(50, 2, 2)
     correlations = np.corrcoef(pixels.flatten(1).T)
     sides = [correlations[a, b] for a, b in ((0, 1), (2, 3), (0, 2), (1, 3))]
     assert images.mean_correlation(pixels, 1) == pytest.approx(np.abs(sides).mean())

@@ -6,13 +6,13 @@ from torch import nn
 from normlab.inspection.claim_checks import (
     compute,
 )
-from normlab.inspection.claim_checks.inputs import draw, draw_tokens
+from normlab.inspection.claim_checks.inputs import draw_normal, draw_tokens
 from tests.inspection.claim_checks.by_hand import numbers
 
 
 def test_gradients_over_parts_of_a_batch_match_torch_norms():
     x, target = draw_tokens(16, 12).flatten(0, 1), draw_tokens(16, 12, seed=3).flatten(0, 1)
-    start = draw(64, 64) / 8
+    start = draw_normal(64, 64) / 8
     moved_by_question = {
         piece.question: piece.numbers["moved"] for piece in compute("batch.gradients")
     }

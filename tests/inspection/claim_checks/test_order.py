@@ -9,7 +9,7 @@ from normlab.inspection.claim_checks import (
     compute,
     order,
 )
-from normlab.inspection.claim_checks.inputs import draw
+from normlab.inspection.claim_checks.inputs import draw_normal
 from normlab.inspection.claim_checks.order import rank_correlation
 from tests.inspection.claim_checks.by_hand import layer_norm
 
@@ -19,7 +19,7 @@ def test_the_share_of_pairs_in_order_matches_kendalls_tau():
     pairs, whole = order.pairs_in_order(torch.tensor(x), torch.tensor(y))
     taus = [stats.kendalltau(a, b).statistic for a, b in zip(x, y, strict=True)]
     assert pairs == pytest.approx((1 + np.mean(taus)) / 2) and whole == 0
-    tokens = draw(64, 16, 4).numpy()
+    tokens = draw_normal(64, 16, 4).numpy()
     rows = [each.swapaxes(1, 2).reshape(-1, 16) for each in (tokens, layer_norm(tokens))]
     taus = [stats.kendalltau(a, b).statistic for a, b in zip(*rows, strict=True)]
     results = compute("order.time")

@@ -1,0 +1,12 @@
+"""Which questions about a model are answered."""
+
+from normlab.inspection.model.findings import finding_on
+from normlab.inspection.questions import questions
+from tests.inspection.tiny_models import untrained
+
+
+def test_an_untrained_model_gets_questions_about_trained_ones_only_by_name(tmp_path):
+    about = untrained(tmp_path, "norm=bn")
+    (skip,) = questions("model", names=["layer_skip"])
+    assert finding_on(skip, about, by_name=False).why_not == "the model is untrained"
+    assert not finding_on(skip, about, by_name=True).why_not
