@@ -109,7 +109,7 @@ def test_resuming_without_the_weights_for_the_test_fails_before_training(place: 
     place.start(prepare=Kill("normlab.training.trainer.Trainer.step", 8).install)
     (lost := place.folder / "checkpoints" / "best-loss.pt").unlink()
     ended = place.start()
-    assert ended.status == 1 and f"{lost}: missing" in ended.output
+    assert ended.status == 1 and f"{lost} is missing" in ended.output
     assert "restore it, or remove" in ended.output and "last.pt" in ended.output
 
 
