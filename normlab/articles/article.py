@@ -10,9 +10,8 @@ tables:
     rows:
       - - {zh: Transformer + LN}       the first cell names the row; `en` may be left out if it
         - zh: "35.2"                   is the same
-          ours: [{part: 1.figure}]     every other cell has its evidence, of the kinds in
-    below: [...]                       `normlab/articles/evidence`, and so has the whole table,
-                                       optionally, below it
+          ours: [{part: 1.figure}]     every other cell has its evidence: `evidence_kinds/`
+    below: [...]                       the evidence on the whole table, which may be left out
 sections:                              the article in its own order
   - title: {zh: ..., en: ...}
     body:
@@ -28,7 +27,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from normlab.articles.evidence import Evidence
+from normlab.articles.evidence_kinds import Evidence
 from normlab.articles.language import ENGLISH, Locale, Words
 from normlab.config.conversion import Text, WrongField, convert
 from normlab.config.yaml_files import read_yaml

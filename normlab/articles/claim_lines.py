@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from normlab.articles.finding import facts_text
+from normlab.articles.finding_text import facts_text
 from normlab.articles.language import Locale
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.records.labels import one_line
@@ -29,7 +29,7 @@ def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> li
         language.claims.count.format(count=count, verdict=_verdict_word(verdict, language))
         for verdict, count in sorted(counts.items())
     ]
-    return [*lines, "", language.comma.join(tally), language.claims.last_of_list]
+    return [*lines, "", language.phrasing.comma.join(tally), language.claims.last_of_list]
 
 
 def mention_lines(
@@ -85,7 +85,8 @@ def _facts_of_claim(claim: SavedClaim, language: Locale) -> Mapping[str, str]:
 def _facts_of_part(part: SavedPart, language: Locale) -> Mapping[str, str]:
     english, to_measure = language.code == "en", language.claims.to_measure
     grade = part.grade_in(language.code)
-    verdict = language.verdicts[part.verdict] + (grade.join(language.ends) if grade else "")
+    graded = grade.join(language.phrasing.ends) if grade else ""
+    verdict = language.verdicts[part.verdict] + graded
     command = to_measure.format(command=part.to_measure, cost=part.cost)
     return {
         "verdict": part.verdict_text if english else verdict,

@@ -1,9 +1,9 @@
 """Builds the interactive page: the articles sentence by sentence, and live pieces.
 
-`html` fills `page.html` in `templates/` with the style, scripts and words there, and with the data:
-what was found on each sentence (`page_data.py`), the words (`page.yaml`), the names of verdicts,
-and what the live pieces start from: `pieces` by name, each with the names of its `norms`, which
-`norms` has. The page needs no other file.
+`interactive_page` fills `page.html` in `templates/` with the style, scripts and words there, and
+with the data: what was found on each sentence (`page_data.py`), the words (`page.yaml`), the names
+of verdicts, and what the live pieces start from: `pieces` by name, each with the names of its
+`norms`, which `norms` has. The page needs no other file.
 """
 
 import json
@@ -12,11 +12,12 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
+from msgspec import to_builtins
 
 from normlab.articles.article import Article
 from normlab.articles.explanation import both_of
 from normlab.articles.language import CHINESE, ENGLISH
-from normlab.articles.page_data import PageData
+from normlab.articles.page_data import page_data
 from normlab.articles.results import Results
 from normlab.templates import environment
 
@@ -29,17 +30,16 @@ _LINE = 4000
 """Data with at least this many characters get their own line, so that git can merge changes."""
 
 
-def html(articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]) -> str:
+def interactive_page(
+    articles: Iterable[Article], results: Results, pieces: Mapping[str, Any]
+) -> str:
     """Return the page. `pieces` is the data of the live pieces by name.
 
     Raises UserError if evidence that an article refers to does not exist.
     """
-    data = PageData(results)
-    for article in articles:
-        data.add(article)
     words = yaml.safe_load(_text("page.yaml"))
     values = {
-        **data.to_json(),
+        **to_builtins(page_data(articles, results)),
         "norms": {name: norm for each in pieces.values() for name, norm in each["norms"].items()},
         "pieces": {name: {**each, "norms": list(each["norms"])} for name, each in pieces.items()},
         "words": words,

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from normlab.claims.texts import data_in_chinese
 from normlab.config.conversion import Text, convert, wrong_value
@@ -42,18 +41,20 @@ class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     last_of_claim: str = ""
 
 
-class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
+class Phrasing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How texts are joined into sentences and lists; `ends` are the brackets around a remark."""
 
-    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` has
-    the names of scores by their keys in the glossary, which has the English ones; texts with braces
-    are format strings. Signs of numbers are those of a terminal unless `typeset`.
-    """
+    about: str
+    measurement: str
+    between: str
+    comma: str
+    stop: str
+    ends: tuple[str, str]
 
-    code: Literal["en", "zh"]
-    verdicts: dict[str, str]
-    article: str
-    measured: str
+
+class RunWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The words around what the runs of a study show: their seeds, and how scores compare."""
+
     seeds: str
     trains: str
     reached: str
@@ -61,31 +62,57 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     untrained: str
     lower: str
     higher: str
+
+
+class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The words around an article's table, and where an article without tables can be read."""
+
+    article: str
+    measured: str
     caption: str
-    about: str
-    measurement: str
-    between: str
-    comma: str
-    stop: str
     legend: str
     cells: str
     brackets: str
     no_tables: str
     play: str
-    ends: tuple[str, str]
-    claims: ClaimWords
-    scores: dict[str, ScoreName] = {}
+
+
+class Signs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The signs of numbers: those of a terminal, unless others are chosen."""
+
     minus: str = "-"
     plus_minus: str = "+-"
+
+
+TRUE_SIGNS = Signs(minus="\u2212", plus_minus="\u00b1")
+"""The signs of numbers for pages and LaTeX."""
+
+
+class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The texts around the articles' own words in one language: `templates/language.CODE.yaml`.
+
+    `verdicts` has a phrase for each verdict of a part, and one for parts that differ; `scores` has
+    the names of scores by their keys in the glossary, which has the English ones; texts with braces
+    are format strings.
+    """
+
+    code: Literal["en", "zh"]
+    verdicts: dict[str, str]
+    phrasing: Phrasing
+    runs: RunWords
+    table: TableWords
+    claims: ClaimWords
+    scores: dict[str, ScoreName] = {}
+    signs: Signs = Signs()
 
     @property
     def typeset(self) -> "Locale":
         """The language with the true signs of numbers, for pages and LaTeX."""
-        return msgspec.structs.replace(self, minus="\u2212", plus_minus="\u00b1")
+        return structs.replace(self, signs=TRUE_SIGNS)
 
     def signed(self, number: str) -> str:
         """Return a negative number with the language's minus sign. Return others unchanged."""
-        return number.replace("-", self.minus, 1) if number.startswith("-") else number
+        return number.replace("-", self.signs.minus, 1) if number.startswith("-") else number
 
     def data_name(self, name: str) -> str:
         """Translate a study's name for its data."""

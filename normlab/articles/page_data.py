@@ -1,33 +1,22 @@
-"""Builds the data of the interactive page, in the form that `templates/dom.js` reads.
+"""The data of the interactive page: what `interactive_page.py` writes and `templates/dom.js` reads.
 
-A `Pair` is a text in Chinese and in English, or once if it is the same in both: `["一", "one"]`.
-Entries that several sentences share are in lists, and sentences refer to them by number:
+The page has at most 250,000 bytes, so sentences and explanations are rows of values, and the names
+of their values are written once, in `columns`: by the kind of an explanation, and for a `sentence`.
+The classes of `explanation.py` and `SentenceRow` are these columns; one function of `dom.js` makes
+objects of the rows, and has the same types. Empty values at the end of a row are left out.
 
-articles       each with its `id`, `title`, `tables` by name and `sections`; the body of a section
-               has sentences, and `{"table": NAME}` or `{"piece": NAME}` in their place
-explanations   what opens below sentences, in the order in which the articles need it
-claims         the answers to whole claims, by number
-findings       what checks found
-grades         the grades of evidence
-studies        STUDY/SCALE
-subjects       the words of a sentence that an explanation is about
-columns        the names of the values of a sentence, and of an explanation by its kind
-
-A sentence, and a cell of a table, is a list of values: `SentenceRow`. So is an explanation, after
-its kind: `["runs", statement, claim, ...]`, one of the classes of `explanation.py`, with numbers
-for its findings, grade and study. Empty values at the end of a list are left out. An explanation is
-named by its number, or by `[NUMBER, SUBJECT]`.
+What several sentences share is in a list of `PageData`, and named by its number there. A `Pair` is
+a text in Chinese and in English, or once if it is the same in both: `["一", "one"]`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field, structs, to_builtins
 
 from normlab.articles.article import Article, ArticleTable, Passage
-from normlab.articles.evidence import Evidence
+from normlab.articles.evidence_kinds import Evidence
 from normlab.articles.explanation import Explanation, Pair, both_of, in_both
 from normlab.articles.results import Results
 from normlab.claims.verdict import combined_verdict
@@ -36,7 +25,10 @@ if TYPE_CHECKING:
     from normlab.claims.verdict import Verdict
 
 Reference = int | tuple[int, int]
-"""The number of an explanation, alone or with the number of the words that it is about."""
+"""The number of an explanation, alone or with that of the subject that it is about."""
+Row = list[Any]
+"""The values of a sentence, or the kind of an explanation and its values, without empty ones at the
+end: `SentenceRow`, and the classes of `explanation.py` with numbers for shared values."""
 T = TypeVar("T")
 
 
@@ -54,106 +46,143 @@ class SentenceRow(Struct, frozen=True, array_like=True):
     command: str = ""
 
 
-class PageData:
-    """What the page shows of the articles that are added to it; see the module for its form."""
+class PageTable(Struct, frozen=True):
+    """A table of an article; `below` explains it as a whole."""
+
+    title: Pair
+    columns: list[Pair]
+    rows: list[list[Row]]
+    below: list[Reference]
+
+
+class TablePlace(Struct, frozen=True):
+    """Where a table is in a section, by its name."""
+
+    table: str
+
+
+class PiecePlace(Struct, frozen=True):
+    """Where a live piece is in a section, by its name."""
+
+    piece: str
+
+
+class PageSection(Struct, frozen=True):
+    """A section of an article: its sentences, tables and live pieces."""
+
+    title: Pair
+    body: list[Row | TablePlace | PiecePlace]
+
+
+class PageArticle(Struct, frozen=True):
+    """An article, with its tables by name."""
+
+    id: int
+    title: Pair
+    tables: dict[str, PageTable]
+    sections: list[PageSection]
+
+
+class PageData(Struct):
+    """What the page shows of articles; entries of lists are named by their numbers.
+
+    `explanations` open below sentences; `claims` has the answers to whole claims by number,
+    `findings` what checks found, `grades` those of evidence, `studies` STUDY/SCALE, and `subjects`
+    the words of a sentence that an explanation is about.
+    """
+
+    columns: dict[str, tuple[str, ...]]
+    articles: list[PageArticle] = field(default_factory=list[PageArticle])
+    explanations: list[Row] = field(default_factory=list[Row])
+    claims: dict[int, Pair] = field(default_factory=dict[int, Pair])
+    findings: list[Pair] = field(default_factory=list[Pair])
+    grades: list[Pair] = field(default_factory=list[Pair])
+    studies: list[str] = field(default_factory=list[str])
+    subjects: list[Pair] = field(default_factory=list[Pair])
+
+
+def page_data(articles: Iterable[Article], results: Results) -> PageData:
+    """Return the data of some articles; UserError if evidence that one names does not exist."""
+    maker = _Maker(results)
+    for article in articles:
+        maker.data.articles.append(maker.article(article))
+    return maker.data
+
+
+def _columns() -> dict[str, tuple[str, ...]]:
+    """Return the names of the values of an explanation, by its kind, and of a sentence."""
+    kinds = {kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(Explanation)}
+    return {**kinds, "sentence": SentenceRow.__struct_fields__}
+
+
+class _Maker:
+    """Makes the data of articles; each explanation is listed once."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        self.articles: list[dict[str, Any]] = []
-        self.explanations: list[list[Any]] = []
-        self.claims: dict[int, Pair] = {}
-        self.findings: list[Pair] = []
-        self.grades: list[Pair] = []
-        self.studies: list[str] = []
-        self.subjects: list[Pair] = []
+        self.data = PageData(_columns())
         self._numbers: dict[Evidence, int] = {}
 
-    @property
-    def columns(self) -> dict[str, tuple[str, ...]]:
-        """The names of the values of an explanation, by its kind, and of a sentence."""
-        kinds = {
-            kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(Explanation)
-        }
-        return {**kinds, "sentence": SentenceRow.__struct_fields__}
-
-    def add(self, article: Article) -> None:
-        self.articles.append(self._article(article))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the data by the names that the module lists, as plain values."""
-        return {
-            "columns": self.columns,
-            "articles": self.articles,
-            "explanations": self.explanations,
-            "claims": self.claims,
-            "findings": self.findings,
-            "grades": self.grades,
-            "studies": self.studies,
-            "subjects": self.subjects,
-        }
-
-    def _article(self, article: Article) -> dict[str, Any]:
-        return {
-            "id": article.id,
-            "title": in_both(article.title.text),
-            "tables": {name: self._table(table) for name, table in article.tables.items()},
-            "sections": [
-                {
-                    "title": in_both(section.title.text),
-                    "body": [self._passage(passage) for passage in section.body],
-                }
+    def article(self, article: Article) -> PageArticle:
+        return PageArticle(
+            article.id,
+            in_both(article.title.text),
+            {name: self._table(table) for name, table in article.tables.items()},
+            [
+                PageSection(in_both(section.title.text), list(map(self._passage, section.body)))
                 for section in article.sections
             ],
-        }
+        )
 
-    def _table(self, table: ArticleTable) -> dict[str, Any]:
-        return {
-            "title": in_both(table.title.text),
-            "columns": [in_both(words.text) for words in table.columns],
-            "rows": [
+    def _table(self, table: ArticleTable) -> PageTable:
+        return PageTable(
+            in_both(table.title.text),
+            [in_both(words.text) for words in table.columns],
+            [
                 [self._sentence(in_both(cell.text), cell.evidence) for cell in row]
                 for row in table.rows
             ],
-            "below": [self._reference(each) for each in table.below],
-        }
+            [self._reference(each) for each in table.below],
+        )
 
-    def _passage(self, passage: Passage) -> dict[str, str] | list[Any]:
-        if passage.table or passage.piece:
-            return {"table": passage.table} if passage.table else {"piece": passage.piece}
-        text = both_of(passage.zh, passage.en)
-        return self._sentence(text, passage.evidence, passage.command)
+    def _passage(self, passage: Passage) -> Row | TablePlace | PiecePlace:
+        if passage.table:
+            return TablePlace(passage.table)
+        if passage.piece:
+            return PiecePlace(passage.piece)
+        return self._sentence(both_of(passage.zh, passage.en), passage.evidence, passage.command)
 
-    def _sentence(self, text: Pair, evidence: Sequence[Evidence], command: str = "") -> list[Any]:
+    def _sentence(self, text: Pair, evidence: Sequence[Evidence], command: str = "") -> Row:
         references = tuple(map(self._reference, evidence))
         whole = verdict_of_sentence(evidence, self.results)
         if whole == verdict_of_sentence(evidence[:1], self.results):
             whole = ""
         claims = self._whole_claims(evidence)
-        return _trimmed(msgspec.to_builtins(SentenceRow(text, references, claims, whole, command)))
+        return _trimmed(to_builtins(SentenceRow(text, references, claims, whole, command)))
 
     def _reference(self, evidence: Evidence) -> Reference:
         number = self._number_of_explanation(evidence)
         if evidence.about is None:
             return number
-        return number, _number(self.subjects, in_both(evidence.about.text))
+        return number, _number(self.data.subjects, in_both(evidence.about.text))
 
     def _number_of_explanation(self, evidence: Evidence) -> int:
         """Return the number of an explanation, regardless of the words that it is about."""
         evidence = evidence.about_everything
         if evidence not in self._numbers:
-            self._numbers[evidence] = len(self.explanations)
-            self.explanations.append(self._explanation(evidence.explanation(self.results)))
+            self._numbers[evidence] = len(self.data.explanations)
+            self.data.explanations.append(self._row(evidence.explanation(self.results)))
         return self._numbers[evidence]
 
-    def _explanation(self, explanation: Explanation) -> list[Any]:
+    def _row(self, explanation: Explanation) -> Row:
         """Return the kind and the values of an explanation. Shared values are numbers."""
-        kind, values = explanation.__struct_config__.tag, msgspec.structs.asdict(explanation)
+        kind, values = explanation.__struct_config__.tag, structs.asdict(explanation)
         if values.get("grade") is not None:
-            values["grade"] = _number(self.grades, values["grade"])
+            values["grade"] = _number(self.data.grades, values["grade"])
         if "study" in values:
-            values["study"] = _number(self.studies, values["study"])
+            values["study"] = _number(self.data.studies, values["study"])
         if "findings" in values:
-            values["findings"] = [_number(self.findings, each) for each in values["findings"]]
+            values["findings"] = [_number(self.data.findings, each) for each in values["findings"]]
         return _trimmed([kind, *values.values()])
 
     def _whole_claims(self, evidence: Iterable[Evidence]) -> tuple[int, ...]:
@@ -167,7 +196,7 @@ class PageData:
         ledger = self.results.claims
         fitting = [claim for claim, n in referred.items() if 2 * n >= len(ledger[claim].parts)]
         for claim in fitting:
-            self.claims[claim] = both_of(ledger[claim].chinese_answer, ledger[claim].answer)
+            self.data.claims[claim] = both_of(ledger[claim].chinese_answer, ledger[claim].answer)
         return tuple(fitting)
 
 
@@ -191,7 +220,7 @@ def _number(known: list[T], entry: T) -> int:
     return known.index(entry)
 
 
-def _trimmed(row: list[Any]) -> list[Any]:
+def _trimmed(row: Row) -> Row:
     """Return a row without empty values at its end."""
     while row[-1] in ("", None, []):
         row.pop()

@@ -27,26 +27,26 @@ def open_play_page(results: Path) -> None:
 
 def play_page(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
-    from normlab.articles import interactive_page
+    from normlab.articles.interactive_page import interactive_page
     from normlab.inspection.examples.page_examples import page_examples
 
     articles = load_all(CONFIG_DIR / "article").values()
-    return interactive_page.html(articles, Results(results), page_examples())
+    return interactive_page(articles, Results(results), page_examples())
 
 
 def sentences_page(results: Path) -> str:
     """Return the findings on each sentence of all articles, and what is open, as Markdown."""
-    from normlab.articles import sentences
+    from normlab.articles.sentences import sentences_text
 
-    return sentences.markdown(load_all(CONFIG_DIR / "article").values(), Results(results))
+    return sentences_text(load_all(CONFIG_DIR / "article").values(), Results(results))
 
 
-def advice(results: Path) -> str:
+def which_norm_page(results: Path) -> str:
     """Return the page "which norm when", as Markdown: advice from the current verdicts."""
-    from normlab.articles import which_norm
+    from normlab.articles.which_norm import load_situations, which_norm_text
 
-    situations = which_norm.load_situations(CONFIG_DIR / "which_norm.yaml")
-    return which_norm.markdown(situations, Results(results))
+    situations = load_situations(CONFIG_DIR / "which_norm.yaml")
+    return which_norm_text(situations, Results(results))
 
 
 def pages(results: Path) -> dict[Path, str]:
@@ -57,5 +57,5 @@ def pages(results: Path) -> dict[Path, str]:
     return {
         PLAY: play_page(results),
         results / SENTENCES: sentences_page(results),
-        results / WHICH_NORM: advice(results),
+        results / WHICH_NORM: which_norm_page(results),
     }

@@ -1,6 +1,6 @@
 """Lists what was found on each sentence and cell of the articles, what is open, and why.
 
-`markdown` returns the page `results/sentences.md`: the counts, each sentence without a full
+`sentences_text` returns the page `results/sentences.md`: the counts, each sentence without a full
 answer with the reason and the command that would give it, and the whole list.
 """
 
@@ -75,7 +75,7 @@ def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
     return [OpenPart.of(x, results) for x in names if results.part(x).verdict not in DECIDED]
 
 
-def markdown(articles: Iterable[Article], results: Results) -> str:
+def sentences_text(articles: Iterable[Article], results: Results) -> str:
     """Return the page. Raise UserError if evidence that an article refers to does not exist."""
     states = [
         (each, state_of(each, results)) for article in articles for each in article.sentences()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from normlab.articles.article import Article
-from normlab.articles.evidence import Shown
+from normlab.articles.evidence_kinds import Shown
 from normlab.articles.language import Locale
 from normlab.articles.results import Results
 from normlab.formats import pipes
@@ -66,11 +66,11 @@ class ShownTable(NamedTuple):
     @property
     def legend(self) -> str:
         """The explanation of a cell's content and of brackets."""
-        language = self.language
-        return language.cells + language.between + language.brackets + language.stop
+        words, phrasing = self.language.table, self.language.phrasing
+        return words.cells + phrasing.between + words.brackets + phrasing.stop
 
 
-def shown(
+def shown_table(
     article: Article, name: str, results: Results, language: Locale, *, notes: bool = True
 ) -> ShownTable:
     """Return a table with all its evidence. Raise UserError if evidence does not exist."""
@@ -86,7 +86,7 @@ def shown(
     title = table.title.text(language)
     all_notes = [each.note(results, language) for each in table.evidence] if notes else []
     return ShownTable(
-        caption=language.caption.format(title=title, id=article.id, section=table.section),
+        caption=language.table.caption.format(title=title, id=article.id, section=table.section),
         label=f"article-{article.id}-{name}",
         head=[words.text(language) for words in table.columns],
         rows=rows,
@@ -96,7 +96,7 @@ def shown(
     )
 
 
-def markdown(table: ShownTable) -> str:
+def markdown_of(table: ShownTable) -> str:
     """Return a table in Markdown: the article's words, and under them, in bold, what was found."""
     rows = [
         [in_markdown(row.name), *map(_markdown_cell, row.article, row.measured)]
@@ -114,7 +114,7 @@ def _markdown_cell(words: str, measured: Sequence[Shown]) -> str:
     )
 
 
-def html(tables: Sequence[ShownTable]) -> str:
+def html_of(tables: Sequence[ShownTable]) -> str:
     """Return tables as an HTML page that needs no other file."""
     jinja = environment(
         "normlab.articles",
@@ -124,8 +124,8 @@ def html(tables: Sequence[ShownTable]) -> str:
     return jinja.get_template("tables.html").render(tables=tables)
 
 
-def latex(table: ShownTable) -> str:
-    r"""Return a table in LaTeX.
+def latex_of(table: ShownTable) -> str:
+    r"""Return a table in LaTeX; a comment names the packages that the document needs.
 
     A comment lists the packages that the document needs, and a comment after a row lists the parts
     that its verdicts are about. A table that is taller than a page is a `longtable`, which breaks
@@ -142,7 +142,7 @@ def latex(table: ShownTable) -> str:
         "width": f"{width:.3f}",
         "tall": _height(table, width) > PAGE_HEIGHT,
         "size": "footnotesize" if len(table.rows) > _MANY_ROWS else "small",
-        "below": [*table.below, table.language.cells + table.language.stop],
+        "below": [*table.below, table.language.table.cells + table.language.phrasing.stop],
     }
     return jinja.get_template("table.tex").render(values)
 

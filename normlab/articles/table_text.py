@@ -21,7 +21,7 @@ Cell = list[str]
 """The lines of a cell."""
 
 
-def text(table: ShownTable, width: int) -> str:
+def text_of(table: ShownTable, width: int) -> str:
     """Return a table for a terminal of `width` columns. A table that is too wide is no error."""
     widths = _column_widths(table, width)
     heads = [table.head[0], "", *table.head[1:]]
@@ -37,7 +37,9 @@ def text(table: ShownTable, width: int) -> str:
 
 def _column_widths(table: ShownTable, width: int) -> list[int]:
     """Return the widths of the rows' names, of the names of the halves, and of the cells."""
-    half = max(cell_len(name) for name in (table.language.article, table.language.measured))
+    half = max(
+        cell_len(name) for name in (table.language.table.article, table.language.table.measured)
+    )
     names = [table.head[0], *(row.name for row in table.rows)]
     name = min(_NAME, max(map(cell_len, names)), width // 4)
     texts = [[head] for head in table.head[1:]]
@@ -60,9 +62,9 @@ def _narrowed(widths: Sequence[int], room: int) -> list[int]:
 def _row(row: ShownRow, language: Locale, widths: Sequence[int]) -> Iterator[str]:
     """Yield the lines of a row; its name takes as many lines of the second half as it needs."""
     name = _folded(row.name, widths[0])
-    article = [[language.article], *([words] for words in row.article)]
+    article = [[language.table.article], *([words] for words in row.article)]
     first = [_cell(texts, width) for texts, width in zip(article, widths[1:], strict=True)]
-    measured = [[language.measured], *([each.line for each in cell] for cell in row.measured)]
+    measured = [[language.table.measured], *([each.line for each in cell] for cell in row.measured)]
     second = [_cell(texts, width) for texts, width in zip(measured, widths[1:], strict=True)]
     height = max(map(len, first))
     yield from _side_by_side([name[:height], *first], widths)

@@ -1,6 +1,6 @@
 """Advice on which norm to use when. Advice is withdrawn if its evidence changes.
 
-`markdown` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
+`which_norm_text` returns `results/which_norm.md` in both languages, from `configs/which_norm.yaml`:
 
 when: {zh: ..., en: ...}     the situation
 advice: {zh: ..., en: ...}   what follows, as long as every part in `rests_on` has its verdict, and
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from normlab.articles.evidence import GapEvidence
-from normlab.articles.finding import finding_text
+from normlab.articles.evidence_kinds import GapEvidence
+from normlab.articles.finding_text import finding_text
 from normlab.articles.language import CHINESE, ENGLISH, Locale, Words
 from normlab.articles.results import Results
 from normlab.claims.verdict import PARTS
@@ -81,7 +81,7 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
     return convert(read_yaml(path), _File, path).situations
 
 
-def markdown(situations: Sequence[Situation], results: Results) -> str:
+def which_norm_text(situations: Sequence[Situation], results: Results) -> str:
     """Return the page in Markdown. Raise UserError if a part that it refers to does not exist."""
     shown = {
         language.code: [_shown(situation, results, language) for situation in situations]
@@ -128,10 +128,10 @@ def _part_line(name: str, results: Results, language: Locale) -> str:
     part = results.part(name)
     finding = finding_text(part, language)
     facts = [in_markdown(text) for text in (finding, part.grade_in(language.code)) if text]
-    text = language.between.join(facts)
-    graded = text.join(language.ends) if text else ""
+    text = language.phrasing.between.join(facts)
+    graded = text.join(language.phrasing.ends) if text else ""
     place = f"[{results.place(name)}](claims.md#claim-{results.claim_of(name).id})"
     statement = in_markdown(part.statement_in(language.code))
-    measured = language.measurement.format(text) if finding else graded
+    measured = language.phrasing.measurement.format(text) if finding else graded
     verdict = f"*{language.verdicts[part.verdict]}*"
-    return f"{verdict} {language.about.format(place, statement)}{measured}"
+    return f"{verdict} {language.phrasing.about.format(place, statement)}{measured}"

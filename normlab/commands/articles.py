@@ -9,8 +9,8 @@ from normlab.articles.article import Article, ArticleTable, load_all
 from normlab.articles.language import LANGUAGES
 from normlab.articles.pages import open_play_page, sentences_page
 from normlab.articles.results import Results
-from normlab.articles.table import html, latex, markdown, shown
-from normlab.articles.table_text import text
+from normlab.articles.table import html_of, latex_of, markdown_of, shown_table
+from normlab.articles.table_text import text_of
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS, include_words
 from normlab.errors import UserError
@@ -101,7 +101,7 @@ def _show_all(articles: Mapping[int, Article], arguments: argparse.Namespace) ->
             row = f"{name:<12} {table.section:<4} {table.title.text(language)}"
             print_prose(row, indent="   ", hang=18)
     print()
-    print_prose(language.play)
+    print_prose(language.table.play)
 
 
 def _show_tables(article: Article, arguments: argparse.Namespace) -> None:
@@ -109,25 +109,27 @@ def _show_tables(article: Article, arguments: argparse.Namespace) -> None:
     results, language = Results(arguments.results), LANGUAGES[arguments.language]
     names = [arguments.table] if arguments.table else list(article.tables)
     if not names:
-        message = language.no_tables.format(id=article.id)
+        message = language.table.no_tables.format(id=article.id)
         if arguments.form:
             raise UserError(message)
         print_prose(message)
         return
     language = language.typeset if arguments.form in ("html", "latex") else language
-    tables = [shown(article, name, results, language, notes=arguments.notes) for name in names]
+    tables = [
+        shown_table(article, name, results, language, notes=arguments.notes) for name in names
+    ]
     if arguments.form == "html":
-        print(html(tables), end="")
+        print(html_of(tables), end="")
     elif arguments.form == "latex":
-        print("\n".join(map(latex, tables)), end="")
+        print("\n".join(map(latex_of, tables)), end="")
     elif arguments.form == "markdown":
-        print("\n".join(map(markdown, tables)), end="")
+        print("\n".join(map(markdown_of, tables)), end="")
     else:
         width = shutil.get_terminal_size().columns
-        print("\n".join(text(table, width) for table in tables), end="")
+        print("\n".join(text_of(table, width) for table in tables), end="")
         if not arguments.notes:
             print()
-            print_prose(language.legend)
+            print_prose(language.table.legend)
 
 
 def _run(table: ArticleTable, words: Sequence[str], again: str) -> int:

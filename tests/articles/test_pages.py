@@ -52,7 +52,7 @@ def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkey
     page.write_text("old")
     monkeypatch.setattr(claims, "RESULTS", tmp_path)
     monkeypatch.setattr(pages, "PLAY", page)
-    for made in ("play_page", "sentences_page", "advice"):
+    for made in ("play_page", "sentences_page", "which_norm_page"):
         monkeypatch.setattr(pages, made, lambda results: (results / "claims.json").read_text())
     claims._write({ledger: "new"}, tmp_path)
     written = capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.articles import pages
 from normlab.articles.article import Sentence, load_all
-from normlab.articles.evidence import PartEvidence, RemarkEvidence
+from normlab.articles.evidence_kinds import PartEvidence, RemarkEvidence
 from normlab.articles.language import Words
 from normlab.articles.results import Results
 from normlab.articles.sentences import STATES, open_parts, state_of

@@ -7,7 +7,7 @@ import pytest
 
 from normlab.articles.language import CHINESE, Words
 from normlab.articles.results import Results
-from normlab.articles.which_norm import load_situations, markdown
+from normlab.articles.which_norm import load_situations, which_norm_text
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
 from tests.claims.ledgers import saved_claim, saved_part
@@ -40,7 +40,7 @@ def situations(tmp_path):
 
 
 def test_advice_is_followed_by_its_evidence_in_both_languages(situations):
-    english, chinese = markdown(situations, ledger("supported")).split("## 中文")
+    english, chinese = which_norm_text(situations, ledger("supported")).split("## 中文")
     assert "| Translation | Layer norm. |" in english and "| 翻译 | 用层归一化。 |" in chinese
     assert "\n**Layer norm.**\n\nIt rests on:\n\n- *holds* [2.1](claims.md#claim-2): " in english
     assert "It is worse. Measured: 2 [1, 3]." in english
@@ -48,7 +48,7 @@ def test_advice_is_followed_by_its_evidence_in_both_languages(situations):
 
 
 def test_measured_numbers_without_a_verdict_are_listed_between_the_verdicts(situations):
-    english, chinese = markdown(situations, ledger("supported")).split("## 中文")
+    english, chinese = which_norm_text(situations, ledger("supported")).split("## 中文")
     measured = r"- accuracy: 0\.\d+ \[.+\] lower \(CIFAR-10.*, 5 seeds\)"
     assert re.search(rf"\n\nMeasured, without a verdict:\n\n{measured}\n\nSee also:", english)
     assert "\n\n另有实测，未作判定：\n\n- 准：低 0." in chinese
@@ -56,7 +56,7 @@ def test_measured_numbers_without_a_verdict_are_listed_between_the_verdicts(situ
 
 @pytest.mark.parametrize("verdict", ["undecided", "contradicted", "no difference"])
 def test_advice_is_withdrawn_if_a_verdict_it_rests_on_changes(situations, verdict):
-    english, chinese = markdown(situations, ledger(verdict)).split("## 中文")
+    english, chinese = which_norm_text(situations, ledger(verdict)).split("## 中文")
     assert (
         "| Translation | No advice: what it rests on has changed since it was written. |" in english
     )
@@ -66,7 +66,7 @@ def test_advice_is_withdrawn_if_a_verdict_it_rests_on_changes(situations, verdic
 def test_advice_is_withdrawn_if_a_number_leaves_its_bounds(tmp_path):
     path = tmp_path / "which_norm.yaml"
     path.write_text(SITUATION.replace("[-1, 0]", "[0, null]"), "utf-8")
-    english = markdown(load_situations(path), ledger("supported")).split("## 中文")[0]
+    english = which_norm_text(load_situations(path), ledger("supported")).split("## 中文")[0]
     assert "| Translation | No advice: what it rests on has changed since it was" in english
     assert "Layer norm." not in english and "\n- accuracy: 0." in english
 
@@ -97,7 +97,7 @@ def test_all_published_advice_still_follows_from_the_results():
 
 def test_measured_findings_have_their_numbers_in_chinese_too():
     situations = load_situations(CONFIG_DIR / "which_norm.yaml")
-    chinese = markdown(situations, Results(RESULTS)).split("## 中文")[1]
+    chinese = which_norm_text(situations, Results(RESULTS)).split("## 中文")[1]
     for found in ("训练成功的种子数：", "节省的时间 -20.5% [", "BLEU 之差 2.98 ["):
         assert f"实测：{found}" in chinese
     assert "在界限 ±0.05 之内" in chinese and not re.search(r"实测：-?\d", chinese)

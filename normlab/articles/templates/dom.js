@@ -3,7 +3,17 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
 
-/** Values with the names that the data has for the columns of their kind. */
+/**
+ * The types of `normlab/articles/page_data.py`, and of `explanation.py` by kind:
+ * @typedef {[string] | [string, string]} Pair a text in Chinese and English, or once if it is the same
+ * @typedef {number | [number, number]} Reference an explanation, and the subject that it is about
+ * @typedef {{text: Pair, explanations: Reference[], claims: number[], verdict: string, command?: string}} Sentence
+ * @typedef {{kind: string, statement?: Pair, claim?: number, verdict: string, grade?: number, finding?: Pair,
+ *   findings?: number[], texts: Pair[], seeds?: number, confidence?: number, rounds?: number, check?: string,
+ *   study?: string, command?: string}} Explanation
+ */
+
+/** The object of a row: its values by the names that the data has for the columns of their kind. */
 function named(kind, values) {
   return { kind, ...Object.fromEntries(values.map((value, place) => [DATA.columns[kind][place], value])) };
 }

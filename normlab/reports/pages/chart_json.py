@@ -1,9 +1,13 @@
-"""The JSON from which `templates/charts.js` draws the charts of a page."""
+"""The JSON from which `templates/charts.js` draws the charts of a page, and its shape.
+
+Control characters in texts, which may come from untrusted records, are escaped.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NotRequired, TypedDict
 
+from normlab.records.labels import one_line
 from normlab.reports.figures.line_styles import LineStyle
 from normlab.reports.figures.panel import Panel, Series
 from normlab.reports.runs import significant
@@ -11,16 +15,21 @@ from normlab.reports.runs import significant
 _POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
 
 
-class ChartLine(TypedDict):
-    """A row's line in a facet, by column: x, and the mean, lowest and highest seed at each x.
-
-    `at` is the grid point of the line, or of each x. `n` is the number of seeds, of the line or at
-    each x; if it is 1 everywhere, there is no `low` and no `high`.
-    """
+class LinePlace(TypedDict):
+    """The row and the facet of a line; `at` is its grid point, or that of each x."""
 
     row: str
     facet: str
     at: str | Sequence[str]
+
+
+class ChartLine(LinePlace):
+    """A row's line in a facet, by column: x, and the mean, lowest and highest seed at each x.
+
+    `n` is the number of seeds, of the line or at each x; if it is 1 everywhere, there is no `low`
+    and no `high`.
+    """
+
     x: list[float]
     mean: list[float]
     n: int | Sequence[int]
@@ -28,12 +37,9 @@ class ChartLine(TypedDict):
     high: NotRequired[list[float]]
 
 
-class ChartDivergence(TypedDict):
+class ChartDivergence(LinePlace):
     """Where a seed diverged: the step, and the last finite value before it."""
 
-    row: str
-    facet: str
-    at: str | Sequence[str]
     seed: int
     x: int
     mean: float
@@ -78,8 +84,9 @@ def charts_of(
     drawn = [chart(panel) for panel in panels]
     if not drawn:
         return None
-    charts = Charts(panels=drawn, looks=[asdict(style) for style in styles.values()])
-    if labels := {at: name for at, name in points.items() if name}:
+    looks = [{**asdict(style), "name": one_line(style.name)} for style in styles.values()]
+    charts = Charts(panels=drawn, looks=looks)
+    if labels := {at: one_line(name) for at, name in points.items() if name}:
         charts["points"] = labels
     return charts
 
@@ -88,20 +95,18 @@ def chart(panel: Panel) -> Chart:
     """Return the chart of a panel."""
     return Chart(
         id=panel.id,
-        title=panel.title,
-        across=panel.across,
-        unit=panel.unit,
-        facets=panel.facets,
+        title=one_line(panel.title),
+        across=one_line(panel.across),
+        unit=one_line(panel.unit),
+        facets=[*map(one_line, panel.facets)],
         log={"x": panel.logarithmic_across, "y": panel.logarithmic},
         ticks=panel.ticks or None,
-        names=panel.tick_names or None,
+        names=[*map(one_line, panel.tick_names)] or None,
         joined=panel.joined,
         marked=all(len(line.x) <= _POINTS_SHOWN for line in panel.series),
         series=[_line(line) for line in panel.series],
         ended=[
-            ChartDivergence(
-                row=line.row, facet=line.facet, at=line.at, seed=seed, x=step, mean=value
-            )
+            ChartDivergence(**_place(line), seed=seed, x=step, mean=value)
             for line in panel.series
             for seed, step, value in line.lost
             if value is not None
@@ -109,13 +114,16 @@ def chart(panel: Panel) -> Chart:
     )
 
 
+def _place(line: Series) -> LinePlace:
+    at = one_line(line.at) if isinstance(line.at, str) else [*map(one_line, line.at)]
+    return LinePlace(row=one_line(line.row), facet=one_line(line.facet), at=at)
+
+
 def _line(line: Series) -> ChartLine:
     """Return a line without redundant columns, which would make the page larger."""
     counts = set(line.n)
     columns = ChartLine(
-        row=line.row,
-        facet=line.facet,
-        at=line.at,
+        **_place(line),
         x=[int(x) if x == int(x) else x for x in line.x],
         mean=[significant(y) for y in line.mean],
         n=line.n[0] if len(counts) == 1 else line.n,

@@ -5,10 +5,9 @@ is escaped, including control characters.
 """
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from normlab.formats import duration
@@ -44,7 +43,7 @@ def page(template: str, charts: Charts | None = None, **values: object) -> str:
         dark_colours=Markup(_colours(DARK)),
         style=Markup(_text("report.css")),
         script=Markup(_text("tools.js", "tables.js", *drawn, "report.js")),
-        data=_printable(charts),
+        data=charts,
         policy=_POLICY,
     )
 
@@ -52,15 +51,6 @@ def page(template: str, charts: Charts | None = None, **values: object) -> str:
 def _text(*names: str) -> str:
     folder = files("normlab.reports.pages") / "templates"
     return "".join((folder / name).read_text("utf-8") for name in names)
-
-
-def _printable(value: Any) -> Any:
-    """Return nested chart data with control characters escaped in all strings."""
-    if isinstance(value, str):
-        return one_line(value)
-    if isinstance(value, Mapping):
-        return {key: _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _colours(theme: Theme) -> str:

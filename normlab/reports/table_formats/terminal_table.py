@@ -10,7 +10,7 @@ from normlab.reports.renaming import Names
 from normlab.reports.runs import read_runs
 from normlab.reports.tables.axes import values_at
 from normlab.reports.tables.build_table import build_table
-from normlab.reports.tables.score_table import ScoreTable
+from normlab.reports.tables.score_table import ScoreRow, ScoreTable
 from normlab.reports.tables.stability import ended_in_brief
 from normlab.terminal import print_error, print_prose, print_table
 
@@ -38,33 +38,53 @@ def print_score_table(table: ScoreTable, baseline: str) -> None:
 
     A star marks the entries that are bold in Markdown.
     """
-    scores: list[list[str]] = []
-    gaps: list[list[str]] = []
-    labels = 1 + len(table.axes)
-    differing = {score for row in table.rows for score, each in row.entries.items() if each.gap}
-    for row, entries, article in table.lines:
-        at = values_at(row.point, table.axes)
-        names = [row.name, *(at.get(axis, "-") for axis in table.axes)]
-        texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
-        last = [ended_in_brief(row)] if article is None else [ended_in_brief(row), article or "-"]
-        scores.append([*names, *texts, *last])
-        if any(each.gap for each in entries):
-            gaps.append([*names, *(each.gap or "-" for each in entries if each.score in differing)])
-    head = ["setting", *map(table.axis_name, table.axes), *table.head[2:]]
-    head[labels + len(table.columns)] = "seeds"
     if table.answer:
         print_prose(table.answer)
         print()
     print_prose(table.title)
-    columns = head[labels : labels + len(table.columns)]
-    print_table(head, scores, numeric=columns, labels=labels)
-    if gaps:
+    _print_scores(table)
+    columns = [
+        score for score in table.columns if any(row.entries[score].gap for row in table.rows)
+    ]
+    if columns:
         print()
-        where = " at the same point" if table.axes else ""
-        only = all(e.difference is None for row in table.rows for e in row.entries.values())
-        paired = "of the only seed" if only else "paired by seed"
-        print_prose(f"difference from {baseline}{where}, {paired}")
-        columns = [
-            title for score, title in zip(table.columns, columns, strict=True) if score in differing
-        ]
-        print_table([*head[:labels], *columns], gaps, numeric=columns, labels=labels)
+        _print_differences(table, columns, baseline)
+
+
+def _print_scores(table: ScoreTable) -> None:
+    labels, scores = _label_titles(table), table.column_titles
+    lines: list[list[str]] = []
+    for row, entries, article in table.lines:
+        values = [f"{each.value}{' *' if each.best else ''}" for each in entries]
+        last = [ended_in_brief(row)] if article is None else [ended_in_brief(row), article or "-"]
+        lines.append([*_labels(row, table), *values, *last])
+    heading = [table.article_heading] if table.article_heading else []
+    head = [*labels, *scores, "seeds", *heading]
+    print_table(head, lines, numeric=scores, labels=len(labels))
+
+
+def _print_differences(table: ScoreTable, columns: Sequence[str], baseline: str) -> None:
+    """Print the rows with a difference, and the columns in which some row has one."""
+    labels = _label_titles(table)
+    titles = [table.names.get(score) or score for score in columns]
+    where = " at the same point" if table.axes else ""
+    only = all(e.difference is None for row in table.rows for e in row.entries.values())
+    paired = "of the only seed" if only else "paired by seed"
+    print_prose(f"difference from {baseline}{where}, {paired}")
+    lines = [
+        [*_labels(row, table), *(row.entries[score].gap or "-" for score in columns)]
+        for row in table.rows
+        if any(row.entries[score].gap for score in columns)
+    ]
+    print_table([*labels, *titles], lines, numeric=titles, labels=len(labels))
+
+
+def _label_titles(table: ScoreTable) -> list[str]:
+    """Return the headings of the first columns: the row's name, and the axes of the grid."""
+    return ["setting", *map(table.axis_name, table.axes)]
+
+
+def _labels(row: ScoreRow, table: ScoreTable) -> list[str]:
+    """Return a row's name and its value on each axis."""
+    at = values_at(row.point, table.axes)
+    return [row.name, *(at.get(axis, "-") for axis in table.axes)]

@@ -201,9 +201,14 @@ class ScoreTable:
         return [f"{row.label}: {row.problem}" for row in self.rows if row.problem]
 
     @property
+    def column_titles(self) -> list[str]:
+        """The scores, by the user's own names for them."""
+        return [self.names.get(name) or name for name in self.columns]
+
+    @property
     def head(self) -> list[str]:
-        columns = [self.names.get(name) or name for name in self.columns]
-        return ["setting", "at", *columns, "stability", *filter(None, [self.article_heading])]
+        last = ["stability", *filter(None, [self.article_heading])]
+        return ["setting", "at", *self.column_titles, *last]
 
     @property
     def filled(self) -> "ScoreTable":

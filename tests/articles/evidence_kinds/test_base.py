@@ -5,7 +5,7 @@ import re
 import pytest
 
 from normlab.articles.language import CHINESE, ENGLISH
-from normlab.articles.table import shown
+from normlab.articles.table import shown_table
 from normlab.errors import UserError
 from tests.articles.one_cell import article
 
@@ -32,7 +32,7 @@ from tests.articles.one_cell import article
 )
 def test_missing_evidence_raises_an_error_that_names_the_evidence(tmp_path, results, ours, message):
     with pytest.raises(UserError, match=message):
-        shown(article(tmp_path, ours), "one", results, ENGLISH)
+        shown_table(article(tmp_path, ours), "one", results, ENGLISH)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,10 @@ def test_a_chinese_finding_must_quote_existing_numbers_or_state_its_standing(
         zh = good if good.startswith("{supports") else f"'{good}'"
         made = article(tmp_path, f"[{{check: modes.mismatch, finding: bn, zh: {zh}}}]")
         assert re.fullmatch(
-            rf"\[modes\.mismatch 1\] 成立。{note}", shown(made, "one", results, CHINESE).notes[0]
+            rf"\[modes\.mismatch 1\] 成立。{note}",
+            shown_table(made, "one", results, CHINESE).notes[0],
         )
     zh = text if text.startswith("{contradicts") else f"'{text}'"
     made = article(tmp_path, f"[{{check: modes.mismatch, finding: bn, zh: {zh}}}]")
     with pytest.raises(UserError, match=message):
-        shown(made, "one", results, CHINESE)
+        shown_table(made, "one", results, CHINESE)

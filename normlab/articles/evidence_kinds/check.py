@@ -6,7 +6,7 @@ Readers see its number, `[modes.mismatch 1]`, which keeps cells short.
 from msgspec import Struct, field
 
 from normlab.articles.checks_in_chinese import Translation, translated
-from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.evidence_kinds.base import Evidence, register
 from normlab.articles.explanation import Explanation, FromCheck, both_of
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
@@ -40,13 +40,13 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
         )
 
     def note(self, results: Results, language: Locale) -> str:
-        finding = self.finding(results)
+        finding, phrasing = self.finding(results), language.phrasing
         verdict = language.verdicts[self.verdict(results)]
         if language.code == "zh":  # what was found; the verdict is on the cell's words
-            text = f"{verdict}{language.stop}{self.in_chinese(results)}{language.stop}"
+            text = phrasing.stop.join([verdict, self.in_chinese(results), ""])
         else:
-            question = language.about.format(verdict, finding.question) + language.stop
-            text = question + language.measurement.format(finding.finding)
+            question = phrasing.about.format(verdict, finding.question) + phrasing.stop
+            text = question + phrasing.measurement.format(finding.finding)
         return f"[{self.place(results)}] {text}"
 
     def verdict(self, results: Results) -> Verdict:

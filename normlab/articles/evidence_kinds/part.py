@@ -6,7 +6,7 @@ from typing import TypedDict
 from msgspec import Struct
 
 from normlab.articles.checks_in_chinese import deciding_findings
-from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.evidence_kinds.base import Evidence, register
 from normlab.articles.explanation import (
     Explanation,
     FromCheck,
@@ -18,7 +18,7 @@ from normlab.articles.explanation import (
     both_of,
     in_both,
 )
-from normlab.articles.finding import facts_text, finding_text
+from normlab.articles.finding_text import facts_text, finding_text
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 from normlab.claims.ledger_file import SavedPart
@@ -52,9 +52,9 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
         part = results.part(self.part)
         statement = part.statement_in(language.code)
         if facts := facts_text(part, language):
-            statement += language.measurement.format(facts)
+            statement += language.phrasing.measurement.format(facts)
         verdict = language.verdicts[part.verdict]
-        return f"[{results.place(self.part)}] {language.about.format(verdict, statement)}"
+        return f"[{results.place(self.part)}] {language.phrasing.about.format(verdict, statement)}"
 
     def verdict(self, results: Results) -> Verdict:
         return results.part(self.part).verdict

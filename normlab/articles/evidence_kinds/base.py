@@ -88,7 +88,7 @@ class Evidence(OneOfKinds):
         """Return the text in a cell, preceded by what it is about."""
         text = self.text(results, language)
         if self.about is not None:
-            text = language.about.format(self.about.text(language), text)
+            text = language.phrasing.about.format(self.about.text(language), text)
         return Shown(text, self.place(results))
 
 

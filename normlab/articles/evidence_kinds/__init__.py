@@ -8,11 +8,11 @@ remark.py   why there is nothing to measure
 base.py has the methods that all of them have.
 """
 
-from normlab.articles.evidence.base import Evidence, Shown, StudyRows
-from normlab.articles.evidence.check import CheckEvidence
-from normlab.articles.evidence.part import PartEvidence
-from normlab.articles.evidence.remark import RemarkEvidence
-from normlab.articles.evidence.runs import GapEvidence, ScoreEvidence, TrainsEvidence
+from normlab.articles.evidence_kinds.base import Evidence, Shown, StudyRows
+from normlab.articles.evidence_kinds.check import CheckEvidence
+from normlab.articles.evidence_kinds.part import PartEvidence
+from normlab.articles.evidence_kinds.remark import RemarkEvidence
+from normlab.articles.evidence_kinds.runs import GapEvidence, ScoreEvidence, TrainsEvidence
 
 __all__ = [
     "CheckEvidence",

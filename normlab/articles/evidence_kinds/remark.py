@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from normlab.articles.evidence.base import Evidence, register
+from normlab.articles.evidence_kinds.base import Evidence, register
 from normlab.articles.explanation import Explanation, Remark, in_both
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results

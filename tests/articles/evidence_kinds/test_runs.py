@@ -4,7 +4,7 @@ import json
 import re
 import statistics
 
-from normlab.articles.evidence import GapEvidence, ScoreEvidence, TrainsEvidence
+from normlab.articles.evidence_kinds import GapEvidence, ScoreEvidence, TrainsEvidence
 from normlab.articles.language import CHINESE, ENGLISH
 from normlab.config.folders import RESULTS
 
@@ -37,4 +37,4 @@ def test_minus_and_plus_minus_signs_are_typographic_only_in_typeset_text(results
 def test_a_score_at_the_untrained_baseline_is_labelled_as_such(results):
     row = {"of": "bert_norms/long", "row": "in", "at": "placement=pre"}
     text = ScoreEvidence(score="test/nsp_accuracy", **row, percent=True).text(results, ENGLISH)
-    assert text.startswith("50.0 +- 0.0 % (") and text.endswith(ENGLISH.untrained)
+    assert text.startswith("50.0 +- 0.0 % (") and text.endswith(ENGLISH.runs.untrained)

@@ -9,7 +9,7 @@ import math
 
 from msgspec import Struct
 
-from normlab.articles.evidence.base import Evidence, StudyRows, register
+from normlab.articles.evidence_kinds.base import Evidence, StudyRows, register
 from normlab.articles.explanation import Explanation, Scores, in_both
 from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
@@ -64,8 +64,8 @@ class RowEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw_
         study, _, scale = self.of.partition("/")
         tasks = {str(run.choice("task")) for run in experiment.records}
         data = language.data_name(load_study(study).scale(scale).data_name_of(tasks))
-        parts = [*([data] if self.data else []), language.seeds.format(n=n)]
-        return language.comma.join(parts).join(language.ends)
+        parts = [*([data] if self.data else []), language.runs.seeds.format(n=n)]
+        return language.phrasing.comma.join(parts).join(language.phrasing.ends)
 
 
 @register("score")
@@ -84,21 +84,21 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         values = list(experiment.values(self.score).values())
         finite = [value for value in values if math.isfinite(value)]
         if not finite:
-            text = language.never
+            text = language.runs.never
         elif len(finite) < len(values):
-            text = language.reached.format(n=len(finite), of=len(values))
+            text = language.runs.reached.format(n=len(finite), of=len(values))
         else:
             text = self._spread(values, language)
         text += self.origin(experiment, len(values), language)
         if at_baseline([run for run in experiment.records if run.finished], self.score):
-            text += language.between + language.untrained
+            text += language.phrasing.between + language.runs.untrained
         return text
 
     def _spread(self, values: list[float], language: Locale) -> str:
         summary = Summary.of([100 * value for value in values] if self.percent else values)
         mean = language.signed(self._digits(summary.mean))
         sd = summary.sd
-        deviation = "" if sd is None else f" {language.plus_minus} {self._digits(sd)}"
+        deviation = "" if sd is None else f" {language.signs.plus_minus} {self._digits(sd)}"
         return f"{mean}{deviation}{' %' if self.percent else ''}"
 
     def _digits(self, value: float) -> str:
@@ -118,7 +118,7 @@ class TrainsEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_on
     def text(self, results: Results, language: Locale) -> str:
         runs = self.runs(results).records
         train = [run for run in runs if run.finished and not at_baseline([run], self.trains)]
-        return language.trains.format(n=len(train), of=len(runs))
+        return language.runs.trains.format(n=len(train), of=len(runs))
 
     def explanation(self, results: Results) -> Explanation:
         return Scores(in_both(lambda language: self.text(results, language)), self.of)
@@ -161,7 +161,7 @@ class GapEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_only=
             language.signed(score_text(value, self.gap))
             for value in (abs(interval.mean), low, high)
         )
-        way = language.lower if lower else language.higher
+        way = language.runs.lower if lower else language.runs.higher
         runs, base = self.runs(results), results.experiment(self.of, self.to, self.at)
         seeds = len(runs.values(self.gap).keys() & base.values(self.gap).keys())
         return way.format(f"{mean} [{low}, {high}]") + self.origin(runs, seeds, language)

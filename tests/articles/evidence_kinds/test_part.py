@@ -1,6 +1,6 @@
 """Evidence from a part of a claim."""
 
-from normlab.articles.evidence import PartEvidence
+from normlab.articles.evidence_kinds import PartEvidence
 from normlab.articles.language import ENGLISH
 
 

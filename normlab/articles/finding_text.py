@@ -43,7 +43,7 @@ def facts_text(part: SavedPart, language: Locale) -> str:
     finding = finding_text(part, language)
     seeds = f"n = {part.n}" if finding else ""
     tested = part.test if language.code == "en" else seeds
-    return language.between.join(filter(None, [finding, tested])).rstrip(".")
+    return language.phrasing.between.join(filter(None, [finding, tested])).rstrip(".")
 
 
 def _template(language: Locale) -> str:

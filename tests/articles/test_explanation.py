@@ -1,0 +1,21 @@
+"""What opens below a sentence: texts in both languages."""
+
+from msgspec import to_builtins
+
+from normlab.articles.explanation import FromCheck, NotTested, both_of, in_both
+
+
+def test_a_text_that_is_the_same_in_both_languages_is_written_once():
+    assert both_of("LN", "LN") == ("LN",) and both_of("层", "layer") == ("层", "layer")
+    assert in_both(lambda language: language.signed("-1")) == ("\u22121",)
+    assert in_both(lambda language: language.verdicts["supported"]) == ("成立", "holds")
+
+
+def test_each_kind_has_a_tag_and_what_is_known_about_its_statement():
+    untested = to_builtins(NotTested(statement=("是",), command="normlab study run x"))
+    assert untested == {
+        **{"type": "not measured", "statement": ("是",), "claim": None},
+        "command": "normlab study run x",
+    }
+    check = FromCheck(statement=("是",), verdict="supported", check="modes.padding")
+    assert (check.claim, check.grade, check.findings) == (None, None, ())

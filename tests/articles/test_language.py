@@ -1,0 +1,47 @@
+"""The texts of both languages."""
+
+import re
+
+import pytest
+from msgspec import structs
+
+from normlab.articles.language import CHINESE, ENGLISH, Words
+from normlab.errors import UserError
+
+
+def texts(node, key=""):
+    """Yield the dotted keys and texts of a language, except verdicts and scores, which differ."""
+    for name, value in structs.asdict(node).items():
+        if isinstance(value, str):
+            yield f"{key}{name}", value
+        elif hasattr(value, "__struct_fields__"):
+            yield from texts(value, f"{key}{name}.")
+
+
+def test_both_languages_fill_in_the_same_names():
+    english, chinese = dict(texts(ENGLISH)), dict(texts(CHINESE))
+    assert english.keys() == chinese.keys()
+    for key, text in english.items():
+        if text and chinese[key] and key != "claims.to_measure":  # the cost is in English only
+            names = [sorted(re.findall(r"{\w*}", each)) for each in (text, chinese[key])]
+            assert names[0] == names[1], key
+
+
+def test_true_signs_are_only_on_pages_and_in_latex():
+    assert ENGLISH.signed("-0.5") == "-0.5" and ENGLISH.typeset.signed("-0.5") == "\u22120.5"
+    assert ENGLISH.typeset.signed("0-1") == "0-1", "only a sign at the start"
+
+
+def test_a_score_has_a_name_and_unit_in_both_languages_and_an_unknown_one_names_the_file():
+    assert (str(ENGLISH.score_name("test/bleu")), str(CHINESE.score_name("valid/loss"))) == (
+        ("BLEU", "损失")
+    )
+    with pytest.raises(UserError, match=r"no score test/blau: .*glossary.py"):
+        ENGLISH.score_name("test/blau")
+    with pytest.raises(UserError, match=r"language.zh.yaml: scores.chrf: say in Chinese"):
+        CHINESE.score_name("test/chrf")
+
+
+def test_a_text_that_is_the_same_in_english_is_written_once():
+    assert Words("LN").text(ENGLISH) == Words("LN").text(CHINESE) == "LN"
+    assert Words("层", "layer").text(ENGLISH) == "layer"
