@@ -126,7 +126,7 @@ def card(argv: list[str]) -> int:
             raise UserError("--publish needs a complete card at scale=small; omit --only")
         former = published_card(examined, results)
     if former is not None and not arguments.replace:
-        raise UserError(f"{former} is already published; add --replace to overwrite it")
+        raise UserError(f"{former}: a published card never changes; add --replace to replace it")
     examined.check()
     print_prose(f"card of {examined.name}, scale={examined.scale}: {len(chosen)} questions")
     by_question: dict[str, Any] = {}

@@ -34,7 +34,7 @@ def test_baselines_are_found_in_the_first_folder_that_has_them(tmp_path):
     assert list(baselines) == ["ln", "none"]
     assert baselines["ln"].short_runs("translation")["scores"]["test/nll"] == {"1": 1.5, "2": 2.6}
     (tmp_path / "ln" / "card.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"card\.json: damaged or not a card"):
+    with pytest.raises(ValueError, match=r"card\.json is damaged or not a card"):
         baselines_for(mine, [tmp_path])
 
 
