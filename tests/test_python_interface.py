@@ -117,7 +117,7 @@ def test_inspect_answers_for_a_run_or_a_config_and_writes_nothing(trained: Train
 def test_an_invalid_subject_or_question_raises_a_clear_error(trained: Trained):
     with pytest.raises(ValueError, match="cannot examine a Linear without its inputs"):
         normlab.inspect(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"not a str: for a run normlab\.inspect_run"):
+    with pytest.raises(ValueError, match=r"not a str; use normlab\.inspect_run"):
         check_call("runs/mine", None, 4, 128)
     with pytest.raises(ValueError, match=r"'leek' is not a question; choose from .*batch_mates, "):
         normlab.inspect_config(trained.config, only=["leek"])

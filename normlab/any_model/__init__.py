@@ -13,7 +13,7 @@ questions about it and returns a `Report` (`report.py`). Each folder uses only t
 
 A question is asked here if a module and a batch suffice to answer it: the model is run on changed
 inputs, and the finding names the module at fault. `normlab.inspection` asks what only the builder
-of a model knows: about a norm by itself, and about models and runs of normlab, by stack, by
-placement and with their task's examples. So both ask about padding, or about later tokens, by
-different means.
+of a model can answer: about a norm by itself, and about models and runs of normlab, by stack, by
+placement and with their task's examples. So both packages ask about padding and about later tokens,
+but by different means.
 """

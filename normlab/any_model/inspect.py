@@ -1,4 +1,4 @@
-"""`normlab.inspect(model, batches)`: what changes a model's output but should not."""
+"""`normlab.inspect(model, batches)`: finds what changes a model's output but should not."""
 
 import inspect as inspect_
 import sys
@@ -85,21 +85,21 @@ def check_call(model: object, batches: Any, max_rows: int, max_positions: int) -
     """Raise UserError for a subject that is not a module, missing inputs, or sizes below 1."""
     if not hasattr(model, "named_modules"):
         raise UserError(
-            f"normlab.inspect examines torch modules, not a {type(model).__name__}: for a run "
-            "normlab.inspect_run(FOLDER), for settings "
-            "normlab.inspect_config(normlab.compose(SETTINGS))"
+            f"normlab.inspect examines torch modules, not a {type(model).__name__}; use "
+            "normlab.inspect_run(FOLDER) for a run, "
+            "normlab.inspect_config(normlab.compose(SETTINGS)) for settings"
         )
     if batches is None:
         raise UserError(
-            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
-            "normlab.inspect(model, batches)"
+            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs; pass "
+            "them: normlab.inspect(model, batches)"
         )
     if min(max_rows, max_positions) < 1:
-        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: use 1 or more")
+        raise UserError(f"max_rows={max_rows} and max_positions={max_positions} must be 1 or more")
 
 
 def _uncompiled() -> AbstractContextManager[object]:
-    """Run functions that the model compiles uncompiled, as compiled ones call no hooks."""
+    """Run compiled functions of the model uncompiled, because compiled ones call no hooks."""
     compiles = "torch._dynamo" in sys.modules  # importing it takes seconds
     return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
 
@@ -197,14 +197,14 @@ def _with_a_dict(model: nn.Module, batch: Any) -> Any:
 def check_supported(model: nn.Module) -> None:
     """Raise UserError for a model that is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
-        raise UserError("a scripted model does not support hooks: pass the original nn.Module")
+        raise UserError("a scripted model does not support hooks; pass the original nn.Module")
     for name, weight in model.named_parameters():
         if weight.is_meta:
-            raise UserError(f"{name} is on the meta device: load its values first")
+            raise UserError(f"{name} is on the meta device; load its values first")
         if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
-            raise UserError(f"{name} is sharded: pass the model on one device")
+            raise UserError(f"{name} is sharded; pass the model on one device")
         if weight.dtype not in (*WIDE_DTYPES, torch.float64, torch.complex128):
-            raise UserError(f"{name} is {weight.dtype}: pass the unquantized model")
+            raise UserError(f"{name} is {weight.dtype}; pass the unquantized model")
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:
-            raise UserError(f"{name} is quantized: pass the unquantized model")
+            raise UserError(f"{name} is quantized; pass the unquantized model")

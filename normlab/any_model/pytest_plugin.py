@@ -2,8 +2,8 @@
 
 MODEL is `hf:FOLDER` (a folder or id of transformers), `hf-tiny:NAME` (a small random model of a
 class or type of transformers, such as `hf-tiny:bert`), `timm:NAME` (with random weights) or
-`module:function`, which returns a model and its batches, and may return a dict of the arguments of
-`normlab.inspect` as a third. A test fails if its finding is `broken` or `failed`.
+`module:function`, which returns a model, its batches and, optionally, a dict of arguments of
+`normlab.inspect`. A test fails if its finding is `broken` or `failed`.
 """
 
 from typing import Any
@@ -54,7 +54,9 @@ class _Report:
             self._findings = {}
             model, batches, options = load_by_prefix(self.place)
             if "checks" in options:
-                raise UserError(f"{self.place}: leave out checks: there is one test per question")
+                raise UserError(
+                    f"{self.place}: omit checks, because there is one test per question"
+                )
             self._findings = inspect(model, batches, **options).findings
         if not self._findings:
             pytest.skip(f"{self.place} could not be examined")

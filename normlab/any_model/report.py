@@ -34,7 +34,7 @@ class Report:
         return self.text()
 
     def text(self, *, in_colour: bool = False) -> str:
-        """Return the title and the summary, as wide as the terminal."""
+        """Return the title and the summary, wrapped at the terminal's width."""
         width = shutil.get_terminal_size().columns
         title = textwrap.wrap(self.title, width, break_long_words=False, break_on_hyphens=False)
         return "\n".join([*title, *summary(self.findings, width=width, in_colour=in_colour)])

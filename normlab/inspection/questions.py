@@ -1,6 +1,6 @@
 """All questions about norms and about our models, and a finding's entry in a JSON file.
 
-A question is a function with the decorator `question` in any file below this folder.
+A question is a function with the decorator `question` in any file under this folder.
 """
 
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
             r"\[2, 3\] has no token axis of its mask's length 2",
         ),
         ([ROWS], {"mask": "maks"}, "mask='maks' is not an input; choose from input_ids"),
-        ([ROWS | {"past_key_values": 1}], {}, "a cache holds tokens"),
+        ([ROWS | {"past_key_values": 1}], {}, "past_key_values is a cache with tokens"),
         ([ROWS], {"max_rows": 0}, "max_rows=0"),
         ([ROWS], {"rows": 2}, "rows=2: input_ids has the shape"),
         ([ROWS], {"positions": -3}, "positions=-3: input_ids has the shape"),

@@ -75,7 +75,7 @@ def test_a_model_function_that_returns_checks_is_refused(run, pytester):
     )
     counts, failed = run("chosen:make")
     assert counts["passed"] == 0
-    assert ["leave out checks" in text for text in failed.values()] == [True]
+    assert ["omit checks" in text for text in failed.values()] == [True]
 
 
 def test_hf_tiny_makes_a_small_random_transformers_model_by_its_type(run):

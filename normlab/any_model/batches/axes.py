@@ -1,4 +1,4 @@
-"""Which axis of a model's inputs are the rows, and which are the positions."""
+"""Finds the row axis and the position axis of a model's inputs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from normlab.errors import UserError
 
 
 class Axes(NamedTuple):
-    """The row axis and the position axis of the main input, as far as they are known."""
+    """The row axis and the position axis of the main input, or None if unknown."""
 
     rows: int | None = None
     positions: int | None = None
@@ -22,7 +22,7 @@ class Axes(NamedTuple):
                 raise UserError(f"{which}={axis}: {name} has the shape {[*x.shape]}")
         rows, positions = (None if axis is None else axis % x.ndim for axis in self)
         if rows is not None and rows == positions:
-            raise UserError(f"rows and positions are both axis {rows}: set different axes")
+            raise UserError(f"rows and positions are both axis {rows}; set different axes")
         return Axes(rows, positions)
 
 
@@ -57,8 +57,8 @@ def _position_axis(
     first = batch_first(model) if rows is None else None
     if first is not None and x.ndim == 2 and x.is_floating_point():
         raise UserError(
-            f"{name} {[*x.shape]} is one row to a {type(model).__name__}: pass a batch of rows, "
-            f"{'[rows, positions, features]' if first else '[positions, rows, features]'}"
+            f"{name} {[*x.shape]} is a single row for a {type(model).__name__}; pass a batch of "
+            f"rows, {'[rows, positions, features]' if first else '[positions, rows, features]'}"
         )
     if first is False:
         return 0
@@ -84,7 +84,7 @@ def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
 
 
 def _axis_of_lengths(x: Tensor, lengths: Tensor) -> int | None:
-    """Return the axis that the longest length fits, if it is not axis 1; None if nothing says."""
+    """Return the axis that the longest length fits, if it is not axis 1, or None if unknown."""
     longest = float(lengths.max())  # in positions, or as shares of the longest
     sizes = {n: x.shape[n] for n in range(1, x.ndim)}
     if longest <= 1 or sizes[1] == longest:
@@ -121,7 +121,8 @@ def axes_of_inputs(
 def batch_first(model: nn.Module) -> bool | None:
     """Return whether torch's recurrent or attention layers take [rows, positions, ...] inputs.
 
-    None if the model has none of them, as its code may transpose the input; False if they differ.
+    Return None if the model has none of them, because its code may transpose the input, and False
+    if they differ.
     """
     if not type(model).__module__.startswith("torch.nn"):
         return None

@@ -15,7 +15,7 @@ from normlab.errors import UserError
 InputKey = str | int | None
 """An input's name or position, or None for a mask that is not passed to the model."""
 MaskKind = Literal["real", "padding", "lengths", "shares"]
-"""What a mask has: ones for real tokens, ones for padding, lengths, or shares of the longest."""
+"""The kinds of masks: ones for real tokens, ones for padding, lengths, or shares of the longest."""
 Forward = Callable[[nn.Module, Any], Any]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "lens", "label", "cache")
 
@@ -37,7 +37,7 @@ class Example:
     is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by `lengths`, or by
     the `shares` of the longest length. `fill` maps each input, other masks included, to its value
     under padding. `special` are token ids that are placeholders or marks, not words. `numbers` has
-    the rows' numbers in the user's batch of `total` rows; made-up rows come last, without a number.
+    the rows' numbers in the user's batch of `total` rows; added rows come last, without a number.
     """
 
     values: Mapping[InputKey, Any]
@@ -66,7 +66,7 @@ class Example:
 
     @property
     def pads(self) -> int:
-        """How many positions of padding to add: half the length, at least 8."""
+        """The number of padding positions to add: half the length, but at least 8."""
         return max(8, self.length // 2)
 
     @property
@@ -86,7 +86,7 @@ class Example:
 
     @cached_property
     def real(self) -> Bool[Tensor, "B T"]:
-        """Which positions are real tokens; all of them if there is no mask."""
+        """The mask of real tokens. Without a mask, all positions are real."""
         places = torch.arange(self.length, device=self.device).expand(self.size, -1)
         if not self.mask_kind:
             return places >= 0
@@ -103,7 +103,7 @@ class Example:
 
     @property
     def lead(self) -> int:
-        """The index of the longest row; of several, the first."""
+        """The index of the longest row, or the first of several."""
         return self.lengths.index(max(self.lengths))
 
     @property

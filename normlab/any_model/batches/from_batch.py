@@ -35,7 +35,7 @@ def first_batches(batches: Any) -> list[Any]:
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
     if not isinstance(batches, Iterable):
-        raise UserError(f"batches is a {type(batches).__name__}: pass a list of inputs")
+        raise UserError(f"batches is a {type(batches).__name__}; pass a list of inputs")
     first = list(islice(batches, KEPT))
     if not first:
         raise UserError("batches is empty; if it is a generator, it is already used up")
@@ -43,7 +43,7 @@ def first_batches(batches: Any) -> list[Any]:
 
 
 def call_with(model: nn.Module, batch: Any) -> Any:
-    """Call a model with a batch: a dict, a tuple or one tensor."""
+    """Call a model with a batch, which is a dict, a tuple or one tensor."""
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)
@@ -51,7 +51,7 @@ def call_with(model: nn.Module, batch: Any) -> Any:
 
 @dataclass(frozen=True)
 class Conventions:
-    """How to read a user's batch, and how much of it; `normlab.inspect` explains each field."""
+    """Options for reading a user's batch. `normlab.inspect` explains each field."""
 
     forward: Forward | None = None
     mask: Any = None
@@ -107,7 +107,7 @@ def example_of(
 def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:
     """Return the names of inputs, including positional ones; UserError for a cache."""
     if values.get("past_key_values") is not None:
-        raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
+        raise UserError("past_key_values is a cache with tokens of earlier calls; omit it")
     return {
         k: parameters[k] if isinstance(k, int) and k < len(parameters) else str(k) for k in values
     }
@@ -123,7 +123,7 @@ def _main_input(
         raise UserError(f"the inputs have no tensor: {', '.join(names.values()) or 'nothing'}")
     main = min(inputs, key=lambda k: (*_TOKENS, names[k]).index(names[k]))
     if not values[main].numel():
-        raise UserError(f"{names[main]} is empty: it has the shape {[*values[main].shape]}")
+        raise UserError(f"{names[main]} is empty (its shape is {[*values[main].shape]})")
     return main
 
 
@@ -136,7 +136,7 @@ def _filled(
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
         raise UserError(
             f"{names.get(example.mask, 'mask')} marks only the padding of {names[main]} "
-            f"(pad_token_id {pad}) as real: invert it"
+            f"(pad_token_id {pad}) as real; invert it"
         )
     on_the_left = bool(example.length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
     fill = {k: _fill(values[k], pads, pad) for k in example.content if k in example.tokens}

@@ -1,4 +1,4 @@
-"""Finds the input that marks padding, and how it does, by its name, its values and the tokens."""
+"""Finds the input that marks padding, and its kind, by its name, its values and the tokens."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class Mask(NamedTuple):
 
 
 class MaskOption(NamedTuple):
-    """What the user says about the mask: a tensor, or an input, and the meaning of its ones.
+    """The user's option for the mask: a tensor or an input, and the meaning of its ones.
 
     Without a tensor or an input, the mask is found by the inputs' names and values.
     """
@@ -62,7 +62,7 @@ def mask_option(mask: Any, names: Collection[str], device: torch.device) -> Mask
 def find_mask(
     values: dict[InputKey, Any], names: Mapping[InputKey, str], option: MaskOption
 ) -> Mask | None:
-    """Return the mask of real tokens, or None; a mask tensor of the user is added to `values`.
+    """Return the mask of real tokens, or None. A mask tensor of the user is added to `values`.
 
     Raises UserError if there is no such input, or if it cannot be a mask.
     """
@@ -79,7 +79,7 @@ def find_mask(
     name, tensor = names.get(key, "mask"), values[key]
     if not isinstance(tensor, Tensor) or tensor.ndim not in (1, 2):
         shape = [*tensor.shape] if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise UserError(f"{name} is {shape}: a mask has the shape [rows, positions]")
+        raise UserError(f"{name} has the shape {shape}, but a mask has the shape [rows, positions]")
     if tensor.ndim == 1:
         relative = tensor.is_floating_point() and bool(tensor.numel()) and float(tensor.max()) <= 1
         return Mask(key, "shares" if relative else "lengths")
@@ -113,7 +113,7 @@ def _is_mask(name: str, x: Tensor) -> bool:
 def add_mask(
     values: dict[InputKey, Any], names: dict[InputKey, str], parameters: Sequence[str], real: Tensor
 ) -> Mask | None:
-    """Add the mask that the model takes, with all positions real; no mask if it takes none."""
+    """Add the mask that the model takes, if it takes one, with all positions real."""
     missing = [name for name in ADDED_MASKS if name in parameters and name not in names.values()]
     if not missing:
         return None
@@ -140,8 +140,9 @@ def checked_kind(
 def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> MaskKind:
     """Return whether the ones of a mask are `real` tokens or `padding`.
 
-    Padding usually has one value, such as 0, and tokens have several. If that decides nothing: in
-    most batches some row has no padding. Otherwise, the name and the library decide.
+    Padding usually has one value, such as 0, and tokens have several. If that is inconclusive, the
+    mask must leave some row without padding, as in most batches; otherwise the name and the library
+    decide.
     """
     ones = marks != 0
     if x.shape[:2] == marks.shape and bool(ones.any()) and not bool(ones.all()):
@@ -160,8 +161,8 @@ def check_mask(marks: Tensor, name: str, kind: MaskKind) -> None:
     others = marks[(marks != 0) & (marks != 1)]
     if len(others) and not (kind == "padding" and bool((others == -torch.inf).all())):
         raise UserError(
-            f"{name} has the value {others[0].item():.4g}: use 1 for real tokens and 0 for padding "
-            "(a mask that is added to attention scores cannot be used here)"
+            f"{name} has the value {others[0].item():.4g}; use 1 for real tokens and 0 for "
+            "padding (a mask that is added to attention scores cannot be used here)"
         )
     empty = ((marks != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
     if empty:

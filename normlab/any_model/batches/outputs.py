@@ -1,4 +1,4 @@
-"""The outputs of a model that are compared, and which parts of two tensors correspond."""
+"""Selects the outputs of a model to compare, and matches the parts of two tensors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -27,7 +27,7 @@ def outputs_of(output: Any) -> Outputs:
     }
     if not outputs:
         raise UserError(
-            f"the model returns a {type(output).__name__} without a float tensor that has rows: "
+            f"the model returns a {type(output).__name__} without a float tensor that has rows; "
             "return one with forward=lambda model, batch: ..."
         )
     main = next((name for name in _MAIN if name in outputs), next(iter(outputs)))
@@ -109,7 +109,7 @@ class Overlap:
             yield split, base
 
     def nearest(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both tensors in the arrangement in which they are closest."""
+        """Return both tensors, aligned so that they are closest."""
         ways = [*self.ways(y, base)]
         return ways[0] if len(ways) == 1 else min(ways, key=lambda pair: _distance(*pair))
 
@@ -157,7 +157,7 @@ class Overlap:
 
 
 def _distance(y: Tensor, base: Tensor) -> float:
-    """Return by how much floats differ, or how many integers differ."""
+    """Return how much floats differ, or how many integers differ."""
     return relative_change(y, base) if y.is_floating_point() else float((y != base).sum())
 
 

@@ -46,7 +46,7 @@ class ModelWithOptions(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A transformers model, its tokenizer, its folder, and a note about weights it did not have.
+    """A transformers model, its tokenizer, its folder, and a note about missing weights.
 
     The tokenizer has a pad token; it is None if the folder has none or the model takes no text.
     """
@@ -92,7 +92,7 @@ def load_transformers(
 def nonblank_lines(text: Path) -> list[str]:
     """Return the lines of a file that are not blank; UserError if there is no such file."""
     if not text.is_file():
-        raise UserError(f"--text {text}: no such file")
+        raise UserError(f"--text {text}: the file does not exist")
     with text.open("rb") as opened:
         return [line for line in decoded(opened, origin=str(text)) if line.strip()]
 
@@ -160,7 +160,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
     }
     if wants not in shapes:
         raise UserError(
-            f"{type(model).__name__} expects {wants}: pass its inputs with --module and --inputs"
+            f"{type(model).__name__} expects {wants}; pass its inputs with --module and --inputs"
         )
     batch = {wants: torch.randn(4, *(shape := shapes[wants]), generator=generator)}
     if wants == "input_ids":
@@ -186,7 +186,7 @@ def _folder(place: str, *, trust: bool) -> Path:
     folder = Path(place)
     if not folder.is_dir():
         if folder.exists() or place.count("/") > 1 or place.startswith((".", "/", "~")):
-            raise UserError(f"{place} is not a folder: use one that save_pretrained wrote")
+            raise UserError(f"{place} is not a folder; use one that save_pretrained wrote")
         from huggingface_hub import snapshot_download
 
         try:
@@ -195,20 +195,20 @@ def _folder(place: str, *, trust: bool) -> Path:
         except Exception as error:
             raise UserError(
                 f"{place} is not a folder and cannot be downloaded from huggingface.co "
-                f"({message_of(error)}): use a model's folder"
+                f"({message_of(error)}); use a model's folder"
             ) from error
     if not (folder / "config.json").is_file():
-        raise UserError(f"{place} has no config.json: use a folder that save_pretrained wrote")
+        raise UserError(f"{place} has no config.json; use a folder that save_pretrained wrote")
     if not any(folder.glob("*.safetensors")):
         raise UserError(
             f"{place} has no *.safetensors, and normlab loads no pickled weights (they can run "
-            "code): convert them with from_pretrained and save_pretrained"
+            "code); convert them with from_pretrained and save_pretrained"
         )
     return folder
 
 
 def import_model(model: str, inputs: str) -> ModelWithInputs:
-    """Import a model and its batches, each by `package.module:name`; functions are called."""
+    """Import a model and its batches, each by `package.module:name`. Functions are called."""
     module = _imported(model)
     if not isinstance(module, nn.Module):
         raise UserError(f"--module {model} is a {type(module).__name__}, not an nn.Module")
@@ -243,19 +243,19 @@ def load_by_prefix(place: str) -> ModelWithOptions:
         return ModelWithOptions(model.eval(), [images])
     returned: Any = _imported(place)
     if not (isinstance(returned, tuple) and len(returned) in (2, 3)):
-        raise UserError(f"{place}: return a model and its batches, as a tuple")
+        raise UserError(f"{place} must return a model and its batches, as a tuple")
     return ModelWithOptions(*returned)
 
 
 def _imported(place: str) -> Any:
     name, _, attribute = place.partition(":")
     if not (name and attribute):
-        raise UserError(f"{place}: expected package.module:name")
+        raise UserError(f"{place} must have the form package.module:name")
     sys.path.insert(0, "")
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
-        raise UserError(f"{place}: no module named {error.name}") from error
+        raise UserError(f"{place}: the module {error.name} does not exist") from error
     finally:
         sys.path.remove("")
     if not hasattr(module, attribute):

@@ -1,4 +1,4 @@
-"""Small transformers models with random weights, by the name of their class or type."""
+"""Builds small transformers models with random weights, given a class or model type."""
 
 import inspect
 import re
@@ -51,7 +51,10 @@ TWO_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 
 
 
 def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Return a class's model with inputs; UserError with the first reason if none fit."""
+    """Return a class's model with inputs.
+
+    If no inputs fit, raise UserError with the first reason.
+    """
     reasons = []
     name = class_named(name)
     try:

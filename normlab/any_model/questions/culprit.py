@@ -25,7 +25,7 @@ from normlab.findings.relative_change import relative_change
 AGREE = 1e-11  # largest relative change between tensors that agree, in float64
 ROUNDS, TRIES = 4, 6  # limits: modules to name, and suspects to try for each
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
-"""What an output should not depend on."""
+"""Causes that an output should not depend on."""
 _CONVOLUTION = {"conv", "convs", "convolution", "convolutional"}
 _DROPOUT = {"dropout", "drop"}
 _ATTENTION = {"attention", "attn", "att", "attend"}
@@ -50,9 +50,9 @@ class CulpritPlace:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The modules behind a change, the most important first, and whether they explain all of it.
+    """The modules that cause a change, most important first, and whether they explain all of it.
 
-    There are none if no module explains at least half of the change.
+    The list is empty if no module explains at least half of the change.
     """
 
     places: Sequence[CulpritPlace] = ()
@@ -60,7 +60,7 @@ class Culprit:
 
     @property
     def path(self) -> str | None:
-        """The path of the first module, "" for the model itself; None if there is none."""
+        """The path of the first module ("" for the model itself), or None if there is none."""
         return self.places[0].path if self.places else None
 
 
@@ -80,7 +80,7 @@ def locate(examination: Examination, comparison: PassPair, output: str) -> Culpr
 
 
 def culprit_in_words(culprit: Culprit, cause: Cause) -> str:
-    """Say which module changes an output, and how `cause`, which should not matter, gets in."""
+    """Describe which module changes an output, and how `cause`, which should not, gets in."""
     if not culprit.places:
         return "no single module explains it"
     first, *others = culprit.places
@@ -96,14 +96,14 @@ def _in_words(place: CulpritPlace, cause: Cause) -> str:
     name = class_name(place.module)
     copies = f" (and {place.copies} like it)" if place.copies else ""
     if place.caller is not None:
-        return f"{name}, gets different indices from {class_name(place.caller)}"
+        return f"{name}, which gets different indices from {class_name(place.caller)}"
     if place.before is not None:
         return f"{name}, in its own forward, before `{place.before}`{copies}"
     return f"{name}, {_how(place.module, cause)}{copies}"
 
 
 def _how(module: nn.Module, cause: Cause) -> str:
-    """Say how `cause` gets into the module's output, as far as its class or its name tells."""
+    """Describe how `cause` gets into the module's output, judging by its class or name."""
     if is_norm(module):
         axis = "the batch" if cause == "other rows" else "position"
         return f"pools over {axis}, {cause} included"
@@ -140,7 +140,7 @@ class _Try(NamedTuple):
 
 
 class _Search:
-    """The search for the modules behind the change of one output, in any dtype.
+    """The search for the modules that cause the change of one output, in any dtype.
 
     `base` has the calls of the pass without the change, and `y` its output.
     """
@@ -153,7 +153,7 @@ class _Search:
         self.base, self.y = _by_number(calls), outputs[output]
 
     def culprit(self) -> Culprit:
-        """Replace the outputs of the module that matters most, until the output is the base's."""
+        """Replace outputs of the module that matters most until the output equals the base's."""
         replaced: set[str] = set()
         places: list[CulpritPlace] = []
         remaining = total = 0.0

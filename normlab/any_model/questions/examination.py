@@ -132,7 +132,7 @@ class Examination:
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """Whether to use torch's fused encoder layers: False, and also True if the model may."""
+        """Whether to use torch's fused encoder layers: False, and also True if the model can."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
@@ -158,7 +158,7 @@ class Examination:
         return self._variants.setdefault(("one", row), self.example.one(row))
 
     def without_cache(self) -> "Examination":
-        """Return the same examination of a model that has been changed since."""
+        """Return the same examination of a model that was changed in the meantime."""
         return replace(self, _outputs={}, _variants={})
 
     def keep(self, variant: Example) -> None:
@@ -219,7 +219,7 @@ class Examination:
         return outputs
 
     def change(self, comparison: PassPair) -> OutputChange:
-        """Return how much the outputs of two passes differ; the output that changes most counts.
+        """Return how much the outputs of two passes differ, for the output that changes most.
 
         If fused layers are tried too, the largest change counts. torch's fused layers make tensors
         without float64 support, so a change there counts only if rounding cannot explain it.

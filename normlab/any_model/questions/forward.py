@@ -38,7 +38,7 @@ def forward(examination: Examination) -> Finding:
         return Finding(text, verdict="look")
     if second.change > examination.rounding:
         how = by_how_much(second.change, second.non_finite)
-        text = f"the output of a second call {how}: the model keeps state between calls"
+        text = f"the output of a second call {how}, so the model keeps state between calls"
         return Finding(text, verdict="look", value=second.change, threshold=examination.rounding)
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
@@ -67,7 +67,7 @@ def _random(examination: Examination) -> Finding | None:
 
 @dataclass(frozen=True)
 class SecondCall:
-    """What a second call shows: inputs that the first one changed, and how the output changes."""
+    """The result of a second call: the inputs the first one changed, and the output's change."""
 
     changed_inputs: list[InputKey]
     change: float
@@ -91,10 +91,10 @@ def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
 
 @dataclass(frozen=True)
 class NaNSource:
-    """Where NaN comes from: the module at `path`, None if it is made after the last module.
+    """The source of NaN: the module at `path`, or None if NaN is made after the last module.
 
-    With `infinite`, that module's output is infinite, or, if it is `inside` of it, the input of
-    the module at this path is.
+    With `infinite`, that module's output is infinite or, if `inside` is set, the input of the
+    module at that path is.
     """
 
     path: str | None

@@ -21,9 +21,9 @@ def future(examination: Examination) -> Finding:
     Let y be the output at a row's first half, and y' the same with other tokens in the second half;
     likewise for the first two thirds, and for all positions but the last.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
-    If nothing says whether a model is causal, a change is worth a look. Attention with
-    `is_causal = False`, a bidirectional recurrent layer and a masked language model say that it is
-    not; but an output with one entry per token of the vocabulary is worth a look all the same.
+    If nothing shows whether a model is causal, a change is worth a look. Attention with `is_causal
+    = False`, a bidirectional recurrent layer and a masked language model show that it is not; but
+    an output with one entry per token of the vocabulary is still worth a look.
     """
     example, n = examination.example, examination.example.steps
     if examination.causal is False:
@@ -77,7 +77,7 @@ def _changes(
 ) -> dict[str, OutputChange]:
     """Return how much the output changes in the first comparison and, if it agrees, in others.
 
-    Of the others, only those are compared in float64 that change in the model's dtype.
+    The others are compared in float64 only if they change in the model's dtype.
     """
     first, *others = comparisons
     changes = examination.changes({first: comparisons[first]})

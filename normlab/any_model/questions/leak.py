@@ -82,7 +82,7 @@ def _rounding(
     if most.in_model_dtype > examination.rounding:
         return Finding(
             f"{change_in_words(examination, most, most.in_model_dtype)} for {name} in "
-            f"{examination.dtype}, but not in float64: that is too much for rounding (at most "
+            f"{examination.dtype}, but not in float64, which is too much for rounding (at most "
             f"{size(examination.rounding)}). {how}",
             values,
             verdict="broken" if examination.torch_dtype == torch.float32 else "look",
@@ -98,7 +98,7 @@ def _rounding(
 
 
 def change_in_words(examination: Examination, change: OutputChange, value: float) -> str:
-    """Say how much an output changes; name the output if there are several."""
+    """Describe how much an output changes. If there are several outputs, include its name."""
     name = f" {change.output}" * (len(examination.compared) > 1)
     return f"the output{name} {by_how_much(value, change.non_finite)}"
 
@@ -108,6 +108,6 @@ def _module_in_words(culprit: Culprit | None, cause: Cause) -> str:
 
 
 def _without_float64(examination: Examination) -> str:
-    """Say which operations do not support float64; empty if all do."""
+    """Return a sentence about operations that do not support float64, or "" if all do."""
     names = [*examination.without_float64][:3]
     return f". Not in float64: {', '.join(names)}, so the limit is float32's" if names else ""

@@ -1,4 +1,4 @@
-"""The question of what training mode changes, apart from dropout."""
+"""The question of whether training mode changes the output, apart from dropout."""
 
 import math
 import random
@@ -75,7 +75,7 @@ class TrainingChange:
 
     @property
     def unexpected(self) -> bool:
-        """Whether something changes that norms, which pool by design, do not explain."""
+        """Whether there is a change that norms, which pool by design, do not explain."""
         return self.module is not None or (self.visible and not self.pooling)
 
 

@@ -21,7 +21,7 @@ def norms(examination: Examination) -> Finding:
     axes along which other outputs change too, in training and in evaluation. A norm is any module
     that pools and whose output has the input's shape and hardly changes if the input is doubled.
     Norms that scripted modules call cannot be examined, nor can norms that fail when they are run
-    by themselves; the answer names them.
+    by themselves. The answer lists them.
     """
     norms, failed = examination.norms, examination.search_for_norms.failed
     names = {norm.name for norm in norms}
@@ -45,7 +45,7 @@ def norms(examination: Examination) -> Finding:
 
 
 def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm]) -> str:
-    """Say which name is wrong or, if none is, how many norms of each kind there are."""
+    """Describe which name is wrong or, if none is, how many norms of each kind there are."""
     if wrong:
         more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
         return _misnomer_in_words(wrong[0]) + more
@@ -57,16 +57,16 @@ def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm]) -> str:
 
 
 def _failed_in_words(failed: Mapping[str, str]) -> str:
-    """Say which norms could not be run by themselves, and why; empty if there are none."""
+    """Describe which norms could not be run by themselves, and why, or return ""."""
     if not failed:
         return ""
     shown = [f"{path or 'the model'} ({why})" for path, why in [*failed.items()][:3]]
     more = f" and {len(failed) - 3} more" * (len(failed) > 3)
-    return f"not examined, as they fail when run by themselves: {', '.join(shown)}{more}"
+    return f"not examined, because they fail when run by themselves: {', '.join(shown)}{more}"
 
 
 def _misnomer_in_words(norm: FoundNorm) -> str:
-    """Say what a norm does, and what its name suggests; empty if the name is right."""
+    """Describe what a norm does and what its name suggests, or return "" if the name is right."""
     if norm.misnomer is None:
         return ""
     name, words = norm.misnomer

@@ -15,7 +15,7 @@ from normlab.findings.question import question
 
 FEW = (1, 7, 8)
 BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
-"""Lengths around multiples of these are tried, as kernels may treat them differently.
+"""Lengths around multiples of these are tried, because kernels may treat them differently.
 
 A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the smaller ones.
 """
@@ -111,8 +111,8 @@ def _lengths(
 def _other_side(examination: Examination) -> dict[str, PassPair]:
     """Return the comparisons in which padding on the other side changes the output.
 
-    There are none if padding by one changes it: the model has learned positions, or groups
-    positions, and the groups' boundaries shift.
+    There are none if padding by one changes it, because then the model has learned positions, or
+    groups positions, and the groups' boundaries shift.
     """
     side: PaddingSide = "left" if examination.example.side == "right" else "right"
     if _lengths(examination, [min(FEW)], side):

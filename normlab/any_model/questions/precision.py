@@ -47,7 +47,7 @@ def precision(examination: Examination) -> Finding:
         name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
     ]
     if scripted:
-        answers.append(f"not rounded, as they are scripted: {', '.join(scripted[:3])}")
+        answers.append(f"not rounded, because they are scripted: {', '.join(scripted[:3])}")
     table = AnswerTable(("module", *ROUNDINGS), rows)
     return look_above("; ".join(answers), of_all["bf16"], ROUNDED, table)
 

@@ -1,4 +1,4 @@
-"""What the slow questions share: the finding on a value and its limit, and layers' outputs."""
+"""Shared by the slow questions: the finding on a value with a limit, and layers' outputs."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -92,7 +92,7 @@ class ComparedStatistics(NamedTuple):
 def _finding(
     compared: Sequence[ComparedStatistics], losses: Mapping[str, float], hidden: Sequence[str]
 ) -> Finding:
-    """Return the finding; `hidden` are norms in scripted modules, which cannot be compared."""
+    """Return the finding. `hidden` are norms in scripted modules, which cannot be compared."""
     faults = [each for each in compared if each.is_fault]
     broken = [each for each in compared if each.state == "infinite"]
     worst = max(broken or faults or compared, key=lambda each: each.times_limit)
@@ -124,12 +124,12 @@ def _answer(
     losses: Mapping[str, float],
     hidden: Sequence[str],
 ) -> str:
-    """Say which norm is worst, in how many norms the statistics match the data, and the losses."""
+    """Describe the worst norm, in how many norms the statistics match the data, and the losses."""
     with_data = [each for each in compared if each.distance is not None]
     matching = sum(not each.is_fault for each in with_data)
     answer = f"running statistics match the data in {matching} of {len(with_data)} norms"
     if more := len(compared) - len(with_data):
-        answer += f"; {more} could not be compared, for lack of data or of a channel axis"
+        answer += f"; {more} could not be compared, for lack of data or a channel axis"
     if worst.is_fault:
         answer = f"{worst.norm or 'the model'}: {_fault_in_words(worst)}; {answer}"
     if hidden:

@@ -1,4 +1,4 @@
-"""Words that several questions share: how much an output changes, and what was not examined."""
+"""Phrases that several questions share: how much an output changes, and what was not examined."""
 
 import math
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ def size(change: float) -> str:
 
 
 def by_how_much(change: float, non_finite: NonFinite = "") -> str:
-    """Say how much something changes or, if that is not a finite number, why."""
+    """Describe how much something changes or, if that is not a finite number, why."""
     if non_finite and math.isinf(change):
         return NON_FINITE[non_finite]
     return f"changes by {size(change)}"
 
 
 def unexamined(paths: Sequence[str]) -> str:
-    """Say which norms were not examined because they are in scripted modules; empty if none."""
+    """Describe the norms that were not examined because they are in scripted modules, if any."""
     if not paths:
         return ""
     more = f" and {len(paths) - 3} more" * (len(paths) > 3)
     shown = ", ".join(path or "the model" for path in paths[:3]) + more
-    return f"not examined, being inside a scripted module: {shown}"
+    return f"not examined (inside a scripted module): {shown}"
 
 
 def listed(words: Sequence[str]) -> str:

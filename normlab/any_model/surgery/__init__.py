@@ -4,7 +4,7 @@ Begin with `swap.py`, which replaces norms by others: `formula.py` finds what an
 `swapped.py` makes the new one, `calibration.py` runs the model on batches, and `least_squares.py`
 fits the new norm's outputs to the old one's. `adapt.py` trains the result and saves it.
 
-`fold.py` folds norms into adjacent weights, exactly; `foldable.py` says why some cannot be, from
-the flow of features that `flow.py` records. `ablation.py` leaves out a module or the precision of
-its numbers.
+`fold.py` folds norms into adjacent weights, exactly; `foldable.py` finds out why some norms cannot
+be folded, from the flow of features that `flow.py` records. `ablation.py` leaves out a module or
+reduces the precision of its numbers.
 """

@@ -1,4 +1,4 @@
-"""Removes a module, or the precision of numbers, from a model to see what it contributes."""
+"""Removes a module from a model, or reduces its precision, to see what it contributes."""
 
 from typing import Any
 

@@ -43,7 +43,7 @@ class LanguageModel:
         causal = self.kind in names or "CausalLM" in self.kind
         if self.model.config.is_encoder_decoder or not (self.masked or causal):
             raise UserError(
-                f"{place} is a {self.kind}, which has no loss on text: use a causal or masked "
+                f"{place} is a {self.kind}, which has no loss on text; use a causal or masked "
                 "language model, such as GPT2LMHeadModel or BertForMaskedLM"
             )
         if self.tokenizer is None or (self.masked and self.tokenizer.mask_token_id is None):
@@ -54,7 +54,7 @@ class LanguageModel:
         with torch.no_grad():
             earlier = self.model.float()(ids).logits[:, :-1]
         if not self.masked and _logits_change(*earlier) > 1e-5:
-            raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
+            raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is meaningless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[MaskedBatch]:
         """Yield batches of lines; tokens that are not to be predicted have the label -100."""
@@ -85,7 +85,7 @@ class LanguageModel:
         """Return a model's mean loss per predicted token."""
         pairs = [(self.predicted(batch), float(model(**batch).loss)) for batch in batches]
         if not pairs:
-            raise UserError("the held-out lines have no token to predict: use longer lines")
+            raise UserError("the held-out lines have no token to predict; use longer lines")
         return sum(n * loss for n, loss in pairs) / sum(n for n, _ in pairs)
 
 
@@ -102,7 +102,7 @@ class Adaptation:
 def adapt(
     model: Any, original: nn.Module, batches: Iterator[MaskedBatch], adaptation: Adaptation
 ) -> int:
-    """Train the new norms, or all weights, with AdamW; return the number of trained weights.
+    """Train the new norms, or all weights, with AdamW. Return the number of trained weights.
 
     During the first `taper` steps a norm outputs `(1 - a) old + a new`, with the old norm from the
     `original` model, as a rises from 0 to 1. The learning rate warms up over a tenth of the steps
@@ -131,7 +131,7 @@ def adapt(
             a = min(1.0, step / (adaptation.taper + 1))
             loss = model(**next(batches)).loss
             if not loss.isfinite():
-                raise UserError(f"the loss is {loss} at step {step}: lower --lr, now {lr:g}")
+                raise UserError(f"the loss is {loss} at step {step}; lower --lr, now {lr:g}")
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -210,7 +210,9 @@ def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
         if is_norm(old):
             new = model.get_submodule(path)
             if not isinstance(new, Swapped):
-                raise UserError(f"--out: {path} must be swapped too: all norms share one eps")
+                raise UserError(
+                    f"--out: {path} must be swapped, too, because all norms share one eps"
+                )
             x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
             zeros = {name: torch.zeros_like(weight) for name, weight in old.named_parameters()}
             plus = float(functional_call(old, zeros, x).any())  # Gemma's gain is 1 + weight

@@ -95,4 +95,4 @@ class Calibration:
 
 
 class _EndOfPass(BaseException):
-    """Ends a forward pass early, when the rest is not needed."""
+    """Ends a forward pass early if the rest is not needed."""

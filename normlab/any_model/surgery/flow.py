@@ -112,7 +112,10 @@ class Flow(TorchDispatchMode):
         self.outputs = [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
 
     def ends(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node | None]:
-        """Return what reads a node's features after any `through`; None means a model output."""
+        """Return what reads a node's features after any `through`.
+
+        None stands for a model output.
+        """
         readers: dict[Node | None, None] = {}
         waiting, visited = [node], {node}
         while waiting:

@@ -43,7 +43,7 @@ def fold_norms(
     The norms compute the same in evaluation mode only: after dropout the mean is not 0. A pass over
     the first of `batches` (a dict, tuple or tensor) shows which layers read which norm. Where a
     fold would change the output, the norm stays, and the table says why. If an output layer shares
-    the token embedding's weights, they can be folded into only if `untie` gives it a copy. The
+    the token embedding's weights, norms are folded into it only if `untie` gives it a copy. The
     folded model has the dtypes of the model. Folded gains become ones, or zeros where the norm adds
     1.
 
@@ -65,8 +65,8 @@ def fold_norms(
         error = _difference(before, _outputs(run, folded, batch))
     if not error <= EXACT:
         raise UserError(
-            f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}: "
-            "is its forward pass random, or does it change its own weights?"
+            f"the folded model's outputs differ by {error:.1g} in float64, more than {EXACT}; is "
+            "its forward pass random, or does it change its own weights?"
         )
     usual = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
     for name, x in [*folded.named_parameters(), *folded.named_buffers()]:
@@ -87,7 +87,7 @@ class FoldOutcome(NamedTuple):
 
 @dataclass
 class NormFold:
-    """What became of one norm: its subtraction of the mean, and its gain and bias.
+    """The result for one norm: whether its mean subtraction and its gain and bias were folded.
 
     `mean` and `gain` are None if the norm has none.
     """
@@ -100,7 +100,7 @@ class NormFold:
 
 @dataclass(frozen=True)
 class FoldedModel:
-    """A folded model, what became of each norm, and how much its float64 outputs changed.
+    """A folded model, the result for each norm, and how much the float64 outputs changed.
 
     `error` is relative to the largest output. Printed as a table.
     """
@@ -138,7 +138,7 @@ class FoldedRMSNorm(nn.Module):
         self.register_parameter("bias", bias)
 
     def forward(self, x: Tensor, *_: Any) -> Tensor:
-        """Normalize over the last axis; other arguments, such as a mask, are ignored."""
+        """Normalize over the last axis. Other arguments, such as a mask, are ignored."""
         y = F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
         return y if self.bias is None else y + self.bias
 
@@ -198,7 +198,7 @@ def _difference(before: list[Tensor], after: list[Tensor]) -> float:
 
 
 def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:
-    """Fold the norms of a model in float64; return what became of each."""
+    """Fold the norms of a model in float64, and return the result for each."""
     centered = {path for path, norm in known.items() if norm.kind == LAYER_NORM}
     rows = [NormFold(path, norm.kind) for path, norm in known.items()]
     sources: dict[str, Node] = {}

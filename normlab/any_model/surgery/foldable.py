@@ -1,4 +1,4 @@
-"""Why a norm cannot be folded into the weights next to it: one line that names the module."""
+"""Explains why, and due to which module, a norm cannot be folded into the weights next to it."""
 
 from collections.abc import Collection
 
@@ -36,7 +36,7 @@ def why_mean_stays(
 
 
 def _why_visible(flow: Flow, node: Node, source: Node, layer_norms: Collection[str]) -> str | None:
-    """Return what would see a change of a result's mean over features; None if nothing would."""
+    """Return what would see a change of a result's mean over features, or None if nothing would."""
     for end in flow.ends(node):
         if end is None:
             return f"the sum with {source.name} is an output of the model"

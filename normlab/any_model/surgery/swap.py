@@ -54,11 +54,10 @@ def swap(
     separately), `gn_sample` (as in torch) or `none`: the old norm without its division, a linear
     map, which is `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to
     the new norm, such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms; modules
-    without statistics, such as DyT, are no norms here and stay.
-    `calibrate` are batches (dicts, tuples or tensors), of which at most 8 are used, without the
-    padding that a dict's `attention_mask` marks. `forward(model, batch)` calls the model;
-    `loss(output, batch)` is averaged before and after the swap. `inplace` changes the model itself,
-    unless an error occurs.
+    without statistics, such as DyT, are not replaced. `calibrate` are batches (dicts, tuples or
+    tensors), of which at most 8 are used, without the padding that a dict's `attention_mask` marks.
+    `forward(model, batch)` calls the model; `loss(output, batch)` is averaged before and after the
+    swap. `inplace` changes the model itself, unless an error occurs.
 
     Raises UserError for an unknown norm or setting, no batches, a pattern that matches no norm, or
     a norm that computes something else, such as group norm.
@@ -141,7 +140,7 @@ class _Changes:
     statistics: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
     def apply(self, model: nn.Module) -> None:
-        """Make the changes; a new norm is in the mode of the old one."""
+        """Make the changes. A new norm gets the mode of the old one."""
         for path, values in self.statistics.items():
             model.get_submodule(path).load_state_dict(values, strict=False)
         for path, new in self.norms.items():
@@ -208,14 +207,14 @@ def _replacement(
     """
     if not shapes:
         raise UserError(
-            f"{path} is never called, or is called with several tensors: leave it out of sites="
+            f"{path} is never called, or is called with several tensors; leave it out of sites="
         )
     shape = shapes[0]  # the calls differ in rows and positions at most
     formula = formula_of(old, shape)
     if formula is None:
         raise UserError(
             f"{path} is a {type(old).__name__} that computes no batch, layer or RMS norm over one "
-            f"axis of its input {['B', *shape[1:]]} and cannot be swapped: leave it out of sites="
+            f"axis of its input {['B', *shape[1:]]} and cannot be swapped; leave it out of sites="
         )
     if formula.kind == norm:
         return None
@@ -227,9 +226,9 @@ def _replacement(
 
 
 def check_name(norm: str) -> None:
-    """Raise UserError if `norm` is not one that others can be replaced by."""
+    """Raise UserError if `norm` cannot replace other norms."""
     if norm not in NEW:
-        raise UserError(f"{norm!r} is not a norm to swap to; choose from {', '.join(NEW)}")
+        raise UserError(f"{norm!r} cannot replace other norms; choose from {', '.join(NEW)}")
 
 
 def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:

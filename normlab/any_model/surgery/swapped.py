@@ -1,4 +1,4 @@
-"""The module that replaces a norm: `weight z + bias`, with z from a norm of another kind."""
+"""The module that replaces a norm: `weight z + bias`, where z comes from a different norm."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -58,7 +58,7 @@ class Swapped(nn.Module):
 
     @torch.no_grad()
     def fit(self, calls: Callable[[], Iterable[NormCall]], *, search: bool) -> float:
-        """Fit gain and bias to the outputs of the old norm's `calls`; return the relative error.
+        """Fit gain and bias to the old norm's outputs in `calls`; return the relative error.
 
         With `search`, DyT's alpha is fitted too: the best one of a grid, and then of a finer one.
         """

@@ -1,4 +1,4 @@
-"""What a model does in one forward pass, without changing the model.
+"""Records what a model does in a forward pass, without changing the model.
 
 Begin with `calls.py`: a `Runner` starts each pass from the same state and records the calls of
 modules (`scripted.py`: of scripted modules, too); `functional_norms.py` records those of functions

@@ -52,6 +52,6 @@ def _channels(trial: Trial) -> int:
 
 
 def counts_by_axis(changed: Tensor) -> list[int]:
-    """Return, for each axis, at how many indices anything changed."""
+    """Return, for each axis, the number of indices at which anything changed."""
     sizes = enumerate(changed.shape)
     return [int(changed.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in sizes]

@@ -21,9 +21,9 @@ WIDE_DTYPES = {
 }
 _aten = torch.ops.aten
 _READERS = (_aten.embedding, _aten.index_select, _aten.index, _aten.gather)
-"""Operations that read part of a weight: they get the weight uncast, and their result is cast."""
+"""Operations that read part of a weight. They get the weight uncast, and their result is cast."""
 _READING = (F.embedding, F.embedding_bag)
-"""Functions that read part of a weight: they get the weight uncast."""
+"""Functions that read part of a weight. They get the weight uncast."""
 _dtype_of = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -105,7 +105,7 @@ def _is_view(func: Any) -> bool:
 
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:
-    """Call an operation with its arguments cast; copy what it writes to the original tensors."""
+    """Call an operation with its arguments cast, and copy its writes to the original tensors."""
     cast_args, cast_kwargs = (
         cast(tuple(args)),
         {name: cast(value) for name, value in kwargs.items()},

@@ -1,4 +1,4 @@
-"""Finds the norms in any model, and by experiment what each one pools over.
+"""Finds the norms in any model and, by experiment, what each one pools over.
 
 A norm is run on its own recorded input in float64, or float32, with gains of 1. One value of the
 input is changed; the outputs that change with it share its statistics (`reach.py`). Each axis of
@@ -48,8 +48,9 @@ class Gains(NamedTuple):
 class FoundNorm:
     """A norm of a model, and what it pools over in training and in evaluation.
 
-    `kind` is its class or function. `training` is None if it cannot be run in training mode,
-    `gains` if there are none. `misnomer` is what its name wrongly suggests; None if it is right.
+    `kind` is its class or function. `training` is None if it cannot be run in training mode.
+    `gains` is None if there are none. `misnomer` is what its name wrongly suggests, or None if the
+    name is right.
     """
 
     name: str

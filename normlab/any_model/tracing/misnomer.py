@@ -1,4 +1,4 @@
-"""What a norm's name suggests that it pools over, compared with what it does pool over."""
+"""Compares the axes that a norm's name suggests with the axes that it pools over."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ _SAYS: Sequence[tuple[str, str, frozenset[str], frozenset[str]]] = (
 
 
 class Suggestion(NamedTuple):
-    """What a norm's name suggests that it does, but it does not: the name, and what, in words."""
+    """A name that wrongly suggests what a norm does: the name, and the suggestion in words."""
 
     name: str
     words: str

@@ -1,4 +1,4 @@
-"""Which modules of a model are norms, as far as that can be said without running them.
+"""Decides which modules of a model are norms, as far as possible without running them.
 
 `is_norm` decides. Only a trial shows what a module of an unknown class computes: `found_norms.py`
 tries the modules that `may_be_norm` admits.
@@ -17,9 +17,10 @@ CHANNELS_FIRST, CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMS
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Return whether a module is a norm: it is known as one, or its class is called one.
+    """Return whether a module is a known norm, or has a class name that says so.
 
-    A module that contains a norm is none, nor is a norm of weights (weight norm, spectral norm).
+    A module that contains a norm is not a norm, nor is a norm of weights (weight norm, spectral
+    norm).
     """
     return [m for m in module.modules() if is_known_norm(m) or _is_called_norm(m)] == [module]
 
@@ -34,7 +35,7 @@ def is_known_norm(module: nn.Module) -> bool:
 
 
 def may_be_norm(module: nn.Module) -> bool:
-    """Return whether to try a module: a known norm, or one outside torch with no inner weights."""
+    """Return whether a module is a known norm or, outside torch, has no inner weights."""
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     of_torch = type(module).__module__.startswith("torch.") and not is_scripted(module)
     return is_known_norm(module) or not (of_torch or inner)

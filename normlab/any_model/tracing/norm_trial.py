@@ -1,4 +1,4 @@
-"""Runs one norm of a model on changed inputs, and shows which outputs change."""
+"""Runs one norm of a model on changed inputs, to find which outputs change."""
 
 import copy
 from collections.abc import Iterator, Sequence

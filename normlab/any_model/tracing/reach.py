@@ -1,4 +1,4 @@
-"""What a norm pools over: which outputs change with one value of its input."""
+"""Finds what a norm pools over, by which outputs change with one value of its input."""
 
 import math
 from dataclasses import dataclass

@@ -80,7 +80,7 @@ class State:
         held = (x for x in tensors if not (outer or isinstance(x, nn.Parameter)))
         self._copies = [(x, x.detach().clone()) for x in held if in_memory(x)]
         self.refused: list[str] = []
-        """What could not be restored at the end, one line each."""
+        """One line for each object that could not be restored at the end."""
 
     def restore(self, *, end: bool = False) -> list[str]:
         """Restore all that has changed; return one line for each object that could not be restored.

@@ -1,4 +1,4 @@
-"""Scripted modules inside a model: without hooks, what they call cannot be recorded.
+"""Scripted modules inside a model. They have no hooks, so what they call cannot be recorded.
 
 torch runs a scripted module's submodules without Python. So in scripted parts only the outermost
 module, which Python calls, is recorded and examined; the norms inside it are reported as not

@@ -26,7 +26,7 @@ Inner = list[tuple[str, Any]]
 
 
 class Snapshot:
-    """What all objects reachable from some roots held when the snapshot was taken.
+    """The contents of all objects reachable from some roots when the snapshot was taken.
 
     It covers the attributes of modules and other objects, with or without `__setattr__`; nested
     dicts, lists, sets and deques; closures; mutable attributes of the modules' own classes; numpy

@@ -1,4 +1,4 @@
-"""The content of a card: the answers to its questions, and what they are about."""
+"""The content of a card: the answers to its questions, and the norm and machine they are about."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -20,7 +20,7 @@ from normlab.training.runtime import Runtime
 def answers(
     norm: ExaminedNorm, questions: Sequence[Question]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each question's name and answer; model questions are about the translation model."""
+    """Yield each question's name and answer. Model questions are about the translation model."""
     model = cache(partial(_trained_model, norm))
     for each in questions:
         if each.of == "card":

@@ -116,13 +116,14 @@ def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
             chosen.append(argument)
         else:
             raise UserError(
-                f"{argument!r}: cards fix their runs' settings to be comparable; they only accept "
-                "norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, placement, scale and device"
+                f"{argument!r} is not allowed, because cards fix their runs' settings to be "
+                "comparable; they only accept norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, "
+                "placement, scale and device"
             )
     if settings["scale"] not in SCALES:
-        raise UserError(f"scale={settings['scale']}: choose {' or '.join(SCALES)}")
+        raise UserError(f"scale={settings['scale']} is not for cards; choose {' or '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
-        raise UserError("no norm given: add norm=OPTION; `normlab list norms` lists the options")
+        raise UserError("no norm is set; add norm=OPTION (`normlab list norms` lists the options)")
     choices = to_dict(compose(chosen))["choices"]
     placement = [] if choices["placement"] == "pre" else [choices["placement"]]
     changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]
@@ -132,7 +133,7 @@ def examined_norm(arguments: Sequence[str], folder: Path) -> ExaminedNorm:
 
 
 def trained_record(config: "DictConfig") -> RunRecord:
-    """Return a run's record, and train the run first if there is none.
+    """Return a run's record, training the run first if it has none.
 
     Raises KeyboardInterrupt if interrupted.
     """

@@ -1,4 +1,4 @@
-"""The files of a report card and the records of its runs: in its folder, and published."""
+"""Writes a report card and its runs' records to its folder, and publishes them."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) -> Path:
-    """Write a card and its page, which compares it with other cards there and in `published`."""
+    """Write a card and its page, which compares it with cards in its folder and in `published`."""
     page, records = norm.folder / PAGE_FILE, _records(norm)
     card = Card.of(content, records.values())
     compared = card_page(card, baselines_for(card, [norm.folder.parent, published / FOLDER]))
@@ -41,7 +41,7 @@ def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) 
 def published_card(norm: ExaminedNorm, results: Path) -> str | None:
     """Return a line with the commits of the published card of this name and of the new one.
 
-    None if none is published. Raises UserError if there is no folder `results`.
+    Return None if none is published. Raises UserError if the folder `results` does not exist.
     """
     if not results.is_dir():
         raise UserError(

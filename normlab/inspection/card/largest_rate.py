@@ -23,7 +23,7 @@ class RateTrial(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The trials by rate, the largest rate that trains, or 0, and whether it is the last tried."""
+    """The trials by rate, the largest that trains (0 if none), and whether it is the last."""
 
     trials: dict[float, RateTrial]
     largest: float
@@ -54,7 +54,7 @@ def rate(examined: ExaminedNorm) -> Finding:
 
 
 def largest_rate(examined: ExaminedNorm) -> Search:
-    """Double the rate until a run does not train, or halve it until one does."""
+    """Double the rate until a run does not train, or halve it until a run trains."""
     trials: dict[float, RateTrial] = {}
     rate, largest = FIRST_RATE, 0.0
     while rate not in trials and len(trials) < examined.sizes.most_rates:

@@ -1,4 +1,4 @@
-"""The sizes of a card's runs at each scale, and their tasks."""
+"""The sizes and tasks of a card's runs at each scale."""
 
 from dataclasses import dataclass
 

@@ -52,7 +52,7 @@ def images(examined: ExaminedNorm) -> Finding:
 
 
 def why_not_on_images(examined: ExaminedNorm) -> str:
-    """Return why the norm cannot be used in the residual network; empty if it can."""
+    """Return why the norm cannot be used in the residual network, or "" if it can."""
     config = to_dict(examined.config("images"))
     task = build_task(config)
     try:
@@ -74,7 +74,7 @@ class ShortRun(NamedTuple):
 
 
 def short_runs(examined: ExaminedNorm, task: str) -> dict[str, ShortRun]:
-    """Train the short runs of a task; return them by seed."""
+    """Train the short runs of a task, and return them by seed."""
     runs: dict[str, ShortRun] = {}
     for seed in examined.seeds(task):
         config = examined.config(task, seed=seed)

@@ -17,8 +17,8 @@ STEPS_PER_TURN = 4
 def cost(examined: ExaminedNorm) -> Finding:
     """How long does a training step take compared with ln?
 
-    The two models take turns in one process on one thread, so any other load on the machine slows
-    down both. `python scripts/bench norms` times norms without a model.
+    The two models take turns in one process on one thread, so other load on the machine slows down
+    both. `python scripts/bench norms` times norms without a model.
     """
     rounds = examined.sizes.rounds
     times = step_times(examined, rounds)

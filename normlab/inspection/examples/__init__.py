@@ -1,1 +1,1 @@
-"""Worked examples: the articles' own (`articles.py`), and those of the interactive page."""
+"""Worked examples of the articles (`articles.py`) and of the interactive page."""

@@ -24,7 +24,7 @@ BATCH_OF_THREE = ("Hello", "I love AI", "The quick brown fox jumps")
 
 PUPILS, SUBJECTS = ("Ming", "Hong", "Gang"), ("maths", "English", "physics")
 CLASS_MARKS = ((95.0, 60.0, 85.0), (75.0, 90.0, 60.0), (55.0, 75.0, 80.0))
-"""Marks of three pupils (rows) in three subjects; made up, as the articles give none."""
+"""Marks of three pupils (rows) in three subjects, made up because the articles give none."""
 
 
 def example_tensor() -> Float[Tensor, "2 3 4"]:

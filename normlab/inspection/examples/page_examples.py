@@ -1,4 +1,4 @@
-"""Data for the live pieces of the interactive page: examples, and which axes norms pool."""
+"""Data for the live pieces of the interactive page: examples, and the axes that norms pool over."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,7 +25,7 @@ _WORD_FEATURES = (
         *((1.8, 1.3, -0.2, 0.4), (-0.4, 2.0, 0.7, 1.6)),
     ),
 )
-"""Four features for each word of article 1's batch; made up, as the article gives none."""
+"""Four features for each word of article 1's batch, made up because the article gives none."""
 
 
 def page_examples() -> dict[str, Any]:

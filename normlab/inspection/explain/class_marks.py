@@ -1,4 +1,4 @@
-"""`normlab explain NORM --table marks`: the articles' analogy, worked through."""
+"""`normlab explain NORM --table marks`: works through the articles' analogy."""
 
 from normlab.config.registry import Option
 from normlab.findings.finding import AnswerTable
@@ -9,7 +9,7 @@ from normlab.norms.make import make_norm
 
 
 def of_class(option: Option) -> Section:
-    """Show what a norm does to the marks of a class: tokens are pupils, features are subjects."""
+    """Show what a norm does to a class's marks: pupils are tokens, subjects are features."""
     norm = make_norm(option.name, len(SUBJECTS)).double().train()
     result = run(norm, marks_of_a_class())[0]
     rows = [
@@ -19,9 +19,9 @@ def of_class(option: Option) -> Section:
     rows.append(("mean", *[""] * len(SUBJECTS), *map(_signed, result.mean(0).tolist())))
     columns = ("pupil", *SUBJECTS, *(f"{option.name}: {subject}" for subject in SUBJECTS))
     text = (
-        "Made-up marks of three pupils, and the norm's output. A mean of 0 below a "
-        "column means that this subject is compared over the class; a row that sums to 0, "
-        "that a pupil's own subjects are compared."
+        "Made-up marks of three pupils, and the norm's output. A mean of 0 below a column means "
+        "that this subject is compared over the class. A row that sums to 0 means that a pupil's "
+        "own subjects are compared."
     )
     return Section(f"{option.name}: {option.description}", text, table=AnswerTable(columns, rows))
 

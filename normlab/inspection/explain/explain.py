@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Explained:
-    """The sections that `normlab explain` shows about some norms; printed, they are its text."""
+    """The sections that `normlab explain` shows about some norms. Printing them gives its text."""
 
     names: "Sequence[str]"
     sections: "Sequence[Section]"
@@ -40,7 +40,7 @@ def explain(
     """
     if are_placements(names):
         if layout != "text" or table is not None:
-            raise UserError("--layout and --table show norms; leave out placement=")
+            raise UserError("--layout and --table show norms; omit placement=")
         return _explain_placements([name.removeprefix("placement=") for name in names])
     chosen = [norm_name(name.removeprefix("norm=")) for name in names]
     for name in chosen:  # before torch is loaded
@@ -64,7 +64,7 @@ def explain(
 
 
 def are_placements(names: Sequence[str]) -> bool:
-    """Return whether names are placements: the first one says so, as in `placement=pre post`."""
+    """Return whether names are placements, judging by the first one, as in `placement=pre post`."""
     return bool(names) and names[0].startswith("placement=")
 
 

@@ -1,4 +1,4 @@
-"""`normlab explain NORM --layout images`: which values of N x C x H x W a norm pools."""
+"""`normlab explain NORM --layout images`: shows which values of N x C x H x W a norm pools."""
 
 from itertools import product
 
@@ -25,7 +25,7 @@ FIGURE = {
 
 
 def pooled(norm: Norm) -> Bool[Tensor, "N P C"]:
-    """Return which values change the output of the first one, found by changing one at a time."""
+    """Return which values change the output at the first one, found by changing one at a time."""
     x = normal(IMAGES, PIXELS, CHANNELS, seed=7)
     before = run_copy(norm, x)
     cells = torch.zeros(x.shape, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""`normlab explain NORM`: what a norm pools and computes, in words, from its worked example."""
+"""`normlab explain NORM`: describes what a norm pools and computes, from its worked example."""
 
 from collections.abc import Iterable, Sequence
 
@@ -92,12 +92,12 @@ def compared(explanations: Sequence[OptionExplanation]) -> Section:
 
 
 def influences_in_words(influences: Iterable[Influence]) -> str:
-    """Say what an output depends on, such as `earlier tokens, other samples`."""
+    """Describe what an output depends on, such as `earlier tokens, other samples`."""
     return ", ".join(_IN_WORDS[influence] for influence in influences) or "only its own value"
 
 
 def group_name(group: Iterable[CellIndex]) -> str:
-    """Say what a group's cells have in common, such as `sample 1, token 1` or `features 1-2`."""
+    """Describe what a group's cells share, such as `sample 1, token 1` or `features 1-2`."""
     parts = []
     for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
         first, last = min(numbers) + 1, max(numbers) + 1
@@ -127,7 +127,7 @@ def _pooling(example: WorkedExample) -> str:
         )
         text += f"{key}={value}."
     if norm.ramps:
-        text += f" It changes during training: shown at step {shown.step} of {LONG_RUN:,}."
+        text += f" It changes during training and is shown at step {shown.step} of {LONG_RUN:,}."
     return f"{text} Values in brackets share their statistics with the value marked *."
 
 

@@ -1,4 +1,4 @@
-"""`normlab explain placement=pre post`: how norms, sub-layers and additions are wired.
+"""`normlab explain placement=pre post`: shows how norms, sub-layers and additions are wired.
 
 The text is the summary of the placement's module, the drawing that of its class. The order of the
 steps in a layer is found by experiment: a layer is run, and each norm's input is compared with the
@@ -41,7 +41,7 @@ def wiring(option: Option) -> OptionExplanation:
     steps = steps_of_layer(placement, norms)
     final = not isinstance(placement.final(norms, WIDTH, "encoder"), NoNorm)
     properties = {
-        "an encoder layer": ARROW.join(steps) or "more than one stream: see the drawing",
+        "an encoder layer": ARROW.join(steps) or "more than one stream, see the drawing",
         "after the last layer": "a norm" if final else "no norm",
     }
     sections = [Section(f"{option.name}: {option.description}", text, drawing)]
@@ -52,7 +52,9 @@ def compared(explanations: Sequence[OptionExplanation]) -> Section:
     """Return a table of the steps of each placement, one row per placement."""
     columns = ("placement", *explanations[0].properties)
     rows = [(each.name, *each.properties.values()) for each in explanations]
-    text = "The order of the steps, found by running a layer of attention and feed-forward."
+    text = (
+        "The order of the steps, found by running a layer with attention and a feed-forward layer."
+    )
     return Section("Steps", text, table=AnswerTable(columns, rows))
 
 

@@ -16,7 +16,7 @@ class Section(NamedTuple):
 
 
 class OptionExplanation(NamedTuple):
-    """The sections about a norm or a placement, and what it is compared by, by name."""
+    """The sections about a norm or a placement, and the properties for comparing it, by name."""
 
     name: str
     sections: list[Section]

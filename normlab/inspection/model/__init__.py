@@ -1,6 +1,6 @@
-"""Questions about a model that normlab built; each is in a file of its own.
+"""Questions about a model that normlab built, one file per question.
 
 `findings.py` asks them (`normlab.inspect_run`, `inspect_config`) of a model from
 `built_model.py`, and `inspect_json.py` puts the findings into `inspect.json`. Questions look into
-the model by `recorded_pass.py`; those about the loss measure it by `held_out_loss.py`.
+the model with `recorded_pass.py`; questions about the loss measure it with `held_out_loss.py`.
 """

@@ -1,4 +1,4 @@
-"""Dependence of a sentence on the rest of its batch, measured over sets of batch mates."""
+"""Measures how a sentence depends on the rest of its batch, over sets of batch mates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def batch_mates(built: BuiltModel) -> Finding:
 
 
 class DrawnSets(NamedTuple):
-    """The index of a training sentence, and those of each set of its batch mates."""
+    """The index of a training sentence, and the indices of each set of its batch mates."""
 
     sentence: int
     sets: list[list[int]]
@@ -109,7 +109,7 @@ def changes_over_sets(by_set: Sequence[tuple[StackOutputs, WeightsByAttention]])
 
 
 def _in_words(changes: Mapping[str, ChangesOverSets]) -> str:
-    """Say how much values change in each mode and, if they do, how much attention does."""
+    """Describe how much values change in each mode and, if they do, how much attention changes."""
     texts = []
     for mode, (values, attention) in changes.items():
         most = max(values.values())

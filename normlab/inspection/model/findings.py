@@ -15,7 +15,7 @@ from normlab.training.runtime import torch_settings_kept
 
 @torch_settings_kept()
 def inspect_run(folder: Path | str, only: Sequence[str] = ()) -> Findings:
-    """Return what `normlab inspect RUN` finds out about a finished run, by question.
+    """Return the findings of `normlab inspect RUN` on a finished run, by question.
 
     `only` names the questions to ask, by default all. No file is written. Raises UserError for an
     unknown question or a damaged run.
@@ -26,7 +26,7 @@ def inspect_run(folder: Path | str, only: Sequence[str] = ()) -> Findings:
 
 @torch_settings_kept()
 def inspect_config(config: Mapping[str, Any], only: Sequence[str] = ()) -> Findings:
-    """Return what `normlab inspect key=value ...` finds out about an untrained model, by question.
+    """Return the findings of `normlab inspect key=value ...` on an untrained model, by question.
 
     `config` is what `normlab.compose` returns. `only` names the questions to ask, by default those
     that an untrained model can answer. Raises UserError for an unknown question.

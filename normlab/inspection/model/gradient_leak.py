@@ -45,8 +45,9 @@ def leak(built: BuiltModel) -> Finding:
     0 or far below 1e-9, the smallest value that counts as a leak.
 
     A decoder's attention is causal, so later positions can only leak in through its norms:
-    statistics over positions, or over the whole batch, tell position 0 about the tokens it is
-    trained to predict. An encoder attends both ways and may depend on later positions.
+    statistics over positions, or over the whole batch, contain information about the tokens that
+    position 0 is trained to predict. An encoder attends both ways and may depend on later
+    positions.
     """
     number = built.number("train")
     if number < 2:
@@ -95,7 +96,7 @@ class Derivatives(NamedTuple):
         return {"own": self.own_token, "later": self.later, "others": self.others}
 
     def leaks(self, both_ways: bool) -> dict[str, float]:
-        """Return the derivatives that must be 0; a stack may attend both ways."""
+        """Return the derivatives that must be 0. A stack may attend both ways."""
         others = {"others": self.others}
         return others if both_ways else {"later": self.later or 0.0, **others}
 
@@ -155,7 +156,7 @@ def _slope_norms(slope: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> Sl
 
 
 def _in_words(by_stack: Mapping[str, Derivatives], both_ways: Mapping[str, bool]) -> str:
-    """Say what leaks into each stack, or that nothing leaks."""
+    """Describe what leaks into each stack, or that nothing leaks."""
     texts: list[str] = []
     for stack, each in by_stack.items():
         leaks = each.leaks(both_ways[stack])

@@ -1,4 +1,4 @@
-"""The loss per target token on held-out examples, with and without a change."""
+"""Measures the loss per target token on held-out examples, with and without a change."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +42,7 @@ def loss_per_token(built: BuiltModel, batches: Iterable[Batch]) -> float:
 
 
 class ChangedLosses(NamedTuple):
-    """The loss of a model, and its losses after each of several changes, by the change's name."""
+    """The loss of a model, and its loss after each of several changes, by the change's name."""
 
     plain: float
     changed: Mapping[str, float]
@@ -57,6 +57,6 @@ class ChangedLosses(NamedTuple):
         return {"loss": self.plain, "rise": self.rises}
 
     def table(self, change: str) -> AnswerTable:
-        """Return a table with one row per change; `change` titles their column."""
+        """Return a table with one row per change. `change` is the title of the changes' column."""
         rows = [(name, loss, self.rises[name]) for name, loss in self.changed.items()]
         return AnswerTable((change, "loss", "rise"), rows)

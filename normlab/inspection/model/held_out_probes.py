@@ -34,7 +34,7 @@ Answer = Callable[[Places], ProbeAnswer]
 
 
 def probed(name: str) -> Callable[[Answer], Callable[[BuiltModel], Finding]]:
-    """Register a question that a function answers from the metrics of a probe, of the same name.
+    """Register a question that a function answers from the metrics of the probe of that name.
 
     The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
     the same data.
@@ -107,7 +107,7 @@ def attention(places: Places) -> ProbeAnswer:
             board[name] = fmean(shares)
             shares_in_words.append(f"{percent(board[name])} of heads {mask}")
     sinks = f"the first token is a sink in {' and '.join(shares_in_words)}"
-    none = "sinks are not counted, since no sequence has 16 tokens"
+    none = "sinks are not counted, because no sequence has 16 tokens"
     entropy = percent(fmean(of["entropy"] for of in places.values()))
     text = f"{sinks if shares_in_words else none}; the entropy is {entropy} of the largest possible"
     return ProbeAnswer(text, board)

@@ -1,4 +1,4 @@
-"""The effect of a 999 injected into one token: on attention, and on other tokens."""
+"""Measures the effect of a 999 injected into one token on attention and on other tokens."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -60,7 +60,7 @@ def outlier(built: BuiltModel) -> Finding:
 
 
 def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
-    """Return the outlier's effect by the statistics used; empty if the model has no attention."""
+    """Return the outlier's effect by the statistics used, or {} if the model has no attention."""
     generator = built.generator("outlier")
     picked = generator.permutation(built.number("valid"))[:SENTENCES]
     batch = built.batch("valid", picked.tolist())
@@ -120,7 +120,7 @@ class Effect(NamedTuple):
 
 
 def _in_words(effect: Effect) -> str:
-    """Say whether the softmax stays alive, and how much the outputs change."""
+    """Describe whether the softmax stays alive, and how much the outputs change."""
     alive = "the softmax stays alive" if effect.alive else "attention saturates"
     return (
         f"{alive} ({effect.unchanged['saturated']:.0%} -> {effect.saturated:.0%} of rows); other "

@@ -1,4 +1,4 @@
-"""The gradient of each layer, and how much one update changes its output."""
+"""Measures the gradient of each layer, and how much one update changes its output."""
 
 import math
 from typing import NamedTuple
@@ -62,7 +62,7 @@ def gradients(built: BuiltModel) -> Finding:
 class LayerGradients(NamedTuple):
     """A batch's loss, the gradient norm of each layer, and that of one weight.
 
-    This is the last feed-forward layer's second weight; None if there is no feed-forward layer.
+    This is the last feed-forward layer's second weight, or None if there is no feed-forward layer.
     """
 
     loss: float
@@ -71,7 +71,7 @@ class LayerGradients(NamedTuple):
 
 
 def layer_gradients(built: BuiltModel) -> LayerGradients:
-    """Return the gradients of the run's first batch; the model has none afterwards."""
+    """Return the gradients of the run's first batch. Afterwards the model has no gradients."""
     model = built.model
     loss = backward(built, training_batch(built))
     by_layer = gradients_by_layer(model)

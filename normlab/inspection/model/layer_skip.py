@@ -1,4 +1,7 @@
-"""How much the loss rises without each layer. `losses_without` works on any torch model."""
+"""Measures how much the loss rises without each layer.
+
+`losses_without` works on any torch model.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""The effect of growing shares of padding on the output of real tokens."""
+"""Measures the effect of growing shares of padding on the output of real tokens."""
 
 import math
 import sys
@@ -84,7 +84,7 @@ class PaddedSentences(NamedTuple):
 
 
 def draw_sentences(built: BuiltModel, positions: int) -> PaddedSentences:
-    """Draw training sentences of the same lengths; the shares are those that fit the positions."""
+    """Draw training sentences of the same lengths, with the shares that fit the positions."""
     lengths = built.task.lengths("train")
     picked = same_lengths(
         lengths,

@@ -1,6 +1,6 @@
-"""Recorded passes of our models, and how much values change between passes.
+"""Records passes of our models, and measures how much values change between passes.
 
-No other file of `normlab.inspection` hooks into the modules of our models.
+No other file in `normlab.inspection` hooks into the modules of our models.
 """
 
 from collections import defaultdict
@@ -77,7 +77,10 @@ class RecordedPass:
 
     @property
     def attentions(self) -> dict[str, AttentionInputs]:
-        """The inputs of each attention; the mask of real queries comes from the residual."""
+        """The inputs of each attention.
+
+        The mask of real queries comes from the residual connection.
+        """
         inputs: dict[str, AttentionInputs] = {}
         for name, calls in self.calls["attention"].items():
             query, key, _, *mask = calls[-1].args

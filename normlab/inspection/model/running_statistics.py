@@ -1,4 +1,4 @@
-"""The loss that running statistics loss_rise compared with each batch's own."""
+"""Measures how much loss running statistics cost compared with each batch's own."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -18,7 +18,7 @@ from normlab.tasks.base import Batch
 SENTENCES = 256
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration to close
+_LEAST_GAP = 1e-3  # nats per token; a smaller gap is too small for recalibration to close
 
 
 @question("statistics", of="model", trained=True)
@@ -77,7 +77,7 @@ def _without_running_statistics(sentences: int, loss: float) -> Finding:
 
 
 def gap_of(losses: Mapping[str, float]) -> tuple[float, float | None]:
-    """Return `gap` and `closed`, as `statistics` defines them; None if there is no gap."""
+    """Return `gap` and `closed`, as `statistics` defines them, or None if there is no gap."""
     gap = losses["running"] - losses["batch"]
     if gap > _LEAST_GAP:
         return gap, 1 - (losses["recalibrated"] - losses["batch"]) / gap

@@ -1,4 +1,4 @@
-"""Decoding token by token compared with processing whole sentences."""
+"""Compares decoding token by token with processing whole sentences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -104,7 +104,7 @@ def differences(
 
 
 def _compare(built: BuiltModel, indices: Sequence[int]) -> dict[str, Any] | None:
-    """Return the metrics over sentences, one per batch; None if the task does not decode."""
+    """Return the metrics over sentences, one per batch, or None if the task does not decode."""
     each = []
     for index in indices:
         batch: Any = built.batch("valid", [index])  # has `tgt_out` if the task generates text

@@ -1,7 +1,8 @@
 """The norm contract: what the rest of the package assumes about every norm.
 
-`normlab norm check` asks these questions; the tests ask them of every option of `configs/norm`.
-`contract_measures.py` measures; here is what must be true, and what to do if it is not.
+`normlab norm check` asks these questions, and the tests ask them about every option of
+`configs/norm`. `contract_measures.py` measures; this file has what must be true, and what to do if
+it is not.
 """
 
 import inspect
@@ -61,7 +62,7 @@ def shape(norm: BareNorm) -> str:
         require(output.input_unchanged, "modifies its input, which the residual connection reads")
         require(output.finite, f"returns NaN or infinity for {sequences} x {tokens} tokens")
     for value, finite in measures.finite_for_constants(norm):
-        require(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
+        require(finite, f"returns NaN or infinity if every value is {value:g}; bound its divisor")
     return "the output is finite and has the input's shape; the input is unchanged"
 
 
@@ -70,12 +71,12 @@ def precision(norm: BareNorm) -> str:
     """Does the output have the input's dtype, and are statistics accurate under bf16?"""
     for dtype, returned in measures.output_dtypes(norm):
         require(
-            returned == dtype, f"returns {returned} for {dtype}: end `forward` with `.to(x.dtype)`"
+            returned == dtype, f"returns {returned} for {dtype}; end `forward` with `.to(x.dtype)`"
         )
     under_bf16 = measures.under_bf16(norm)
     require(
         under_bf16.accurate,
-        "statistics of bf16 values with mean 300 are inaccurate: compute them in float32, from "
+        "statistics of bf16 values with mean 300 are inaccurate; compute them in float32, from "
         "`widen(x)` of normlab/norms/moments.py",
     )
     require(
@@ -135,13 +136,13 @@ def independent(norm: BareNorm) -> str:
 
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
-    """Do the input and all parameters get a finite gradient, and an exact one if declared so?"""
+    """Do the input and all parameters get a finite gradient that is exact if declared so?"""
     gradients = measures.gradients_by_name(norm)
     idle = _listed(name for name, gradient in gradients.items() if gradient is None)
     require(
         not idle,
-        f"no gradient reaches {idle}: give `super().__init__` scale=False or shift=False, or use "
-        "it in `forward`",
+        f"no gradient reaches {idle}; pass scale=False or shift=False to `super().__init__`, or "
+        "use it in `forward`",
     )
     for name, gradient in gradients.items():
         finite = gradient is not None and gradient.isfinite().all()
@@ -151,7 +152,7 @@ def gradient(norm: BareNorm) -> str:
         return f"{reached}; it declares exact_gradient=False"
     require(
         measures.has_exact_gradient(norm),
-        "the backward pass is not exact: if intended, declare exact_gradient = False",
+        "the backward pass is not exact; if this is intended, declare exact_gradient = False",
     )
     return f"{reached}, and it is exact"
 
@@ -185,15 +186,15 @@ def formula(norm: BareNorm) -> str | Finding:
             "`formula` contradict each other",
         )
     for mode, used in measures.formula_use(norm, x)._asdict().items():
-        require(used, f"another `formula` does not change the output in {mode}: use it there")
+        require(used, f"a changed `formula` does not change the output in {mode}; use it there")
     runs = "the formula is used in training and in eval"
     if kind not in FAST:
         return runs
     if agrees(norm.new()):
         return f"{runs}, or a kernel that equals it where both were compared"
     return (
-        f"{runs}; its kernel in normlab/norms/fast.py computes another one and is not used: "
-        "for speed, change the kernel too"
+        f"{runs}; its kernel in normlab/norms/fast.py computes a different one and is not used; "
+        "for speed, change the kernel, too"
     )
 
 

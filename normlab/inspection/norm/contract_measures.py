@@ -1,4 +1,4 @@
-"""What the questions of the norm contract measure; `contract.py` says what must be true of it.
+"""Measurements for the questions of the norm contract. `contract.py` decides what must be true.
 
 Iterators measure one case at a time, so that nothing is measured after a violation.
 """
@@ -74,9 +74,10 @@ class UnderBf16(NamedTuple):
 
 
 def under_bf16(norm: BareNorm) -> UnderBf16:
-    """Compare the output for bf16 values near 300, 2 apart, with the one for the same in float32.
+    """Compare the outputs for the same values near 300 in bf16 and in float32.
 
-    That is too coarse for statistics of values with a deviation of 3.
+    There, bf16 values are 2 apart, which is too coarse for statistics of values with a deviation of
+    3.
     """
     x, valid = norm.tokens()
     bare, exact = norm.new(torch.float32), norm.new(torch.float32)
@@ -99,7 +100,7 @@ def affecting_axes(norm: BareNorm) -> set[str]:
 
 
 class PaddingChange(NamedTuple):
-    """What of real tokens padding changes in a mode, and whether it gets a gradient."""
+    """Values of real tokens that padding changes, and whether padding gets a gradient."""
 
     mode: str
     changed: list[str]
@@ -107,7 +108,7 @@ class PaddingChange(NamedTuple):
 
 
 def changes_by_padding(norm: BareNorm) -> Iterator[PaddingChange]:
-    """Yield what more and more padding changes, in training and in eval."""
+    """Yield what increasing amounts of padding change, in training and in eval."""
     x = norm.values(4, 5)
     real = torch.ones(4, 5, dtype=torch.bool)
     for bare, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
@@ -236,7 +237,7 @@ def changed_by_eval(norm: BareNorm) -> list[str]:
 
 
 class Resumed(NamedTuple):
-    """How a norm that was saved after a step and loaded differs from the one that was saved.
+    """The differences between a norm that was saved after a step and loaded, and the saved one.
 
     `step` is the first step whose output or gradient differs, or None; `tensors` are those of the
     state dict that differ three steps later, `in_eval` whether the output in eval does.

@@ -56,23 +56,25 @@ eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's 
 
 
 def write_norm(name: str, folder: Path | None) -> tuple[Path, Path]:
-    """Write the files of a norm that divides by the root mean square; return module and config.
+    """Write the files of a norm that divides by the root mean square. Return module and config.
 
     They are written to a folder or, without one, into this checkout of normlab. Raises UserError
     for a name that cannot be a norm's, or that is already taken.
     """
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, beginning with a letter, no keyword"
-        raise UserError(f"{name!r:.60} cannot name a norm: choose {rule} of Python or YAML")
+        raise UserError(
+            f"{name!r:.60} cannot be the name of a norm; choose {rule} of Python or YAML"
+        )
     if folder is not None:
         (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
     files = files_of_norm(name, folder)
     for path in (*files, path_of("norm", name)):  # the last path is in another folder
         if path is not None and path.exists():
-            raise UserError(f"{os.path.relpath(path)} exists: choose another name")
+            raise UserError(f"{os.path.relpath(path)} exists; choose another name")
     known = find_spec(name) if folder is not None else None
     if known is not None and known.origin is not None:  # a plain folder has no origin
-        raise UserError(f"{name} is the name of another Python module: choose another name")
+        raise UserError(f"{name} is the name of another Python module; choose another name")
     title = "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
     module = f"normlab.norms.{name}" if folder is None else name
     texts = (text.format(name=name, title=title, module=module) for text in (_MODULE, _CONFIG))

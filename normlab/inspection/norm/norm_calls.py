@@ -1,4 +1,4 @@
-"""Calls of a norm outside any model, with fixed random draws, and comparisons of their outputs."""
+"""Calls a norm outside any model, with fixed random draws, and compares outputs."""
 
 import contextlib
 import copy
@@ -48,13 +48,13 @@ def all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the norm's output without a gradient; in training mode its statistics are updated."""
+    """Return the norm's output without a gradient. In training mode its statistics are updated."""
     with torch.no_grad():
         return call(norm, x.clone(), valid)
 
 
 def run_copy(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a copy of the norm; the norm itself stays unchanged."""
+    """Return the output of a copy of the norm, so that the norm itself stays unchanged."""
     return run(copy.deepcopy(norm), x, valid)
 
 
@@ -94,5 +94,5 @@ def differ(before: Tensor, after: Tensor) -> bool:
 
 
 def running_tables(norm: Norm) -> dict[str, Tensor]:
-    """Return the buffers of running statistics (not copies) by name; empty if there are none."""
+    """Return the buffers of running statistics (not copies) by name, or {} if there are none."""
     return norm.tables if isinstance(norm, RunningNorm) else {}

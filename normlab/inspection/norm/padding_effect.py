@@ -1,4 +1,4 @@
-"""What padding changes in a norm outside any model: outputs, gradients and statistics."""
+"""Measures what padding changes in a norm outside any model: outputs, gradients, statistics."""
 
 import copy
 from typing import NamedTuple

@@ -1,7 +1,7 @@
-"""What a norm pools over and depends on, found by changing one input value at a time.
+"""Finds what a norm pools over and depends on, by changing one input value at a time.
 
 A block has samples x tokens x features. A cell is one of its values, with a `CellIndex` from 0. A
-`Dependence` says, per output cell, which input cells it depends on.
+`Dependence` has, per output cell, the input cells that it depends on.
 """
 
 from collections.abc import Set

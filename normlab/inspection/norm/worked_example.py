@@ -1,4 +1,4 @@
-"""What a norm computes on the articles' tensor: its groups, their statistics, and what it stores.
+"""Measures what a norm computes on the articles' tensor: groups, statistics, stored values.
 
 The statistics of a group are computed twice: directly, as the mean and variance of its values, and
 from the module's output. Within a group the output is a straight line in the input: the input
@@ -65,7 +65,7 @@ class Stored(NamedTuple):
 
 
 class WorkedExample(NamedTuple):
-    """What was measured about a norm: its groups on the articles' tensor, and what it depends on.
+    """The measurements of a norm: its groups on the articles' tensor, and what it depends on.
 
     `cells` are those that share statistics. `influences` are what an output depends on in training,
     `influences_in_eval` in eval. `padding_counts` has the values of `padding` with which padding
@@ -125,7 +125,7 @@ def stored(norm: Norm) -> Stored:
 
 
 def worked_groups(norm: Norm, cells: Dependence) -> list[WorkedGroup]:
-    """Run the articles' tensor through a new norm; return its groups, without duplicates."""
+    """Run the articles' tensor through a new norm, and return its groups without duplicates."""
     x = example_tensor()
     y, y_in_eval = run_copy(norm, x), run(trained_on(norm, x), x)
     worked = []

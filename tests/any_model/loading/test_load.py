@@ -141,7 +141,7 @@ def test_unavailable_models_and_missing_files_are_a_one_line_error(monkeypatch, 
     Path("lines.txt").write_text("a\n")
     for arguments, said in [
         (["google/bert"], "google/bert is not a folder and cannot be downloaded"),
-        (["./no"], "./no is not a folder: use one that save_pretrained wrote"),
+        (["./no"], "./no is not a folder; use one that save_pretrained wrote"),
         (["empty"], "empty has no config.json"),
         (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
         ([place, "--text", "no.txt"], "--text no.txt: no such file"),
@@ -206,8 +206,8 @@ def test_the_exit_status_is_1_if_a_finding_is_broken(capsys):
 def test_module_names_that_do_not_exist_are_refused(capsys):
     Path("own_names.py").write_text(CODE)
     for module, inputs, said in [
-        ("own_names", "own_names:batches", "own_names: expected package.module:name"),
-        ("own_no:make", "own_names:batches", "own_no:make: no module named own_no"),
+        ("own_names", "own_names:batches", "own_names must have the form package.module:name"),
+        ("own_no:make", "own_names:batches", "own_no:make: the module own_no does not exist"),
         ("own_names:soun", "own_names:batches", "own_names has no soun; did you mean sound?"),
         ("own_names:number", "own_names:batches", "own_names:number is a int, not an nn.Module"),
     ]:

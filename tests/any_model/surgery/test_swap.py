@@ -269,7 +269,7 @@ def test_a_torch_encoder_layer_uses_the_new_norm_in_evaluation():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"norm": "batch"}, "'batch' is not a norm to swap to; choose from ln, rms, gn"),
+        ({"norm": "batch"}, "'batch' cannot replace other norms; choose from ln, rms, gn"),
         ({"calibrate": []}, "batches is empty"),
         ({"sites": "encoder.*"}, "sites='encoder.*' matches no norm; its norms include 1, 4, 6"),
         ({"sites": ["4", "norm"]}, "sites='norm' matches no norm"),

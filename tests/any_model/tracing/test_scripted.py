@@ -47,11 +47,11 @@ def test_norms_inside_a_scripted_part_are_reported_as_not_examined():
     found = normlab.inspect(with_script(Block()), [X], checks=["norms", "statistics"]).findings
     for name in ("norms", "statistics"):
         assert (found[name].verdict, found[name].values["unexamined"]) == ("look", ["1.inner"])
-        assert "not examined, being inside a scripted module: 1.inner" in found[name].answer
+        assert "not examined (inside a scripted module): 1.inner" in found[name].answer
     found = normlab.inspect(with_script(Formula()), [X], checks=["norms"]).findings["norms"]
     assert found.answer == "names and behavior agree: 1 Formula over feature"
     found = normlab.inspect(with_script(nn.Sequential(Formula(), nn.Linear(WIDTH, 2))), [X])
-    assert found.findings["norms"].answer.endswith("inside a scripted module: 1")
+    assert found.findings["norms"].answer.endswith("inside a scripted module): 1")
     found = normlab.inspect(with_script(Block(False)), [X], checks=["norms"]).findings["norms"]
     assert found.verdict == "does not apply"
 

@@ -9,9 +9,9 @@ from normlab.inspection.card.examined_norm import examined_norm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scale=smoke"], "no norm given: add norm=OPTION"),
-        (["norm=bn", "task=lm"], "'task=lm': cards fix their runs' settings"),
-        (["norm=bn", "scale=paper"], "scale=paper: choose smoke or small"),
+        (["scale=smoke"], "no norm is set; add norm=OPTION"),
+        (["norm=bn", "task=lm"], "'task=lm' is not allowed, because cards fix"),
+        (["norm=bn", "scale=paper"], "scale=paper is not for cards; choose smoke or small"),
         (["norm=bn", "--only", "foo"], "'foo' is not a question"),
         (["norm=bn", "--publish", "nowhere"], "--publish nowhere is not a folder"),
         (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),

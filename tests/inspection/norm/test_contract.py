@@ -205,5 +205,5 @@ def test_a_kernel_that_contradicts_the_formula_is_reported_and_not_used(option, 
     findings = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
     assert (
         findings["formula"].verdict == "fine"
-        and "computes another one and is not used" in findings["formula"].answer
+        and "computes a different one and is not used" in findings["formula"].answer
     )
