@@ -90,9 +90,13 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
         (3, {}, "batches is a int"),
         (["text"], {}, "no tensor: input_ids"),
         ([{"ids": ROWS["input_ids"]}], {}, "cannot run one row of the first batch: TypeError"),
-        ([ROWS | {"attention_mask": (1 - REAL) * -1e4}], {}, "has the value -1e\\+04: use 1"),
+        ([ROWS | {"attention_mask": (1 - REAL) * -1e4}], {}, "has the value -1e\\+04; use 1"),
         ([ROWS | {"attention_mask": 1 - REAL}], {}, "row 0 is all padding; is it inverted"),
-        ([ROWS | {"attention_mask": REAL[:, None, None]}], {}, r"is \[2, 1, 1, 3\]: a mask"),
+        (
+            [ROWS | {"attention_mask": REAL[:, None, None]}],
+            {},
+            r"shape \[2, 1, 1, 3\], but a mask",
+        ),
         (
             [ROWS | {"attention_mask": REAL[:, :2]}],
             {},

@@ -62,7 +62,7 @@ def _failed_in_words(failed: Mapping[str, str]) -> str:
         return ""
     shown = [f"{path or 'the model'} ({why})" for path, why in [*failed.items()][:3]]
     more = f" and {len(failed) - 3} more" * (len(failed) > 3)
-    return f"not examined, because they fail when run by themselves: {', '.join(shown)}{more}"
+    return f"not examined (they fail when run by themselves): {', '.join(shown)}{more}"
 
 
 def _misnomer_in_words(norm: FoundNorm) -> str:

@@ -144,7 +144,7 @@ def test_unavailable_models_and_missing_files_are_a_one_line_error(monkeypatch, 
         (["./no"], "./no is not a folder; use one that save_pretrained wrote"),
         (["empty"], "empty has no config.json"),
         (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
-        ([place, "--text", "no.txt"], "--text no.txt: no such file"),
+        ([place, "--text", "no.txt"], "--text no.txt: the file does not exist"),
         ([place, "--text", "lines.txt"], "bert has no tokenizer, so --text cannot be used"),
         ([saved("resnet"), "--text", "lines.txt"], "resnet expects pixel_values, so --text"),
     ]:

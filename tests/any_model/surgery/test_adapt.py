@@ -167,7 +167,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
             "of OPTForCausalLM does not read its eps from",
         ),
         (["norm=dyt", "--text", "few"], "--text few has 3 lines, but at least 20 are needed"),
-        (["norm=dyt", "--text", "no"], "--text no: no such file"),
+        (["norm=dyt", "--text", "no"], "--text no: the file does not exist"),
     ],
 )
 def test_impossible_swaps_are_a_one_line_error_and_write_nothing(arguments, said, capsys):

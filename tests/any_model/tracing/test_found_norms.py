@@ -229,7 +229,7 @@ def test_a_norm_that_fails_by_itself_is_named_with_its_error():
     finding = report.findings["norms"]
     assert [norm.name for norm in report.norms] == ["1"] and finding.verdict == "look"
     assert finding.answer.endswith(
-        "not examined, as they fail when run by themselves: 0 (RuntimeError: there is only one)"
+        "not examined (they fail when run by themselves): 0 (RuntimeError: there is only one)"
     )
 
 

@@ -176,7 +176,7 @@ class IgnoresFormula(type(make_norm("bn", 8))):
     ("kind", "message"),
     [
         (TrainsOnly, "different output in eval than in training"),
-        (IgnoresFormula, "the output in training: use it"),
+        (IgnoresFormula, "the output in training; use it"),
     ],
 )
 def test_a_formula_that_only_training_or_only_evaluation_uses_is_found(kind, message):
