@@ -94,7 +94,7 @@ WRONG = {
     ),
     "changes its input": (wrong(forward=lambda self, x, s=REAL: x.mul_(2)), "shape", "its input"),
     "divides by 0": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
-    "float32": (wrong(forward=without_cast), "precision", r"bfloat16: .*to\(x.dtype\)"),
+    "float32": (wrong(forward=without_cast), "precision", r"bfloat16; .*to\(x.dtype\)"),
     "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
     "padding": (
         wrong(lambda self, x, s: x / root(x, 1), pools=frozenset({POSITION})),
