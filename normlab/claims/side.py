@@ -43,10 +43,8 @@ class SideValue(Struct, frozen=True, omit_defaults=True):
         least = "" if self.least is None else f"{self.least} %"
         if chinese:
             gap = "" if self.name[0].endswith("）") else " "
-            return f"{self.name[0]}{gap}{self.value}" + (least and f"（95 % 区间：至少 {least}）")
-        return f"{self.value} with {self.name[1]}" + (
-            least and f" (95 % interval: at least {least})"
-        )
+            return f"{self.name[0]}{gap}{self.value}" + (least and f"（95 % 区间 ≥ {least}）")
+        return f"{self.value} with {self.name[1]}" + (least and f" (95 % CI: ≥ {least})")
 
 
 def sides_text(sides: Iterable[SideValue], *, chinese: bool = False) -> str:

@@ -97,8 +97,7 @@ def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
         2 / 252
     )
     assert (
-        judged_part.decision.value
-        == "seeds that train: 5/5 with layer norm (95 % interval: at least 47 %), "
+        judged_part.decision.value == "seeds that train: 5/5 with layer norm (95 % CI: ≥ 47 %), "
         "0/5 with batch norm"
     )
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
