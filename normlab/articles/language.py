@@ -1,4 +1,4 @@
-"""The two languages: the articles' Chinese, and English; their words are in `templates/`."""
+"""The languages of the pages, Chinese and English. Their words are in `templates/`."""
 
 from pathlib import Path
 from typing import Literal

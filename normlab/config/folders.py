@@ -24,7 +24,7 @@ RESULTS = CONFIG_DIR.parent / "results"
 PUBLISH_TO = Path("results") if INSTALLED else RESULTS
 """Where studies and report cards are published: in a wheel, `results` in the current folder."""
 PATH, INCLUDE = "NORMLAB_PATH", "include"
-"""The environment variable that lists the user's folders of options, and the key that adds one."""
+"""The environment variable with the user's folders of options, and the key that adds a folder."""
 _CONFIG_DIR, _SEARCH_PATH = ("--config-dir", "-cd"), "hydra.searchpath"
 
 

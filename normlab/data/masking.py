@@ -16,8 +16,7 @@ from normlab.data.encoded import offsets_of
 from normlab.errors import UserError
 
 NUMBERS_PER_TOKEN = 4
-"""Random numbers per token: for choosing it, for rounding, for corrupting it, for its substitute.
-"""
+"""A token has a random number for its choice, rounding, its corruption and its substitute."""
 
 
 class Masked(NamedTuple):

@@ -104,7 +104,7 @@ class GradNorm(Probe):
 class LossAtLengthChange(StatisticsProbe):
     """Compares the steps before and after a change of the sequence length.
 
-    It measures every step from `window` steps before `step` on, or no step if `step` is None.
+    It starts `window` steps before `step` and then measures every step, or none if `step` is None.
     """
 
     remembered = ("_loss", "_tid")

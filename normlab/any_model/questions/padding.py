@@ -19,7 +19,7 @@ BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
 
 A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the smaller ones.
 """
-LONG = 1024  # positions, above which fewer lengths are tried
+LONG = 1024  # for longer rows (in positions), fewer lengths are tried
 IMPLEMENTATIONS = ("eager", "sdpa")
 _OTHER_VALUES = "padding by other values"
 

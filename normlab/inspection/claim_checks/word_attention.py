@@ -1,4 +1,4 @@
-"""Article 3's words with the 999, and attention over them: what the checks of outliers measure."""
+"""Measures attention over article 3's words with the 999, for the checks of outliers."""
 
 import math
 from typing import NamedTuple
