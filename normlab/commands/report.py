@@ -18,7 +18,7 @@ from normlab.terminal import print_error
 
 if TYPE_CHECKING:
     from normlab.reports.pages.sections import TableSection
-    from normlab.reports.report import Report
+    from normlab.reports.report import RunsReport
 
 _EXAMPLES = """examples:
   normlab report                    a page of all runs: report/report.html
@@ -46,9 +46,9 @@ def main(argv: list[str]) -> int:
     """
     arguments = _parser().parse_args(argv)
     check_compared(arguments)
-    from normlab.reports.report import Report, for_paper, write_latex
+    from normlab.reports.report import RunsReport, for_paper, write_latex
 
-    report = Report(
+    report = RunsReport(
         arguments.runs,
         arguments.out,
         conditions=conditions(arguments.where),
@@ -88,7 +88,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _rewrite_until_interrupted(report: "Report") -> None:
+def _rewrite_until_interrupted(report: "RunsReport") -> None:
     """Rewrite the page, which reloads itself, while runs train, until Ctrl-C."""
     try:
         while True:

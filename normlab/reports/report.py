@@ -27,7 +27,7 @@ _SAMPLES = 5  # sentences
 
 
 @dataclass
-class Report:
+class RunsReport:
     """The report of the runs in some places, written to a folder. Each problem is printed once.
 
     `conditions` are values that the records of its runs must have, by key. `baseline` is the row

@@ -12,14 +12,14 @@ _ROWS_LISTED = 3
 """If a brief note is about more rows, it only counts them."""
 
 
-class Reason(NamedTuple):
+class ComparisonLimit(NamedTuple):
     """Why a row is not compared; without an obstacle, the only seeds on which it is."""
 
     obstacle: str = ""
     seeds: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, row: ScoreRow) -> "Reason | None":
+    def of(cls, row: ScoreRow) -> "ComparisonLimit | None":
         """Return the reason; None for a row that is compared on all seeds, or is the baseline."""
         comparison = row.comparison
         if comparison is None or (not comparison.obstacle and comparison.pairs_all_runs):
@@ -36,11 +36,11 @@ class Reason(NamedTuple):
 class Uncompared:
     """The rows that are not compared with the baseline, or only on some seeds, by the reason."""
 
-    rows: Mapping[Reason, Sequence[ScoreRow]]
+    rows: Mapping[ComparisonLimit, Sequence[ScoreRow]]
 
     @classmethod
     def of(cls, rows: Sequence[ScoreRow]) -> "Uncompared":
-        reasons = ((Reason.of(row), row) for row in rows)
+        reasons = ((ComparisonLimit.of(row), row) for row in rows)
         return cls(grouped((reason, row) for reason, row in reasons if reason is not None))
 
     @property

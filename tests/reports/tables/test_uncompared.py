@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from normlab.records.record import Outcome
 from normlab.reports.legend import About
-from normlab.reports.tables.uncompared import Reason, Uncompared
+from normlab.reports.tables.uncompared import ComparisonLimit, Uncompared
 from tests.reports.handmade import BLEU, build, made, run, runs, study
 
 
@@ -27,7 +27,7 @@ def test_a_row_with_a_diverged_seed_is_not_compared_at_all():
 
 def test_a_row_with_some_pairs_names_their_seeds():
     rows = uncompared(runs({"ln": [30.0, 31.0], "bn": [28.0]}))
-    assert [*rows.rows] == [Reason(seeds=(1,))] and rows.on_no_seed == []
+    assert [*rows.rows] == [ComparisonLimit(seeds=(1,))] and rows.on_no_seed == []
     note = rows.note("ln", "ln", "hardware")
     assert note.text.startswith("differences: only seeds 1 are pairs (bn); ") and not note.brief
     assert uncompared(runs({"ln": [30.0, 31.0], "bn": [28.0, 28.5]})).rows == {}
