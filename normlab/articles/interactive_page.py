@@ -7,6 +7,7 @@ of verdicts, and what the live pieces start from: `pieces` by name, each with th
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
@@ -51,7 +52,7 @@ def interactive_page(
     template = environment("normlab.articles").get_template("page.html")
     return template.render(
         words=words,
-        style=_without_comments(_text("style.css")),
+        style=_compact(_without_comments(_text("style.css"))),
         script="".join(_without_comments(_text(name)) for name in SCRIPTS),
         data=_inlined(values),
     )
@@ -65,6 +66,11 @@ def _without_comments(code: str) -> str:
     """Return a script or style without indentation, empty lines, and lines that are comments."""
     lines = filter(None, map(str.strip, code.splitlines()))
     return "".join(f"{line}\n" for line in lines if not line.startswith(("//", "/*", "* ", "*/")))
+
+
+def _compact(style: str) -> str:
+    """Return a style without the spaces inside its rules, which say nothing."""
+    return re.sub(r"([;{]|[\w-]:) | (?=})", r"\1", style)
 
 
 def _inlined(data: Mapping[str, Any]) -> str:
