@@ -279,11 +279,15 @@ class Examination:
 
         This needs no pass in float64. False if the model cannot run one of the two passes.
         """
-        limit = BLIND if self.torch_dtype == torch.float32 else self.rounding
         try:
-            return self.change_in_model_dtype(comparison) > limit
+            return self.change_in_model_dtype(comparison) > self.largest_rounding
         except UserError:
             return False
+
+    @property
+    def largest_rounding(self) -> float:
+        """The change of an output that rounding in the model's dtype can cause."""
+        return BLIND if self.torch_dtype == torch.float32 else self.rounding
 
     def change_in_model_dtype(self, comparison: PassPair) -> float:
         """Return how much the outputs of two passes differ in the model's dtype."""

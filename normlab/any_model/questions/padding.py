@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.any_model.batches.example import ModelFailed, message_of
 from normlab.any_model.batches.outputs import Overlap, PaddingSide
@@ -53,16 +53,18 @@ def padding(examination: Examination) -> Finding:
     if max(change.in_float64 for change in changes.values()) <= LEAK:
         with suppress(UserError):
             changes |= examination.changes(in_batch)
-        more = _lengths(examination, (*FEW, *to_blocks(length)))
-        pairs |= in_batch | more
+        moving, not_run = _lengths(examination, (*FEW, *to_blocks(length)))
+        pairs |= in_batch | moving
         with suppress(UserError):
-            changes |= examination.changes(more) if more else {}
+            changes |= examination.changes(moving) if moving else {}
         other_side = _other_side(examination)
         pairs |= other_side
         with suppress(UserError):
             changes |= examination.changes(other_side)
         changes |= _implementations(examination)
         how += f", by {', '.join(map(str, FEW))}, and to multiples of {', '.join(map(str, BLOCKS))}"
+        if not_run:
+            how += f" (the model cannot run padding by {', '.join(f'{n:,}' for n in not_run)})"
     return leak_finding(examination, changes, pairs, "padding", how)
 
 
@@ -95,17 +97,32 @@ def _own_padding(examination: Examination) -> Iterable[tuple[str, PassPair]]:
             yield name, PassPair(examination.one(row), examination.alone(row), overlap)
 
 
+class _Lengths(NamedTuple):
+    """The comparisons in which padding changes the output by more than rounding in its dtype.
+
+    `not_run` are the amounts of padding with which the model raises an exception.
+    """
+
+    moving: dict[str, PassPair]
+    not_run: list[int]
+
+
 def _lengths(
     examination: Examination, amounts: Iterable[int], side: PaddingSide | None = None
-) -> dict[str, PassPair]:
-    """Return the comparisons in which the output changes by more than rounding in its dtype."""
-    moving = {}
+) -> _Lengths:
+    """Compare one row with different amounts of padding with the row alone."""
+    moving, not_run = dict[str, PassPair](), list[int]()
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
         pair = padding_pair(examination, n, side=side)
-        if examination.exceeds_rounding(pair):
+        try:
+            change = examination.change_in_model_dtype(pair)
+        except UserError:
+            not_run.append(n)
+            continue
+        if change > examination.largest_rounding:
             moving[f"padding by {n:,} to {examination.lead.length + n:,} positions{on}"] = pair
-    return moving
+    return _Lengths(moving, not_run)
 
 
 def _other_side(examination: Examination) -> dict[str, PassPair]:
@@ -115,10 +132,10 @@ def _other_side(examination: Examination) -> dict[str, PassPair]:
     groups positions, and the groups' boundaries shift.
     """
     side: PaddingSide = "left" if examination.example.side == "right" else "right"
-    if _lengths(examination, [min(FEW)], side):
+    if _lengths(examination, [min(FEW)], side).moving:
         return {}
     to_first_block = to_blocks(examination.lead.length)[:1]
-    return _lengths(examination, [max(FEW), *to_first_block], side)
+    return _lengths(examination, [max(FEW), *to_first_block], side).moving
 
 
 def _implementations(examination: Examination) -> dict[str, OutputChange]:

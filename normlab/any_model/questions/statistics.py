@@ -1,8 +1,10 @@
 """The question of whether running statistics match the data."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, repeat
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -257,18 +259,19 @@ def _pooled(rows: Sequence[RowMoments]) -> RowMoments:
 def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
     """Return the mean loss over the batches for each kind of statistics."""
 
-    def measured(momentum: float | None = 0.0, *, training: bool) -> float:
+    def measured(shares: Iterable[float] = repeat(0.0), *, training: bool) -> float:
+        """Return the mean loss; `shares` are those of each batch in the running statistics."""
         for norm in norms:
             norm.train(training)
-            norm.momentum = momentum  # 0 keeps the statistics, None averages over the batches
-        batches = (inputs_of(batch, examination.example.device) for batch in examination.batches)
-        examples = (replace(examination.example, values=values) for values in batches)
-        forward = examination.runner.forward
-        outputs = (call_model(examination.model, example, forward) for example in examples)
-        losses = [
-            float(examination.loss(y, b)) for y, b in zip(outputs, examination.batches, strict=True)
-        ]
-        return sum(losses) / len(losses)
+        losses: list[float] = []
+        for share, batch in zip(shares, examination.batches, strict=False):
+            for norm in norms:
+                norm.momentum = share
+            values = inputs_of(batch, examination.example.device)
+            example = replace(examination.example, values=values)
+            output = call_model(examination.model, example, examination.runner.forward)
+            losses.append(float(examination.loss(output, batch)))
+        return fmean(losses)
 
     examination.runner.restore()
     with examination.runner.changed(examination.model.eval):
@@ -276,7 +279,5 @@ def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
             "running": measured(training=False),
             "batch": measured(training=True),
         }
-        for norm in norms:
-            getattr(norm, "reset_running_stats", bool)()
-        measured(None, training=True)
+        measured((1 / number for number in count(1)), training=True)  # the mean over the batches
         return {**losses, "recalibrated": measured(training=False)}

@@ -192,9 +192,18 @@ def _outputs(run: Callable[[nn.Module, Any], Any], model: nn.Module, batch: Any)
 
 
 def _difference(before: list[Tensor], after: list[Tensor]) -> float:
-    """Return the largest difference between two results, relative to the largest value."""
+    """Return the largest difference between two results, relative to the largest value.
+
+    It is NaN if a value is. Raises UserError if the results have no floating-point tensor.
+    """
     pairs = zip(before, after, strict=True)
-    return max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-300)) for a, b in pairs)
+    each = [(a - b).abs().max() / a.abs().max().clamp(min=1e-300) for a, b in pairs]
+    if not each:
+        raise UserError(
+            "the model returns no floating-point tensor, so folding cannot be verified: let run= "
+            "return the logits"
+        )
+    return float(torch.stack(each).max())
 
 
 def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:

@@ -32,7 +32,8 @@ class Snapshot:
     dicts, lists, sets and deques; closures; mutable attributes of the modules' own classes; numpy
     arrays; random number generators; and tensors except for their values, which a `Guard` restores.
     `one_way` has the paths of iterators, which cannot be restored, and `unread` those of objects
-    that raise an exception when they are read, with the exception.
+    that raise an exception when they are read, with the exception. At most `MOST_OBJECTS` are read;
+    `unread` then ends with the next one.
     """
 
     def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
@@ -46,13 +47,18 @@ class Snapshot:
         todo = [*reversed(roots)]
         while todo and len(self._reached) < MOST_OBJECTS:
             path, value = todo.pop()
-            if isinstance(value, _LEAVES) or id(value) in self._reached:
+            if not self._is_new(value):
                 continue
             self._reached[id(value)] = value
             try:
                 todo += self._reach(value, path)
             except Exception as error:  # objects may raise anything when they are read
                 self.unread.append(f"{path} ({type(error).__name__}: {error})")
+        if unreached := [path for path, value in todo if self._is_new(value)]:
+            self.unread.append(f"{unreached[-1]} and more (after {MOST_OBJECTS:,} objects)")
+
+    def _is_new(self, value: object) -> bool:
+        return not isinstance(value, _LEAVES) and id(value) not in self._reached
 
     def restore(self) -> list[str]:
         """Restore what has changed; return one line for each object that could not be restored."""

@@ -23,7 +23,7 @@ _LEAST_GAP = 1e-3  # nats per token; a smaller gap is too small for recalibratio
 
 @question("statistics", of="model", trained=True)
 def statistics(built: BuiltModel) -> Finding:
-    """How much loss do running statistics loss_rise compared with each batch's own statistics?
+    """How much higher is the loss with running statistics than with each batch's own?
 
     This compares the loss per target token of the same weights on the same held-out text, with
 

@@ -151,3 +151,27 @@ def test_matching_statistics_are_fine_even_if_the_counter_is_zero():
     norm.running_mean.copy_(x.mean((0, 2, 3))), norm.running_var.copy_(x.var((0, 2, 3)))
     assert int(norm.num_batches_tracked) == 0
     assert normlab.inspect(norm, x, checks="statistics").findings["statistics"].verdict == "fine"
+
+
+class OwnNet(nn.Module):
+    """A linear layer and normlab's batch norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 8)
+        self.bn = normlab.make_norm("bn", 8)
+
+    def forward(self, x):
+        return self.bn(self.linear(x))
+
+
+def test_the_loss_of_our_own_batch_norm_is_measured_with_all_three_statistics():
+    torch.manual_seed(0)
+    net = OwnNet()
+    net.bn.running_var.fill_(9.0)
+    batches = [torch.randn(4, 12, 6) for _ in range(3)]
+    loss = lambda y, _: (y.square().mean() - 1).abs()  # noqa: E731
+    report = normlab.inspect(net, batches, checks="statistics", loss=loss)
+    losses = report.findings["statistics"].values["loss"]
+    assert losses["running"] > 0.5 > 0.1 > losses["recalibrated"]
+    assert net.bn.running_var.unique().tolist() == [9.0]

@@ -1,5 +1,7 @@
 """`normlab.fold_norms` folds norms into weights without changing the outputs."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ from transformers import (
 )
 
 import normlab
-from normlab.any_model.surgery.fold import EXACT, FoldedRMSNorm
+from normlab.any_model.surgery.fold import EXACT, FoldedRMSNorm, _difference
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.cli import main
 from normlab.config.compose import compose
@@ -282,3 +284,24 @@ def test_the_command_prints_the_number_of_folded_gains(tmp_path, capsys):
     assert "gains folded: 5 of 5" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["swap", "--hf", "x", "--fold", "norm=rms"])
+
+
+class Headless(nn.Module):
+    """A layer norm and a linear layer, whose integer outputs cannot verify a fold."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(D), nn.Linear(D, D)
+
+    def forward(self, x):
+        return self.linear(self.norm(x)).argmax(-1)
+
+
+def test_a_model_without_floating_point_outputs_is_refused():
+    with pytest.raises(ValueError, match="no floating-point tensor, so folding cannot be verified"):
+        normlab.fold_norms(Headless(), X)
+
+
+def test_a_later_output_that_turns_into_nan_is_a_difference():
+    one, later = torch.ones(2), torch.tensor([1.0, torch.nan])
+    assert math.isnan(_difference([one, one], [one, later]))

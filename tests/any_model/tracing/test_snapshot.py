@@ -102,6 +102,12 @@ def test_an_object_that_cannot_be_read_is_named_with_its_error():
     assert snapshot.unread == ["root[0] (RuntimeError: not now)"]
 
 
+def test_objects_beyond_the_limit_are_reported(monkeypatch):
+    monkeypatch.setattr("normlab.any_model.tracing.snapshot.MOST_OBJECTS", 2)
+    assert Snapshot([("root", [[1], [2]])]).unread == ["root[0] and more (after 2 objects)"]
+    assert not Snapshot([("root", [[1]])]).unread
+
+
 def test_a_closure_whose_variable_has_no_value_yet_is_read():
     def outer():
         def inner():
