@@ -3,7 +3,7 @@
 from normlab.findings.question import Question, questions_below
 
 _ORDER = (
-    *("modes", "padding", "norms", "forward", "batch_mates", "future"),
+    *("forward", "modes", "padding", "norms", "batch_mates", "future"),
     *("precision", "worth", "depth", "channels", "sinks", "statistics"),
 )
 """The names of questions; those that are not listed here are asked last."""
