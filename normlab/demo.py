@@ -123,11 +123,9 @@ def plan(settings: Sequence[str], *, deep: bool) -> Demo:
         raise UserError("the demo accepts only key=value; use normlab train my.yaml for a file")
     for key in ("norm", "task"):
         if key in typed_values:
-            problem = (
-                f"{key}={typed_values[key]} cannot be set, because the demo chooses the {key} "
-                "itself"
-            )
-            raise UserError(f"{problem}; normlab train {key}={typed_values[key]} accepts any")
+            setting = f"{key}={typed_values[key]}"
+            problem = f"the demo chooses the {key} itself, so {setting} cannot be set"
+            raise UserError(f"{problem}; to choose it, use normlab train {setting}")
     usual = [*_SETTINGS, *(_DEEP if deep else _USUAL)]
     usual = [text for text in usual if text.partition("=")[0] not in typed_values]
     folders: dict[RunToStart, RunFolder] = {}

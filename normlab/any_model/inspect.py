@@ -86,7 +86,7 @@ def check_call(model: object, batches: Any, max_rows: int, max_positions: int) -
     if not hasattr(model, "named_modules"):
         raise UserError(
             f"normlab.inspect examines torch modules, not a {type(model).__name__}; use "
-            "normlab.inspect_run(FOLDER) for a run, "
+            "normlab.inspect_run(FOLDER) for a run, or "
             "normlab.inspect_config(normlab.compose(SETTINGS)) for settings"
         )
     if batches is None:
@@ -115,7 +115,10 @@ def _quiet() -> Iterator[None]:
 def _examination(
     runner: Runner, batches: Sequence[Any], conventions: Conventions, loss: Any, causal: bool | None
 ) -> Examination:
-    """Return the examination of the first batch; UserError if the model cannot run its rows."""
+    """Return the examination of the first batch.
+
+    Raises UserError if the model cannot run its rows.
+    """
     # second try uncut, for models that accept only one length
     for attempt in (conventions, replace(conventions, max_positions=sys.maxsize)):
         example = example_of(runner.model, batches[0], attempt)
@@ -129,7 +132,7 @@ def _examination(
 
 
 def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Question]:
-    """Return the questions to ask, `forward` first; UserError for an unknown name."""
+    """Return the questions to ask, `forward` first. Raise UserError for an unknown name."""
     names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
     return [*questions("forward"), *questions(*names, slow=checks == "all")]
 

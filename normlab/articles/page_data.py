@@ -102,7 +102,10 @@ class PageData(Struct):
 
 
 def page_data(articles: Iterable[Article], results: Results) -> PageData:
-    """Return the data of some articles; UserError if evidence that one names does not exist."""
+    """Return the data of some articles.
+
+    Raises UserError if evidence that one names does not exist.
+    """
     maker = _Maker(results)
     for article in articles:
         maker.data.articles.append(maker.article(article))

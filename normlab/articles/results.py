@@ -10,7 +10,7 @@ from normlab.errors import UserError
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment
 
-_INSTALLED = "the results are in a checkout of normlab; pass its folder with --results"
+_INSTALLED = "The results come with a checkout of normlab: pass its folder with --results"
 
 
 class Results:
@@ -62,9 +62,9 @@ class Results:
         """
         by_name = {each.name: each for each in self.checks.get(check, ())}
         if name not in by_name:
-            choices = f"choose from {', '.join(by_name)}" if by_name else _INSTALLED
+            cure = f"; choose from {', '.join(by_name)}" if by_name else f". {_INSTALLED}"
             at = f"{self.folder / COMPUTED}: {check} has no finding {name!r}"
-            raise UserError(f"{at}; {choices}")
+            raise UserError(f"{at}{cure}")
         return by_name[name]
 
     def place_of_finding(self, check: str, name: str) -> str:
@@ -75,7 +75,7 @@ class Results:
         """Return the seeds of a row of a published study. Raise UserError if there are none."""
         folder = self.folder / of
         if not (folder / RECORDS).is_file():
-            raise UserError(f"{folder / RECORDS}: missing; {_INSTALLED}")
+            raise UserError(f"{folder / RECORDS} is missing. {_INSTALLED}")
         runs = pack(folder).records
         records = [r for key, r in runs.items() if r and (key.row, key.point) == (row, at)]
         if not records:

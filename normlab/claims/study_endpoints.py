@@ -360,8 +360,9 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         return [self.side, *([self.reference] if self.reference else [])]
 
     def question(self, assertion: str) -> str:
-        sides = ", against ".join(self.labels)
-        return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
+        sides = ", compared with ".join(self.labels)
+        judged = f"(judged by {self.scores[0]})"
+        return f"number of seeds whose run trains with {sides} {judged}{self.within('in each')}"
 
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str

@@ -43,7 +43,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     final: bool = False
 
     def for_good(self) -> "Reason":
-        """Return the reason with the addition that more seeds cannot decide the part."""
+        """Return this reason, adding that more seeds cannot decide the part."""
         return Reason(self.name, self.values, final=True)
 
     def text(self, language: str) -> str:

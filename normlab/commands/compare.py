@@ -184,8 +184,8 @@ def show_sentences(samples: "SideBySide") -> None:
 def show_bootstrap(runs: Arrangement, arguments: argparse.Namespace) -> None:
     """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
-    A difference is the other row's BLEU minus the baseline's. Raises UserError unless there are
-    exactly two experiments, or if they cannot be compared, with the reason.
+    A difference is the other row's BLEU minus the baseline's. Raises UserError if there are not
+    exactly two experiments, or if they cannot be compared (the message says why).
     """
     from normlab.reports.translations.bootstrap import bootstrap
 

@@ -122,8 +122,10 @@ def card(argv: list[str]) -> int:
     examined, results = examined_norm(overrides, arguments.folder), arguments.publish
     former = None
     if results is not None:
-        if examined.scale != "small" or arguments.only:
-            raise UserError("--publish needs a complete card at scale=small; omit --only")
+        if arguments.only:
+            raise UserError("--publish needs a complete card; omit --only")
+        if examined.scale != "small":
+            raise UserError(f"--publish needs scale=small, not scale={examined.scale}")
         former = published_card(examined, results)
     if former is not None and not arguments.replace:
         raise UserError(f"{former}: a published card never changes; add --replace to replace it")

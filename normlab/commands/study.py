@@ -300,7 +300,7 @@ def _write(job: "TuningJob", results: Mapping[str, Any]) -> None:
 
     page, removed = job.write(results)
     file = study_file(job.study.name)
-    print(f"chosen: rates of scale={job.scale} in {file}; all trials: {page}")
+    print(f"the chosen rates for scale={job.scale} are in {file}; all trials are in {page}")
     for name in removed:
         rate = " ".join(job.study.scale(job.scale).rates[name])
         print(f"no value trains for {name}: its old rate, {rate}, is removed")

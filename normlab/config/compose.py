@@ -173,7 +173,7 @@ class OptionSource(ConfigSource):
         """Return a copy of a file's content, which Hydra then edits, and its package."""
         path = self._file(config_path)
         if not path.is_file():
-            raise ConfigLoadError(f"Config not found : {path}")
+            raise ConfigLoadError(f"{path} does not exist")
         with path.open(encoding="utf-8") as file:
             header = self._get_header_dict(file.read(_HEADER))
         content = dict(read_option(path))

@@ -20,7 +20,8 @@ def settle_sites(config: DictConfig) -> None:
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
         raise SettingError(
-            f"sites={config.sites!r:.60} is not a mapping of rules; set {_RULES}", "sites"
+            f"sites={config.sites!r:.60} is not a mapping of rules; write it as in {_RULES}",
+            "sites",
         )
     names: dict[str, str] = {}
     for pattern, value in rules.items():

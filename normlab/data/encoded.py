@@ -30,7 +30,7 @@ def offsets_of(counts: np.ndarray) -> np.ndarray:
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the smallest width that fits `lengths` with at least a share `padding` unused."""
+    """Return the smallest width that fits `lengths` with at least a fraction `padding` unused."""
     width = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(width)))
 
@@ -80,7 +80,7 @@ class EncodedText:
     ) -> Int[Tensor, "B W"]:
         """Return padded sentences, int64 [len(indices), W], each followed by `suffix`.
 
-        At least a share `padding` of the positions is padding.
+        Padding makes up at least a fraction `padding` of the positions.
         """
         starts = self.offsets[indices]
         counts = self.offsets[indices + 1] - starts

@@ -126,8 +126,8 @@ def prose(text: str) -> Iterator[list[str]]:
 def is_sentence(text: str) -> bool:
     """Return whether a line is an English sentence rather than a heading, a fragment or code.
 
-    A sentence has at least `MIN_WORDS` words, a share `MIN_SHARE` of them plain, and no sign of
-    code.
+    A sentence has at least `MIN_WORDS` words, a fraction `MIN_SHARE` of them plain, and no sign
+    of code.
     """
     if not (_BEGIN.match(text) and _END.search(text)) or _CODE.search(text):
         return False

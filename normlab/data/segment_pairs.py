@@ -119,8 +119,8 @@ def segment_pairs(
 
     `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
     (int64 [sentences]) the tokens per sentence (at least 1). `max_length` limits an example
-    including special tokens; a share `short_share` of the examples has a lower limit. Raises
-    UserError if `max_length` leaves no room for segments, or if pairs cannot be made.
+    including special tokens; a fraction `short_share` of the examples has a lower limit.
+    Raises UserError if `max_length` leaves no room for segments, or if pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:

@@ -44,7 +44,7 @@ class TextArchitecture(StackArchitecture):
 
     def __post_init__(self) -> None:
         if self.fixnorm and not self.tied:
-            raise UserError("model.fixnorm=true needs an output layer with model.tied=true")
+            raise UserError("model.fixnorm=true needs model.tied=true (a tied output layer)")
 
     def make(self, spec: Text, placement: Placement, norms: Norms) -> "CausalLM | MaskedLM":
         self.check_positions(spec.longest)

@@ -218,7 +218,7 @@ class RunningNorm(BatchStatistics):
         return None
 
     def commit(self) -> None:
-        """End an update: enter the pending moments."""
+        """End an update: add the pending moments to the running statistics."""
         if (moments := self.pending.end()) is not None:
             self.update(moments)
 

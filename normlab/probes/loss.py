@@ -41,10 +41,10 @@ from normlab.probes.statistics import StatisticsProbe, discrepancy
 
 
 class LossSpikes(Probe):
-    """Counts spikes of the training loss, and finds the largest size and the longest recovery.
+    """Counts spikes in the training loss; records the largest size and the longest recovery.
 
-    `threshold` is in standard deviations, and lengths are in steps. Without a spike, all metrics
-    are 0.
+    `threshold` is in standard deviations, and lengths are in steps. If there are no spikes, all
+    metrics are 0.
     """
 
     remembered = ("_window", "_count", "_size", "_in_spike", "_level", "_away", "_recovery")

@@ -74,7 +74,11 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     tuning: Tuning | str | None = None
 
     def data_name_of(self, tasks: Collection[str]) -> str:
-        """Return the short name of the data of some tasks, by default that of the study's data."""
+        """Return the short name of the data that `tasks` use.
+
+        It is that of the study's data if `tasks` is empty, or includes all named tasks or one
+        without a name.
+        """
         names = self.data_of_tasks
         if not tasks or set(tasks) >= names.keys() or not set(tasks) <= names.keys():
             return self.data_name

@@ -88,7 +88,7 @@ class TuningJob:
         return page, [each for each in untrainable if each in self.study.scale(self.scale).rates]
 
     def _with_published(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the trials together with the published trials of rows that are not tuned now."""
+        """Return the trials together with the published trials of rows that are not being tuned."""
         size, path = self.study.scale(self.scale), self.folder / self.study.name / "tuning.json"
         places = [(row, point) for row in size.rows for point in points_of(size.grid)]
         before = published_trials.read(path).get(self.scale)

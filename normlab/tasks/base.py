@@ -210,9 +210,10 @@ class Task(ABC):
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of scored examples, of which at least a share `padding` is padding.
+        """Return a batch of examples to score, padded if necessary.
 
-        `padding` is at least 0 and below 1. It applies to each side (such as source and target).
+        At least a fraction `padding` (from 0 to below 1) of the positions of each side, such as
+        source and target, is padding.
         """
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 

@@ -46,7 +46,8 @@ class TranslationBatch(Batch):
 def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) -> TranslationBatch:
     """Assemble sentence pairs into a padded batch.
 
-    Each sentence gets an end-of-sentence token. At least a share `padding` of each side is padding.
+    Each sentence gets an end-of-sentence token. Padding makes up at least a fraction `padding` of
+    each side.
     """
     pad_id = Tokenizer.pad_id
     options = {"pad_id": pad_id, "suffix": Tokenizer.eos_id, "padding": padding}

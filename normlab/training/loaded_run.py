@@ -187,7 +187,7 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     norms = running_norms(model)
     if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
         raise UserError(
-            "--fold needs the running statistics of training, but this run recalibrates them; "
+            "--fold needs the running statistics from training, but this run recalibrates them; "
             "set norm.eval_stats=running, or validate.average_statistics=average for averaged "
             "weights"
         )

@@ -1,4 +1,4 @@
-"""Decides when a run ends (budget, signal or patience), and keeps its validations."""
+"""Decides when a run ends (budget, signal or patience), and records its validation scores."""
 
 import math
 import signal

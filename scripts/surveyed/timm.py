@@ -71,7 +71,7 @@ def flexible() -> Subject:
 
 
 def subject(name: str) -> Subject:
-    """Return a model and four images; UserError if it cannot take them."""
+    """Return a model and four images. Raise UserError if it cannot take them."""
     torch.manual_seed(0)
     if name == FLEX:
         return flexible()

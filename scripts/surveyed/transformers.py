@@ -59,7 +59,7 @@ def classes() -> list[str]:
 
 
 def subject(name: str) -> Subject:
-    """Return a small model of a class and inputs; UserError if no config or input fits."""
+    """Return a small model of a class and inputs. Raise UserError if no config or input fits."""
     model, batch = tiny_model(name)
     mask = next(key for key in batch if key in MASKS)
     return Subject(model, [batch], {"mask": mask, "max_positions": batch[mask].shape[1]})

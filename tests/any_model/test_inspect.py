@@ -105,8 +105,8 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
         ([ROWS], {"mask": "maks"}, "mask='maks' is not an input; choose from input_ids"),
         ([ROWS | {"past_key_values": 1}], {}, "past_key_values is a cache with tokens"),
         ([ROWS], {"max_rows": 0}, "max_rows=0"),
-        ([ROWS], {"rows": 2}, "rows=2: input_ids has the shape"),
-        ([ROWS], {"positions": -3}, "positions=-3: input_ids has the shape"),
+        ([ROWS], {"rows": 2}, "rows=2 is out of range: input_ids has shape"),
+        ([ROWS], {"positions": -3}, "positions=-3 is out of range: input_ids has shape"),
         ([ROWS], {"rows": 1, "positions": -1}, "rows and positions are both axis 1"),
         ([{"input_ids": torch.zeros(0, 3)}], {}, "input_ids is empty"),
         (

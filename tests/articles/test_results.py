@@ -35,5 +35,7 @@ def test_the_error_for_an_unknown_part_names_the_ledger_and_the_parts_of_its_cla
 def test_missing_findings_and_runs_are_errors_that_name_their_file(results):
     with pytest.raises(UserError, match=r"computed.json: no finding 'z' .*; choose from x, y"):
         results.finding("a.check", "z")
-    with pytest.raises(UserError, match=r"records.jsonl: missing; the results are in a checkout"):
+    with pytest.raises(
+        UserError, match=r"records.jsonl is missing. The results come with a checkout"
+    ):
         results.experiment("norms/small", "ln", "")

@@ -78,7 +78,7 @@ def test_data_dir_finds_moved_text_and_refuses_different_text(translated, capsys
     argv = [*places(translated), "--bootstrap", "--data-dir"]
     assert main([*argv, str(text)]) == 0
     other = write_corpus(tmp_path / "other", seed=7)
-    with pytest.raises(ValueError, match="tested on text that differs from its folder's"):
+    with pytest.raises(ValueError, match="in the data folder is not the text that"):
         main([*argv, str(other)])
 
 

@@ -170,7 +170,7 @@ def test_without_nsp_there_is_no_sentence_pair_loss():
 
 
 @pytest.mark.parametrize("size", [(8, None), (None, 300)])
-def test_training_yields_the_examples_and_masks_of_its_epoch(size):
+def test_each_epoch_yields_its_own_examples_and_masks(size):
     task = mlm(batch_size=size[0], max_tokens=size[1])
     batches = task.train_batches(ALONE, 4)
     for epoch, last in ((0, None), (1, None), (2, 3)):

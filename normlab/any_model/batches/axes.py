@@ -16,10 +16,13 @@ class Axes(NamedTuple):
     positions: int | None = None
 
     def of(self, x: Tensor, name: str) -> "Axes":
-        """Return the axes as indices from the first axis; UserError if the input lacks one."""
+        """Return the axes as indices from the first axis.
+
+        Raises UserError if the input lacks one.
+        """
         for which, axis in self._asdict().items():
             if axis is not None and not -x.ndim <= axis < x.ndim:
-                raise UserError(f"{which}={axis}: {name} has the shape {[*x.shape]}")
+                raise UserError(f"{which}={axis} is out of range: {name} has shape {[*x.shape]}")
         rows, positions = (None if axis is None else axis % x.ndim for axis in self)
         if rows is not None and rows == positions:
             raise UserError(f"rows and positions are both axis {rows}; set different axes")
@@ -31,9 +34,9 @@ def main_axes(
 ) -> tuple[int, int | None]:
     """Return the row axis of the main input, and its position axis if it has one.
 
-    `marks` is a mask of tokens [rows, positions], or lengths [rows]. The `known` axes are the
-    user's. Otherwise the mask's shape, the model's layers, the input's name and its shape decide,
-    in this order. Raises UserError if they contradict each other.
+    `marks` is a mask of tokens [rows, positions], or lengths [rows]. Axes in `known`, set by
+    the user, are taken as they are. The others follow from the mask's shape, the model's layers,
+    the input's name and its shape, in that order. Raises UserError if they contradict each other.
     """
     rows, positions = known.of(x, name)
     if positions is None:
@@ -73,7 +76,7 @@ def _position_axis(
 
 
 def _axis_of_mask(x: Tensor, name: str, mask: Tensor) -> int:
-    """Return the axis that is as long as a mask's rows; UserError if there is none."""
+    """Return the axis that is as long as a mask's rows. Raise UserError if there is none."""
     size, length = mask.shape
     axes = [n for n in range(1, x.ndim) if x.shape[n] == length]
     if x.shape[:2] == (length, size) and size != length:

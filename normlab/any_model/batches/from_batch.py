@@ -30,7 +30,10 @@ KEPT = 8  # most batches used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
-    """Return up to `KEPT` batches of an iterable, or a single batch; UserError if there is none."""
+    """Return up to `KEPT` batches of an iterable, or a single batch.
+
+    Raises UserError if there is none.
+    """
     tensors = isinstance(batches, tuple) and any(isinstance(item, Tensor) for item in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
@@ -96,7 +99,7 @@ def example_of(
         row_axes[main] = rows
     if main not in row_axes:
         name, shape = names[main], [*x.shape]
-        raise UserError(f"{name} has the shape {shape}, but the mask has {size} rows")
+        raise UserError(f"{name} has shape {shape}, but the mask has {size} rows")
     special = frozenset() if x.is_floating_point() else frozenset(special_ids(config))
     example = Example(values, type(batch), row_axes, token_axes, special=special)
     if mask:
@@ -105,7 +108,7 @@ def example_of(
 
 
 def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[InputKey, str]:
-    """Return the names of inputs, including positional ones; UserError for a cache."""
+    """Return the names of inputs, including positional ones. Raise UserError for a cache."""
     if values.get("past_key_values") is not None:
         raise UserError("past_key_values is a cache with tokens of earlier calls; omit it")
     return {
@@ -116,7 +119,10 @@ def _names(values: Mapping[InputKey, Any], parameters: Sequence[str]) -> dict[In
 def _main_input(
     values: Mapping[InputKey, Any], names: Mapping[InputKey, str], mask: InputKey
 ) -> InputKey:
-    """Return the key of the input that holds tokens or features; UserError if there is none."""
+    """Return the key of the input that holds tokens or features.
+
+    Raises UserError if there is none.
+    """
     inputs = [k for k in names if k != mask and isinstance(values[k], Tensor) and values[k].ndim]
     inputs = [k for k in inputs if "mask" not in names[k]] or inputs
     if not inputs:

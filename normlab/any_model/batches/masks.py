@@ -79,7 +79,7 @@ def find_mask(
     name, tensor = names.get(key, "mask"), values[key]
     if not isinstance(tensor, Tensor) or tensor.ndim not in (1, 2):
         shape = [*tensor.shape] if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise UserError(f"{name} has the shape {shape}, but a mask has the shape [rows, positions]")
+        raise UserError(f"{name} has shape {shape}, but a mask has shape [rows, positions]")
     if tensor.ndim == 1:
         relative = tensor.is_floating_point() and bool(tensor.numel()) and float(tensor.max()) <= 1
         return Mask(key, "shares" if relative else "lengths")
@@ -87,7 +87,7 @@ def find_mask(
 
 
 def _key_of(name: InputKey, names: Mapping[InputKey, str]) -> InputKey:
-    """Return the key of the input with a name or position; UserError if there is none."""
+    """Return the key of the input with a name or position. Raise UserError if there is none."""
     keys = [key for key, known in names.items() if name in (key, known)]
     if not keys:
         raise UserError(f"mask={name!r} is not an input; choose from {', '.join(names.values())}")
@@ -126,7 +126,7 @@ def add_mask(
 def checked_kind(
     model: nn.Module, x: Tensor, marks: Tensor, name: str, kind: MaskKind | None
 ) -> MaskKind:
-    """Return the kind of a mask, inferred if it is None; UserError if its values do not fit.
+    """Return the kind of a mask, inferred if it is None. Raise UserError if its values do not fit.
 
     `x` is the main input, with its rows on axis 0.
     """

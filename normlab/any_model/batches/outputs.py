@@ -19,7 +19,7 @@ _STATES = ("past_key_values", "cache", "mems")
 
 
 def outputs_of(output: Any) -> Outputs:
-    """Return the outputs to compare; UserError if there is no float tensor that has rows."""
+    """Return the outputs to compare. Raise UserError if there is no float tensor that has rows."""
     outputs = {
         name: x
         for name, x in _tensors_by_name("", output)
@@ -86,7 +86,7 @@ class Overlap:
     rows: int = 0
 
     def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return views of both tensors with the same shape; UserError if there are none."""
+        """Return views of both tensors with the same shape. Raise UserError if there are none."""
         return next(self.ways(y, base))
 
     def ways(self, y: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

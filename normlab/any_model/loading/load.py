@@ -90,7 +90,7 @@ def load_transformers(
 
 
 def nonblank_lines(text: Path) -> list[str]:
-    """Return the lines of a file that are not blank; UserError if there is no such file."""
+    """Return the lines of a file that are not blank. Raise UserError if there is no such file."""
     if not text.is_file():
         raise UserError(f"--text {text}: the file does not exist")
     with text.open("rb") as opened:
@@ -146,7 +146,10 @@ def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
-    """Return four rows of random inputs, text and audio padded; UserError for other inputs."""
+    """Return four rows of random inputs, text and audio padded.
+
+    Raises UserError for other inputs.
+    """
     config, generator = model.config, torch.Generator().manual_seed(0)
     names = ("num_mel_bins", "max_length", "max_source_positions", "image_size", "num_channels")
     bins, length, frames, size, channels = (getattr(config, name, None) for name in names)
@@ -182,7 +185,10 @@ def accepted(model: Any, batch: Any) -> dict[str, Tensor]:
 
 
 def _folder(place: str, *, trust: bool) -> Path:
-    """Return a model's folder, downloaded if `place` is an id; UserError if it has no weights."""
+    """Return a model's folder, downloaded if `place` is an id.
+
+    Raises UserError if it has no weights.
+    """
     folder = Path(place)
     if not folder.is_dir():
         if folder.exists() or place.count("/") > 1 or place.startswith((".", "/", "~")):

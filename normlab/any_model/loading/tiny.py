@@ -51,9 +51,9 @@ TWO_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 
 
 
 def tiny_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
-    """Return a class's model with inputs.
+    """Return a tiny model of the named class, and inputs that fit it.
 
-    If no inputs fit, raise UserError with the first reason.
+    If none fit, raise UserError with the reason for the first failure.
     """
     reasons = []
     name = class_named(name)
@@ -92,7 +92,7 @@ def small_models(name: str) -> Iterator[nn.Module]:
 
 
 def _built(cls: Any, how: str) -> nn.Module:
-    """Return a small model with random weights; UserError if it is too large for a test."""
+    """Return a small model with random weights. Raise UserError if it is too large for a test."""
     config = cls.config_class(**small_settings(cls.config_class, how))
     with torch.device("meta"):
         size = sum(p.numel() for p in cls(config).parameters())

@@ -75,7 +75,10 @@ ROUNDINGS: Mapping[str, Callable[[Tensor], Tensor]] = {"bf16": to_bf16, "int8": 
 def _change_if_rounded(
     examination: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module
 ) -> float:
-    """Return how much the row's output changes if weights and inputs of modules are changed."""
+    """Return how much the lead row's output changes.
+
+    `change` is applied to the modules' weights and inputs.
+    """
 
     def change_all() -> None:
         for module in modules:

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 
 def skip(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> Any:
-    """Return a module's first argument instead of its output, or of the output's first entry.
+    """Return a module's first argument in place of its output.
 
-    This is a forward hook, registered with `with_kwargs=True`.
+    If the output is a tuple, the argument takes the place of its first entry. This is a forward
+    hook, registered with `with_kwargs=True`.
     """
     x = args[0] if args else next(iter(kwargs.values()))
     return (x, *y[1:]) if isinstance(y, tuple) else x

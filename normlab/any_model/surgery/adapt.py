@@ -203,7 +203,8 @@ def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
     """Return weights with which the original class and an eps of `EPS` compute the same outputs.
 
     Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from `gain
-    (x - mean)` by a relative error of var / (2 EPS). UserError if a norm has not been swapped.
+    (x - mean)` by a relative error of var / (2 EPS). Raises UserError if a norm has not been
+    swapped.
     """
     values = model.state_dict()
     for path, old in original.named_modules(remove_duplicate=False):

@@ -43,7 +43,7 @@ class Node:
 
     `passed` are the inputs whose features reach the result unmixed, `users` the results of
     operations that have this one as an input. `name` is a norm's path or a weight's name; a product
-    also has its input `x` and the name of its bias. `turned` means that the weight is a matrix
+    also has its input `x` and the name of its bias. `transposed` means that the weight is a matrix
     [in, out]. `axis` is the axis of the features if it is not the last.
     """
 
@@ -54,7 +54,7 @@ class Node:
     name: str = ""
     x: "Node | None" = None
     bias: str | None = None
-    turned: bool = False
+    transposed: bool = False
     axis: int | None = None
     users: list["Node"] = field(default_factory=list)
 
@@ -67,12 +67,12 @@ class _NormUnderWay(NamedTuple):
 
 
 class _Product(NamedTuple):
-    """The input, the weight and the bias of a product; `turned` if the weight is [in, out]."""
+    """The input, weight and bias of a matrix product; `transposed` if the weight is [in, out]."""
 
     x: Node
     weight: Node
     bias: Node | None
-    turned: bool
+    transposed: bool
 
 
 class Flow(TorchDispatchMode):
@@ -197,12 +197,12 @@ class Flow(TorchDispatchMode):
         label = f"{name} in {self._inside[-1]}" if self._inside and self._inside[-1] else name
         node = Node("other", label, out.shape[-1] if out.ndim else 0)
         names = [x.name for x in inputs if x.op == "weight"]
-        if (turned := _turned(name, inputs, out)) is not None:
-            self._set(out, turned)
+        if (transposed := _transposed(name, inputs, out)) is not None:
+            self._set(out, transposed)
             return
         if (product := _product(name, inputs, shapes)) is not None:
             node.op, node.x, node.name = "product", product.x, product.weight.name
-            node.bias, node.turned = product.bias and product.bias.name, product.turned
+            node.bias, node.transposed = product.bias and product.bias.name, product.transposed
             product.x.users.append(node)
         elif _convolves(name, inputs, shapes):
             node.op, node.axis = "convolution", out.ndim - 1 - _CONVOLUTIONS[name]
@@ -227,7 +227,7 @@ class Flow(TorchDispatchMode):
         self._set(out, node)
 
 
-def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
+def _transposed(name: str, inputs: list[Node], out: Tensor) -> Node | None:
     """Return the node of a weight's transpose or alias; None for any other operation."""
     if len(inputs) != 1 or inputs[0].op != "weight":
         return None
@@ -235,7 +235,7 @@ def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
     if name in _ALIASES:
         return x
     if name in _TURNS and out.ndim == 2:
-        return Node("weight", x.label, out.shape[-1], name=x.name, turned=not x.turned)
+        return Node("weight", x.label, out.shape[-1], name=x.name, transposed=not x.transposed)
     return None
 
 
@@ -258,7 +258,7 @@ def _product(name: str, inputs: list[Node], shapes: list[torch.Size]) -> _Produc
         return None
     if len(shapes[inputs.index(weight)]) != 2:
         return None
-    return _Product(x, weight, bias[0] if bias else None, turned=weight.turned ^ flip)
+    return _Product(x, weight, bias[0] if bias else None, transposed=weight.transposed ^ flip)
 
 
 def _convolves(name: str, inputs: list[Node], shapes: list[torch.Size]) -> bool:

@@ -239,7 +239,7 @@ def _outcome(why_not: str | None) -> FoldOutcome:
 def _center(model: nn.Module, source: Node) -> None:
     """Subtract the mean over output features from a weight, and from its bias."""
     weight = parameter_data(model, source.name)
-    over_rows = source.op == "convolution" or (source.op == "product" and not source.turned)
+    over_rows = source.op == "convolution" or (source.op == "product" and not source.transposed)
     weight -= weight.mean(0 if over_rows else -1, keepdim=True)
     if source.bias:
         bias = parameter_data(model, source.bias)
@@ -250,7 +250,7 @@ def _fold_gain(model: nn.Module, norm: _Norm, products: list[Node]) -> None:
     """Multiply the weights of products by a norm's gain, add its bias to theirs, and reset it."""
     for name, product in {node.name: node for node in products}.items():
         weight = parameter_data(model, name)
-        rows = weight if not product.turned else weight.T  # [out, in], a view
+        rows = weight if not product.transposed else weight.T  # [out, in], a view
         if norm.shift is not None:
             added = rows @ norm.shift
             if product.bias:
@@ -275,7 +275,7 @@ def _replace(model: nn.Module, path: str, norm: _Norm, *, plain: bool) -> None:
 
 
 def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
-    """Return what each layer and RMS norm computes, by path; UserError if there is none."""
+    """Return what each layer and RMS norm computes, by path. Raise UserError if there is none."""
     modules = {path: module for path, module in model.named_modules() if is_norm(module)}
     flow = Flow(model, modules)
     flow.run(run)

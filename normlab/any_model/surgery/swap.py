@@ -213,8 +213,8 @@ def _replacement(
     formula = formula_of(old, shape)
     if formula is None:
         raise UserError(
-            f"{path} is a {type(old).__name__} that computes no batch, layer or RMS norm over one "
-            f"axis of its input {['B', *shape[1:]]} and cannot be swapped; leave it out of sites="
+            f"{path} cannot be swapped: a {type(old).__name__} is not a batch, layer or RMS norm "
+            f"over one axis of its input {['B', *shape[1:]]}; leave it out of sites="
         )
     if formula.kind == norm:
         return None
@@ -232,7 +232,7 @@ def check_name(norm: str) -> None:
 
 
 def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Return the paths of norms that match a pattern; UserError if a pattern matches none."""
+    """Return the paths of norms that match a pattern. Raise UserError if a pattern matches none."""
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in norms):
             near = get_close_matches(pattern, norms, n=3, cutoff=0.3) or [*norms][:3]

@@ -60,7 +60,8 @@ class Swapped(nn.Module):
     def fit(self, calls: Callable[[], Iterable[NormCall]], *, search: bool) -> float:
         """Fit gain and bias to the old norm's outputs in `calls`; return the relative error.
 
-        With `search`, DyT's alpha is fitted too: the best one of a grid, and then of a finer one.
+        With `search`, DyT's alpha is also fitted: the best value on a grid, then on a finer grid
+        around it.
         """
         best = 1.0 if search or self.alpha is None else self.alpha
         fit = LinearFit(self.weight, self.bias, math.inf)

@@ -77,9 +77,9 @@ class FoundNorm:
 
 
 class FoundNorms(NamedTuple):
-    """The norms that a forward pass calls, in the order of their calls.
+    """The norms that a forward pass calls, in call order.
 
-    `failed` has the paths of known norms that cannot be run by themselves, and their exceptions.
+    `failed` maps the path of each known norm that cannot be run by itself to the exception's text.
     """
 
     norms: list[FoundNorm]

@@ -107,7 +107,7 @@ def norms_in_vision_models() -> VisionNorms:
 
 @check("facts.vision_norms")
 def vision_norms() -> list[CheckFinding]:
-    """Which norms does timm's smallest model of each family of vision models have?"""
+    """Which norms do timm's vision models have, taking the smallest of each family?"""
     families, has, without = norms_in_vision_models()
     answer = (
         f"{has['batch']} of {families} families have batch norm, {has['layer']} layer norm, "

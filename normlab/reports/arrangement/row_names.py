@@ -54,7 +54,7 @@ class RowName:
 
 
 def rows_called(word: str, rows: Sequence[RowName]) -> list[RowName]:
-    """Return the rows for a word: the row of this name, or all rows of this norm."""
+    """Return the rows that `word` refers to: those with that name, or else with that norm."""
     of_name = [row for row in rows if row.text == word]
     return of_name or [row for row in rows if row.norm == word]
 

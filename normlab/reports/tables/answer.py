@@ -156,9 +156,9 @@ class _Phrasing:
     def _of_row(
         self, name: str, differences: Sequence[PointDifference], reference: str, names_score: bool
     ) -> str:
-        """Describe a row, by value of the axis or as counts.
+        """Describe how a row compares with another, value by value along the axis or as counts.
 
-        `reference` is the row that it is compared with, or "" if that has been named already.
+        `reference` is the other row, or "" if that has been named already.
         """
         stretches = [
             _Stretch(standing, [*group])

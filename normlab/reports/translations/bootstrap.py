@@ -48,7 +48,7 @@ def bootstrap(
 
 
 def _experiments(baseline: Sequence[Run], other: Sequence[Run]) -> tuple[Experiment, Experiment]:
-    """Return both rows' runs as experiments; UserError for a finished run without BLEU."""
+    """Return both rows' runs as experiments. Raise UserError if a finished run has no BLEU."""
     ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
         raise UserError(f"{without[0]} has no {SCORE}, but the bootstrap compares translations")
@@ -59,7 +59,10 @@ def _experiments(baseline: Sequence[Run], other: Sequence[Run]) -> tuple[Experim
 
 
 def _comparable(baseline: Experiment, other: Experiment) -> tuple[list[int], str]:
-    """Return the paired seeds, and the signature of BLEU; UserError if there is an obstacle."""
+    """Return the paired seeds, and the signature of BLEU.
+
+    Raises UserError if there is an obstacle.
+    """
     sides = (baseline, other)
     compared = Comparison.of(other, baseline, UNPLANNED)
     reason = compared.obstacle

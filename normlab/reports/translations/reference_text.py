@@ -44,7 +44,9 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
             message = f"the test text cannot be read: {error} (pass its folder with --data-dir)"
             raise UserError(message) from None
     if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
-        message = f"{record.run_id} was tested on text that differs from its folder's"
+        message = (
+            f"the test text in the data folder is not the text that {record.run_id} was tested on"
+        )
         raise UserError(f"{message}; pass the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target

@@ -286,7 +286,9 @@ def test_invalid_arguments_of_swap_are_refused(change, said):
 
 def test_a_group_norm_cannot_be_swapped_and_the_error_gives_its_path():
     model = nn.Sequential(nn.Conv2d(3, D, 1), nn.GroupNorm(2, D))
-    with pytest.raises(ValueError, match=r"^1 is a GroupNorm that computes no batch, layer or RMS"):
+    with pytest.raises(
+        ValueError, match=r"^1 cannot be swapped: a GroupNorm is not a batch, layer"
+    ):
         normlab.swap(model, "ln", calibrate=IMAGES)
 
 

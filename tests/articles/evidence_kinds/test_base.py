@@ -27,7 +27,7 @@ from tests.articles.one_cell import article
             "[{score: test/blau, of: translation_norms/small, row: ln, at: placement=pre}]",
             "no score",
         ),
-        ("[{score: test/bleu, of: translation_norms/huge, row: ln}]", "records.jsonl: missing"),
+        ("[{score: test/bleu, of: translation_norms/huge, row: ln}]", "records.jsonl is missing"),
     ],
 )
 def test_missing_evidence_raises_an_error_that_names_the_evidence(tmp_path, results, ours, message):

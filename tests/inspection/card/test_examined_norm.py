@@ -15,6 +15,7 @@ from normlab.inspection.card.examined_norm import examined_norm
         (["norm=bn", "--only", "foo"], "'foo' is not a question"),
         (["norm=bn", "--publish", "nowhere"], "--publish nowhere is not a folder"),
         (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),
+        (["norm=bn", "scale=smoke", "--publish", "."], "needs scale=small, not scale=smoke"),
     ],
 )
 def test_invalid_arguments_are_refused_before_a_card_is_made(arguments, message, tmp_path):

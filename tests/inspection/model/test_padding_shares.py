@@ -36,7 +36,7 @@ def test_included_padding_changes_outputs_only_in_training(tmp_path):
     )
 
 
-def test_shares_of_padding_stop_at_the_number_of_positions(tmp_path):
+def test_padding_never_exceeds_the_number_of_positions(tmp_path):
     rows = ("norm=bn_position", "norm.num_positions=40")
     measured = padding_shares.padding(untrained(tmp_path, *rows)).values
     assert measured["shares"][-1] < 0.8
