@@ -117,7 +117,7 @@ def not_utf8(folder):
     [
         (diverged, r"cannot be compared: seeds diverged: 1 of 3 of the row"),
         (other_signature, r"test/bleu was computed in several ways"),
-        (without_bleu, r"bn-pre-\S+ has no test/bleu: the bootstrap compares translations"),
+        (without_bleu, r"bn-pre-\S+ has no test/bleu, but the bootstrap compares translations"),
         (other_value, r"hypotheses.txt scores [\d.]+, but the record says"),
         (no_translations, r"hypotheses.txt: .*o such file.*normlab eval"),
         (not_utf8, r"hypotheses.txt is not UTF-8 at byte 1"),

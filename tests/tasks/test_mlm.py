@@ -246,7 +246,7 @@ def test_evaluation_uses_its_own_length_or_else_the_final_training_length():
 
 @pytest.mark.parametrize("changes", [{"max_length": 10, "eval_max_length": 32}, CHANGED])
 def test_a_model_with_too_few_positions_is_refused(changes):
-    with pytest.raises(ValueError, match=r"has 32 tokens, but model\.max_positions=31: raise it"):
+    with pytest.raises(ValueError, match=r"has 32 tokens, but model\.max_positions=31; raise it"):
         text_model(mlm(**changes), max_positions=31)
     text_model(mlm(**changes), max_positions=32)
 
