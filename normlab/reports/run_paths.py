@@ -48,7 +48,7 @@ def one_run(place: Path) -> Path:
 
 def none_below(places: Sequence[Path], which: str = "") -> str:
     """Return a message that there are no runs in these places, with similar paths."""
-    text = f"no run{which} below {', '.join(map(str, places))}"
+    text = f"no run{which} in {', '.join(map(str, places))}"
     near = [
         str(path)
         for place in places

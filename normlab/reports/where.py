@@ -31,7 +31,7 @@ def none_matching(
 ) -> str:
     """Return a message that no run has the values, with the existing values."""
     where = " ".join(f"--where {key}={value}" for key, value in conditions.items())
-    text = f"no run that matches {where} below {', '.join(map(str, places))}"
+    text = f"no run that matches {where} in {', '.join(map(str, places))}"
     records = [run.record for run in runs if run.record is not None]
     for key, value in conditions.items():
         known = {str(lookup(record, key)) for record in records}

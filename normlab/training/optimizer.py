@@ -140,7 +140,7 @@ def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[Setting, float]]:
         raise UserError(
             f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
             f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}) or paths "
-            f"of norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
+            "of norms, such as '+optim.groups={norm: {weight_decay: 0}, *.final: {rate: 0.5}}'"
         ) from None
 
 

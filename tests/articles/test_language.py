@@ -36,7 +36,7 @@ def test_a_score_has_a_name_and_unit_in_both_languages_and_an_unknown_one_names_
     assert (str(ENGLISH.score_name("test/bleu")), str(CHINESE.score_name("valid/loss"))) == (
         ("BLEU", "损失")
     )
-    with pytest.raises(UserError, match=r"no score test/blau: .*glossary.py"):
+    with pytest.raises(UserError, match=r"score test/blau is unknown: .*glossary.py"):
         ENGLISH.score_name("test/blau")
     with pytest.raises(UserError, match=r"language.zh.yaml: scores.chrf: say in Chinese"):
         CHINESE.score_name("test/chrf")

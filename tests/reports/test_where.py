@@ -38,4 +38,4 @@ def test_values_that_no_run_has_are_named_with_what_was_meant_or_what_there_is(r
         "--where norm=ln,layernorm: no run has layernorm. Did you mean --where norm=ln?"
     )
     text = none_matching(runs, [Path("runs")], {"seed": "7"})
-    assert text == "no run that matches --where seed=7 below runs; seed is 0, 1"
+    assert text == "no run that matches --where seed=7 in runs; seed is 0, 1"

@@ -32,7 +32,7 @@ def test_batch_first_of_an_lstm_decides_the_row_axis(first):
     assert f"on axis {1 - axis}, of up to" in other.title
     assert other.findings["batch_mates"].verdict == "broken"
     with pytest.raises(
-        UserError, match=rf"is one row to a LSTM; .* \[{'rows' if first else 'pos'}"
+        UserError, match=rf"is a single row for a LSTM; .* \[{'rows' if first else 'pos'}"
     ):
         normlab.inspect(lstm, [x[0]])
 
