@@ -27,7 +27,7 @@ def test_the_list_of_commands_is_complete_and_fits_24_lines_of_80_columns(capsys
     [
         (["trian", "norm=bn"], "'trian' is not a command; did you mean train?"),
         (["help", "train"], "run normlab train --help"),
-        (["qqqq"], "choose from claims, compare"),
+        (["qqqq"], "choose from articles, claims, compare"),
     ],
 )
 def test_an_unknown_command_gets_a_suggestion(argv, said, capsys):

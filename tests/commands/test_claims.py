@@ -79,7 +79,7 @@ def test_the_claims_of_an_article_are_listed(capsys):
         assert command.main(words) == 0
         listed = re.findall(r"(?m)^([ \d]\d)  \[", capsys.readouterr().out)
         assert list(map(int, listed)) == theirs
-    with pytest.raises(ValueError, match=r"no claim article 9; .* articles 1 to 5"):
+    with pytest.raises(ValueError, match=r"claim article 9 does not exist; .* articles 1 to 5"):
         command.main(["article 9"])
 
 
@@ -134,7 +134,7 @@ def test_verify_reports_each_page_that_does_not_match_the_records(results, capsy
     code, out, _ = call(capsys, results, "--write")
     assert code == 0 and out.count("wrote ") == 4
     code, _, err = call(capsys, results, "--verify")
-    assert code == 1 and f"{manifest.MANIFEST}: missing" in err
+    assert code == 1 and f"{manifest.MANIFEST} is missing" in err
     manifest.accept(results, [results])
     assert call(capsys, results, "--verify")[0] == 0
     for name in ("claims.md", "summary.md", "claims.json"):

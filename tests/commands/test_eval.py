@@ -119,7 +119,7 @@ def test_an_interrupted_run_gets_a_warning_and_missing_weights_an_error(copied, 
     (folder / "checkpoints" / "best-loss.pt").unlink()
     unkept = ["eval", str(folder), "--weights", "best_loss", "validate.best=false"]
     assert main(unkept) == 1
-    assert "best-loss.pt: not kept, because the run was trained with validate.best=false" in (
+    assert "best-loss.pt was not kept, because the run was trained with validate.best=false" in (
         capsys.readouterr().err
     )
 

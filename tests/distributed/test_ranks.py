@@ -225,7 +225,7 @@ def test_collectives_combine_the_values_of_all_ranks(several):
 def test_every_rank_reports_files_that_differ_between_ranks(several):
     first, second = several[4]
     assert first == second
-    assert first.startswith("the record: 0 on rank 0, and 1 on rank 1: all ranks need")
+    assert first.startswith("the record: 0 on rank 0, and 1 on rank 1, but all ranks need")
 
 
 def test_plain_numbers_are_summed_on_the_cpu_even_with_nccl(monkeypatch):

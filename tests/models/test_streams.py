@@ -30,5 +30,5 @@ def test_more_padding_does_not_change_the_outputs_of_real_tokens(norm, place, tr
 def test_a_sentence_longer_than_max_positions_is_refused():
     model = seq2seq(max_positions=5)
     ids, tokens = sentences([6])
-    with pytest.raises(ValueError, match=r"has only 5: raise model.max_positions"):
+    with pytest.raises(ValueError, match=r"has only 5; raise model.max_positions"):
         model.encode(ids, tokens)

@@ -23,15 +23,15 @@ REFUSED = {
     ),
     "a model with too few positions": (
         ("model.max_positions=5",),
-        r"model\.max_positions=5: raise it",
+        r"model\.max_positions=5; raise it",
     ),
     "one sequence per batch": (
         (BY_POSITION, "batch_size=1"),
-        r"batch_size=1 .* is too small: .*every output would be the bias",
+        r"batch_size=1 .* is too small; .*every output would be the bias",
     ),
     "one sequence per ghost batch": (
         (BY_POSITION, "norm.ghost=1"),
-        r"norm\.ghost=1 is too small: .*every output would be the bias",
+        r"norm\.ghost=1 is too small; .*every output would be the bias",
     ),
 }
 

@@ -10,7 +10,7 @@ from tests.records.examples import record
 @pytest.mark.parametrize(
     ("chosen", "reason"),
     [
-        (["norm=ln", "placement=post"], "on images: placement: a residual network has its norms"),
+        (["norm=ln", "placement=post"], "on images: a residual network has its norms"),
         (["norm=gn", "norm.groups=32"], "groups=32 does not divide the width 8"),
         (["norm=scale"], "raises TypeError: no padding"),
     ],

@@ -87,7 +87,7 @@ def test_a_new_seed_is_not_published_if_it_or_the_folder_is_wrong(folder, tmp_pa
         (tmp_path / "MANIFEST.sha256").write_text("=======\n")
     before = files(tmp_path)
     with pytest.raises(
-        ValueError, match=r"damaged|holds different experiments|params is .*--replace"
+        ValueError, match=r"damaged|has a different experiment|params is .*--replace"
     ):
         add(tmp_path, record)
     assert files(tmp_path) == before
@@ -248,7 +248,7 @@ def test_published_translations_reproduce_the_scores_of_their_record(tmp_path):
     assert read_hypotheses(place) == {"test": lines, "test_2017": ["one line"]}
     place = published_one(tmp_path, folder, diverged(record, 45))
     assert read_hypotheses(place) == {}, "a run that was not tested has no translations"
-    with pytest.raises(ValueError, match=r"keeps no hypotheses\.txt"):
+    with pytest.raises(ValueError, match=r"has no hypotheses\.txt"):
         rescored(place, task)
 
 
