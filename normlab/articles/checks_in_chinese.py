@@ -77,7 +77,7 @@ def deciding_findings(
             continue
         key = f"{source.check}.{finding.name}"
         if finding.name not in texts:
-            raise wrong_value(path, key, f"is missing; translate into Chinese: {finding.finding}")
+            raise wrong_value(path, key, f"no text in Chinese yet; translate {finding.finding}")
         yield finding, translated(texts[finding.name], finding, f"{path}: {key}")
 
 

@@ -132,7 +132,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise wrong_value(
                 _file(self.code),
                 f"scores.{key}",
-                f"is missing; translate into Chinese: {known.name}",
+                f"no text in Chinese yet; translate {known.name}",
             )
         return self.scores[key]
 

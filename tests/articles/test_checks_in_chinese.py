@@ -36,7 +36,7 @@ def test_findings_get_their_chinese_text_by_name_in_any_order(tmp_path):
     [
         (
             "checks: {a.check: {ln: {supports: 不变}}}",
-            "a.check.bn: is missing; translate into Chinese: changes by 20%",
+            "a.check.bn: no text in Chinese yet; translate changes by 20%",
         ),
         ("checks: {}", "a.check.bn: is missing; translate"),
         ("checks: {a.check: {bn: [1]}}", "checks.a.check.bn: "),
@@ -58,7 +58,7 @@ def test_a_missing_or_invalid_chinese_text_is_an_error_with_file_and_key(
 def test_the_error_for_a_score_without_a_name_says_where_to_add_one():
     with pytest.raises(
         UserError,
-        match=r"language\.zh\.yaml: scores\.chrf: is missing; translate into Chinese: chrF",
+        match=r"language\.zh\.yaml: scores\.chrf: no text in Chinese yet; translate chrF",
     ):
         CHINESE.score_name("test/chrf")
     with pytest.raises(

@@ -80,7 +80,10 @@ def test_where_and_paths_select_runs_and_columns_selects_scores(runs, capsys):
     assert compare(capsys, *twice)[3]["ln"][1] == "31.00 +- 1.41"
     out = compare(capsys, "--columns", "test/bleu")[1]
     assert "test/bleu" in out and "valid/loss" not in out
-    with pytest.raises(ValueError, match=r"--columns test/blue is a score that no run has\. Did you mean test/bleu\?"):
+    with pytest.raises(
+        ValueError,
+        match=r"--columns test/blue is a score that no run has\. Did you mean test/bleu\?",
+    ):
         main(["--columns", "test/blue"])
     with pytest.raises(ValueError, match="--where norm must have the form KEY=VALUE"):
         main(["--where", "norm"])

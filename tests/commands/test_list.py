@@ -82,7 +82,10 @@ def test_norms_are_sorted_by_the_axes_they_pool_over(printed, monkeypatch, tmp_p
 
 
 def test_an_unknown_kind_of_list_gets_a_suggestion():
-    with pytest.raises(ValueError, match=r"'nroms' is not a group or list\. Did you mean norm\? `normlab list` shows all"):
+    with pytest.raises(
+        ValueError,
+        match=r"'nroms' is not a group or list\. Did you mean norm\? `normlab list` shows all",
+    ):
         main(["nroms"])
 
 

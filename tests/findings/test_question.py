@@ -40,5 +40,7 @@ def test_a_question_in_a_new_file_is_found_with_the_first_line_of_its_docstring(
 def test_questions_chosen_by_name_come_only_from_their_package(package):
     (found,) = questions_below(package, "module", names=["first_name"])
     assert found.name == "first_name"
-    with pytest.raises(UserError, match="'padding' is not a question; choose from first_name, second_name"):
+    with pytest.raises(
+        UserError, match="'padding' is not a question; choose from first_name, second_name"
+    ):
         questions_below(package, "module", names=["padding"])
