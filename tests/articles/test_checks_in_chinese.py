@@ -38,7 +38,7 @@ def test_findings_get_their_chinese_text_by_name_in_any_order(tmp_path):
             "checks: {a.check: {ln: {supports: 不变}}}",
             "a.check.bn: no text in Chinese yet; translate changes by 20%",
         ),
-        ("checks: {}", "a.check.bn: is missing; translate"),
+        ("checks: {}", "a.check.bn: no text in Chinese yet; translate"),
         ("checks: {a.check: {bn: [1]}}", "checks.a.check.bn: "),
         (
             "checks: {a.check: {bn: '{off}'}}",
