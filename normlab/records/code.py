@@ -112,7 +112,8 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     nodes: list[Mapping[str, Any]] = [
         node for node in [*map(config.get, NORM_KEYS), *sites.values()] if isinstance(node, Mapping)
     ]
-    chosen = {*choices.items()} | {("norm", node[OPTION]) for node in nodes if OPTION in node}
+    chosen: set[tuple[str, Any]] = {*choices.items()}
+    chosen |= {("norm", node[OPTION]) for node in nodes if OPTION in node}
     chosen |= {("probe", name) for name in observe.get("probe") or {}}
     edited = uncommitted_files()
     digests: dict[str, str] = {}
