@@ -112,9 +112,9 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     nodes: list[Mapping[str, Any]] = [
         node for node in [*map(config.get, NORM_KEYS), *sites.values()] if isinstance(node, Mapping)
     ]
-    chosen: set[tuple[str, Any]] = {*choices.items()}
+    probes: Mapping[str, Any] = observe.get("probe") or {}
+    chosen: set[tuple[str, Any]] = {*choices.items()} | {("probe", probe) for probe in probes}
     chosen |= {("norm", node[OPTION]) for node in nodes if OPTION in node}
-    chosen |= {("probe", name) for name in observe.get("probe") or {}}
     edited = uncommitted_files()
     digests: dict[str, str] = {}
     for group, name in sorted((str(group), str(name)) for group, name in chosen):
