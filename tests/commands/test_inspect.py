@@ -213,7 +213,7 @@ def test_where_selects_runs_by_their_settings(several, tmp_path, capsys, monkeyp
     assert main([*ask, "--where", "norm=dyt"]) == 0
     assert read(tmp_path / "sheet")["subject"]["config"]["choices"]["norm"] == "dyt"
     assert main([*ask, "--where", "norm=ln"]) == 1
-    assert f"no run with norm=ln below {several}" in capsys.readouterr().err
+    assert f"no run with norm=ln in {several}" in capsys.readouterr().err
 
 
 def test_a_diverged_run_is_refused_before_any_run_is_examined(several, tmp_path, capsys):

@@ -41,7 +41,7 @@ def test_an_unfinished_run_and_a_folder_without_runs_are_errors(folder):
     with pytest.raises(UserError, match="seed1"):
         ended_runs([ln / "seed1"])
     (folder / "empty").mkdir()
-    with pytest.raises(UserError, match=r"no run below .*empty; `normlab train` makes one"):
+    with pytest.raises(UserError, match=r"no run in .*empty; `normlab train` makes one"):
         ended_runs([folder / "empty"])
 
 
