@@ -148,7 +148,7 @@ def stuck(reason: Reason, trained: Sequence[SideValue] = ()) -> Decision:
 
 def with_counts(decision: Decision, trained: Sequence[SideValue]) -> Decision:
     """Return a decision whose value is the number of seeds that train on each side."""
-    value = f"seeds that train: {sides_text(trained)}" if trained else ""
+    value = f"trained: {sides_text(trained)}" if trained else ""
     return replace(decision, value=value, sides=tuple(trained), counted=bool(trained))
 
 

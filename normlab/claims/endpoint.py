@@ -132,7 +132,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def question(self, assertion: str) -> str:
-        """Describe the measurement in a line, given the part's `says` as `assertion`."""
+        """Return the question that the endpoint asks, given the part's `says` as `assertion`."""
         raise NotImplementedError
 
     def check_plan(self, evidence: EvidenceStore) -> None:
@@ -209,14 +209,19 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     @property
     def figure(self) -> str:
         """Return the name of the value: the scores, and the score to subtract from each."""
-        name = " and ".join(self.scores)
+        several = f"the mean of {' and '.join(self.scores)}"
+        name = several if len(self.scores) > 1 else self.scores[0]
         return f"{name} minus {self.minus}" if self.minus else name
 
-    def within(self, nuisances: str = "mean over") -> str:
-        """Return the end of a question as text: the selection, and the nuisance keys."""
-        where = f"; {keys(self.where)}" if self.where else ""
-        mean = f"; {nuisances} {', '.join(self.over)}" if self.over else ""
-        return where + mean + (f"; seeds after {self.seen_seeds}" if self.seen_seeds else "")
+    def conditions(self, nuisances: str = "mean over") -> str:
+        """Return the end of a question, in brackets: selection, nuisance keys and new seeds."""
+        parts = [
+            keys(self.where),
+            f"{nuisances} {', '.join(self.over)}" if self.over else "",
+            f"only seeds after {self.seen_seeds}" if self.seen_seeds else "",
+        ]
+        text = "; ".join(filter(None, parts))
+        return f" ({text})" if text else ""
 
     def unseen(self, sample: Sample) -> tuple[int, ...]:
         """Return the seeds that were not seen before the endpoint was written."""

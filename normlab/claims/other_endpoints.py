@@ -48,7 +48,7 @@ class Published(Endpoint, frozen=True):
 
     def question(self, assertion: str) -> str:
         known = self.standing != "missing"
-        return "published code and papers" if known else "nothing measures it yet"
+        return "What do published code and papers say?" if known else "Nothing measures it yet."
 
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         if self.standing == "missing":
@@ -71,7 +71,8 @@ class Computed(Endpoint, frozen=True):
         return EvidenceSource("check", check=self.check, only=self.only)
 
     def question(self, assertion: str) -> str:
-        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
+        only = f" ({'; '.join(self.only)})" if self.only else ""
+        return f"What does the check {self.check} find{only}?"
 
     def chooses(self, finding: CheckFinding) -> bool:
         """Return whether a finding of the check decides the part."""
@@ -146,7 +147,7 @@ class Timing(Endpoint, frozen=True):
 
     def question(self, assertion: str) -> str:
         by = f"by more than {self.margin:.0%}"
-        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
+        return f"Is {self.faster} faster than {self.slower}, {by} ({self.group})?"
 
     def judge(self, evidence: EvidenceStore, assertion: str) -> Judgement:
         timings = evidence.timings.get(self.report)

@@ -34,6 +34,8 @@ from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
 Setting = Annotated[Chosen, Meta(min_length=1)]
+_FEWER = ("fails", "difference")
+"""The values of `says` for which `Trains` asks whether fewer runs train."""
 CORRECTED_FOR_FIGURES: tuple[Verdict, ...] = ("contradicted",)
 """An interval that contains an article's value supports the part without a correction."""
 
@@ -132,21 +134,22 @@ class Contrast(Difference, frozen=True, kw_only=True):
         return (1 / self.margin if self.ratio else -self.margin), self.margin
 
     def question(self, assertion: str) -> str:
-        better, worse = keys(self.better), keys(self.worse)
-        inside, outside = keys(self.inside), keys(self.outside)
-        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
-        way = "less" if is_probe_metric(self.scores[0]) else "better"
-        if assertion != "equality":
-            more = f", more so with {inside} than with {outside}" if inside else ""
-            text = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
-        elif inside:
+        better, worse, equality = keys(self.better), keys(self.worse), assertion == "equality"
+        size = f"a factor of {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        by = f"within {size}" if equality else f"by more than {size}"
+        is_probe = is_probe_metric(self.scores[0])
+        if self.inside:
+            verb, more = "fall" if is_probe else "improve", "as much" if equality else "more"
             text = (
-                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
-                f"with {outside}, within {by}"
+                f"Does {self.figure} {verb} {more} from {worse} to {better} with "
+                f"{keys(self.inside)} {'as' if equality else 'than'} with {keys(self.outside)}"
             )
+        elif equality:
+            text = f"Is {self.figure} the same with {better} as with {worse}"
         else:
-            text = f"{self.figure} the same with {better} as with {worse}, within {by}"
-        return text + self.within()
+            way = "lower" if is_probe else "better"
+            text = f"Is {self.figure} {way} with {better} than with {worse}"
+        return f"{text}, {by}{self.conditions()}?"
 
     def decide_counts(
         self, trained: Sequence[Count], look: Analysis, assertion: str
@@ -178,10 +181,10 @@ class Gap(Difference, frozen=True, kw_only=True):
     value: float
 
     def question(self, assertion: str) -> str:
-        sides = f"{keys(self.better)} over {keys(self.worse)}"
-        inside = f", in {keys(self.inside)} less in {keys(self.outside)}" if self.inside else ""
-        text = f"the interval of the gain in {self.figure} of {sides}{inside} contains"
-        return f"{text} {self.value:g}{self.within()}"
+        gain = f"the gain in {self.figure} from {keys(self.worse)} to {keys(self.better)}"
+        if self.inside:
+            gain += f" with {keys(self.inside)}, minus the gain with {keys(self.outside)},"
+        return f"Does the interval of {gain} contain {self.value:g}{self.conditions()}?"
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         value = _logarithm(self.value) if self.ratio else self.value
@@ -223,12 +226,12 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         wider, narrower = keys(self.wider), keys(self.narrower)
-        text = f"the standard deviation of {self.figure} over seeds"
+        text = f"Is the standard deviation of {self.figure} over seeds"
         if assertion == "equality":
             text += f" the same with {wider} as with {narrower}, within"
         else:
             text += f" larger with {wider} than with {narrower}, by more than"
-        return f"{text} a factor {self.margin:g}{self.within()}"
+        return f"{text} a factor of {self.margin:g}{self.conditions()}?"
 
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
         """Return the jackknife's value of each seed."""
@@ -283,10 +286,11 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         if assertion == "equality":
-            same = f"{self.figure} is {self.above:g}, within {self.margin:g}, with {keys(self.of)}"
-            return same + self.within()
-        by = f" by more than {self.margin:g}" if self.margin else ""
-        return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
+            text = f"Is {self.figure} within {self.margin:g} of {self.above:g}"
+        else:
+            by = f" by more than {self.margin:g}" if self.margin else ""
+            text = f"Is {self.figure} above {self.above:g}{by}"
+        return f"{text} with {keys(self.of)}{self.conditions()}?"
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         m, bound, equality = self.margin, self.above, assertion == "equality"
@@ -321,9 +325,8 @@ class Reported(StudyEndpoint, frozen=True, kw_only=True):
 
     def question(self, assertion: str) -> str:
         where = keys({**self.data, **self.where})
-        return (
-            f"the interval of {self.figure} with {keys(self.of)} contains {self.value:g}; {where}"
-        )
+        interval = f"the interval of {self.figure} with {keys(self.of)}"
+        return f"Does {interval} contain {self.value:g} ({where})?"
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
@@ -360,14 +363,18 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         return [self.side, *([self.reference] if self.reference else [])]
 
     def question(self, assertion: str) -> str:
-        sides = ", compared with ".join(self.labels)
-        judged = f"(judged by {self.scores[0]})"
-        return f"number of seeds whose run trains with {sides} {judged}{self.within('in each')}"
+        side, reference = keys(self.side), keys(self.reference)
+        if assertion in _FEWER:
+            text = f"Do fewer runs train with {side} than with {reference}"
+            text = text if reference else f"Does no run train with {side}"
+        else:
+            text = f"Do all runs train with {side}{f', as with {reference}' if reference else ''}"
+        return f"{text}, judged by {self.scores[0]}{self.conditions('for each')}?"
 
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
-        trained, fails = self.trained(sample, seeds), assertion in ("fails", "difference")
+        trained, fails = self.trained(sample, seeds), assertion in _FEWER
         side, *others = sample.train_counts(seeds).values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:

@@ -80,9 +80,7 @@ def test_grades_and_counts_of_seeds_are_in_chinese(data):
     assert all(zh != en or en == "D" for zh, en in data["grades"])
     assert not any("layers" in zh or "training" in zh for zh, _ in data["grades"])
     counts = [
-        a["finding"]
-        for a in data["explanations"]
-        if "seeds that train" in a.get("finding", [""])[-1]
+        a["finding"] for a in data["explanations"] if "trained: " in a.get("finding", [""])[-1]
     ]
     assert len(counts) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counts)
 

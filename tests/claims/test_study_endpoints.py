@@ -97,7 +97,7 @@ def test_if_a_seed_diverges_the_counts_of_trained_seeds_decide(tmp_path):
         2 / 252
     )
     assert (
-        judged_part.decision.value == "seeds that train: 5/5 with layer norm (95 % CI: ≥ 47 %), "
+        judged_part.decision.value == "trained: 5/5 with layer norm (95 % CI: ≥ 47 %), "
         "0/5 with batch norm"
     )
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
@@ -145,7 +145,7 @@ def test_a_gap_is_decided_by_whether_the_interval_contains_the_value(
     records = side("ln", 30.0, seeds) + side("bn", 28.0, seeds)
     asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
     judged_part = primary(tmp_path, records, asked)
-    assert judged_part.verdict == verdict and f"contains {value:g}" in judged_part.question
+    assert judged_part.verdict == verdict and f"contain {value:g}" in judged_part.question
     assert sides_text(judged_part.decision.sides) == "30.0 with layer norm, 28.0 with batch norm"
 
 
