@@ -29,11 +29,11 @@ from normlab.articles.pages import pages
 from normlab.articles.results import Results
 from normlab.formats import pipes
 from normlab.metrics.score_text import score_text
+from normlab.publishing.published import read
+from normlab.publishing.study_arrangement import study_arrangement
 from normlab.records.manifest import BLOCK, stale, write_files
 from normlab.records.packed import RECORDS
-from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.legend import About, Note
-from normlab.reports.publishing.published import read
 from normlab.reports.table_formats.markdown import averaged, markdown_table
 from normlab.reports.tables.build_table import build_table
 from normlab.reports.tables.score_table import ScoreTable
@@ -144,7 +144,7 @@ def _table(folder: Path, _: int, also: str | None = None) -> ScoreTable:
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
         study = replace(study, columns=(*study.columns, also))
-    return build_table(Arrangement.of_study(study, folder.name, runs))
+    return build_table(study_arrangement(study, folder.name, runs))
 
 
 def _part(table: ScoreTable, place: str, named: Mapping[str, str]) -> str:

@@ -25,8 +25,8 @@ LAYERS = (
     ("models",),
     ("tasks", "probes"),
     ("training", "any_model"),
-    ("studies",),
-    ("reports",),
+    ("studies", "reports"),
+    ("publishing",),
     ("claims", "notebook"),
     ("inspection",),
     ("articles", "demo"),
@@ -69,6 +69,7 @@ WITHOUT_A_TEST_OF_THEIR_NAME = {
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
+    "publishing",
     *("articles", "errors", "formats", "notebook", "training.run_folder", "progress"),
     *("demo", "terminal"),
 )
@@ -228,7 +229,7 @@ def test_no_module_is_made_callable():
 def test_runs_are_paired_by_one_module():
     assert having("why_not_paired(") == ["records.pairs"]
     assert having("Pairing.of(") == [
-        *("claims.sample", "reports.pages.cards", "reports.pages.literature"),
+        *("claims.sample", "publishing.literature", "reports.pages.cards"),
         "reports.tables.comparison",
     ]
 

@@ -98,7 +98,7 @@ def publisher_to(
     root: Path | None, jobs: Sequence[Job], *, replace: bool = False, making: bool
 ) -> Publisher:
     """Return the publisher of the jobs' seeds, which does nothing without a folder."""
-    from normlab.reports.publishing.publish import check_jobs, publish_seeds
+    from normlab.publishing.publish import check_jobs, publish_seeds
 
     on_line, publish = partial(print, flush=True), None
     if root is not None:
@@ -109,7 +109,7 @@ def publisher_to(
 
 def print_study_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     """Print each study's table from the runs that have ended, with full notes if `notes` is set."""
-    from normlab.reports.arrangement.arrangement import Arrangement
+    from normlab.publishing.study_arrangement import study_arrangement
     from normlab.reports.runs import Run
     from normlab.reports.table_formats.terminal_table import print_score_table
     from normlab.reports.tables.build_table import build_table
@@ -117,6 +117,6 @@ def print_study_tables(jobs: Sequence[Job], *, notes: bool) -> None:
     for job in jobs:
         runs = [Run(run.planned.key, run.record()) for run in job.runs]
         print()
-        table = build_table(Arrangement.of_study(job.study, job.scale, runs)).filled
+        table = build_table(study_arrangement(job.study, job.scale, runs)).filled
         print_score_table(table, job.study.baseline)
         print_legend(table.notes, whole=notes)

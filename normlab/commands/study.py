@@ -216,7 +216,7 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     """Verify or regenerate the pages of some or all published studies; return 1 for a problem."""
-    from normlab.reports.publishing.verification import verify
+    from normlab.publishing.verification import verify
 
     wrong: list[str] = []
     for study in studies or [None]:

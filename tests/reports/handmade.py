@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from normlab.publishing.publish import publish
+from normlab.publishing.study_arrangement import study_arrangement
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
-from normlab.reports.arrangement.arrangement import Arrangement
-from normlab.reports.publishing.publish import publish
 from normlab.reports.runs import Run
 from normlab.reports.tables.build_table import build_table
 from normlab.reports.tables.score_table import Entry, ScoreRow, ScoreTable
@@ -68,7 +68,7 @@ def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") ->
 
 def build(of: Study, table_runs: Sequence[Run]) -> ScoreTable:
     """Return the table of a study's runs at its smallest scale."""
-    return build_table(Arrangement.of_study(of, "smoke", table_runs))
+    return build_table(study_arrangement(of, "smoke", table_runs))
 
 
 BLEU = "test/bleu"

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from normlab.claims.saved import ledger_json
-from normlab.reports.publishing.publish import publish
+from normlab.publishing.publish import publish
 from normlab.studies.load import load_study
 from scripts.blocks import pages_with_blocks, regenerated
 from tests.claims.ledgers import saved_claim, saved_part

@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.errors import UserError
-from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.publishing.study_arrangement import study_arrangement
 from normlab.reports.renaming import chosen_names, renamed
 from normlab.reports.table_formats.latex import latex_table
 from normlab.reports.tables.build_table import build_table
@@ -18,7 +18,7 @@ def sized():
         run(made("ln", 1, {BLEU: 30.0}), row, 1, f"batch_size={n}") for row in rows for n in (8, 32)
     ]
     grid = {"batch_size": {"8": (), "32": ()}}
-    return Arrangement.of_study(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
+    return study_arrangement(study(rows=rows, grid=grid, columns=(BLEU,)), "smoke", found)
 
 
 def test_latex_uses_the_full_names_of_norms_unless_the_user_renames_them(sized):

@@ -3,9 +3,9 @@
 import pytest
 
 from normlab.commands import study as command
+from normlab.publishing.published import read
 from normlab.records import manifest
 from normlab.records.packed import RECORDS
-from normlab.reports.publishing.published import read
 from normlab.studies.load import load_study
 from normlab.studies.study_queue import StudyQueue
 from tests.studies.queues import STUDY, bleu, plan, run_queue

@@ -8,7 +8,7 @@ import pytest
 
 from normlab.commands import study as command
 from normlab.commands.study import read_time
-from normlab.reports.publishing.published import read
+from normlab.publishing.published import read
 from normlab.studies import process_pool
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study

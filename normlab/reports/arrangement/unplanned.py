@@ -18,7 +18,7 @@ from normlab.records.grouping import grouped
 from normlab.records.packed import Key
 from normlab.records.point import point_text
 from normlab.records.record import MAIN_SCORES, fingerprint
-from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.reports.arrangement.arrangement import Arrangement, recorded_data
 from normlab.reports.arrangement.grid import grid_of
 from normlab.reports.arrangement.recipes import recipes
 from normlab.reports.arrangement.row_names import RowName, row_names, rows_called
@@ -112,6 +112,7 @@ def _arrangement(
         columns=tuple(columns),
         axes=tuple(axes),
         runs=runs,
+        data_name=recorded_data([run.record for run in runs if run.record is not None]),
         scale=", ".join(sorted(scales)),
     )
 

@@ -93,7 +93,7 @@ def _how_to_read(
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
         yield Note(BOLD, "*: better than every other row, p < 0.05 after Holm", About.BOLD)
-    if arrangement.is_pilot:
+    if arrangement.study is not None and arrangement.study.is_pilot:
         yield Note("a pilot: it decides nothing", "a pilot: it decides nothing", About.SEEDS)
     elif fewest < SEEDS_TO_DECIDE:
         few_seeds = f"rows with fewer than {SEEDS_TO_DECIDE} seeds decide nothing"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from normlab.publishing.publish import publish
+from normlab.publishing.published import rendered
 from normlab.records.manifest import PAGE_FILE, stale
-from normlab.reports.publishing.publish import publish
-from normlab.reports.publishing.published import rendered
 from tests.html_text import Text
 from tests.reports.handmade import made, published, run, runs, sized, study
 

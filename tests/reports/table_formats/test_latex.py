@@ -76,7 +76,11 @@ def test_latex_has_a_column_per_batch_size_and_stars_for_significance():
     assert "p<0.05" in text and "p<0.05" not in latex_table(table)
     sweep = build_table(
         Arrangement(
-            {norm: RowName((norm,)) for norm in ("ln", "bn")}, (BLEU,), ("batch_size",), found
+            {norm: RowName((norm,)) for norm in ("ln", "bn")},
+            (BLEU,),
+            ("batch_size",),
+            found,
+            "data",
         )
     )
     assert r"\caption{BLEU by batch size on data" in latex_table(sweep)

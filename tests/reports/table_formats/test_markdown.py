@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from normlab.reports.arrangement.arrangement import Arrangement
+from normlab.publishing.study_arrangement import study_arrangement
 from normlab.reports.legend import About, Note
 from normlab.reports.pages.report_page import study_page
 from normlab.reports.table_formats.comma_separated import comma_separated
@@ -14,7 +14,7 @@ from tests.reports.handmade import BLEU, study, table
 
 def source():
     """Return a study without runs."""
-    return Arrangement.of_study(study(), "smoke", ())
+    return study_arrangement(study(), "smoke", ())
 
 
 FIGURES = {"ln": {BLEU: 35.2, "stability": "stable"}, "bn": {BLEU: "no BLEU"}}

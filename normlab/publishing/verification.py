@@ -4,12 +4,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from normlab.errors import UserError
+from normlab.publishing.literature import LITERATURE, literature_page
+from normlab.publishing.published import read, rendered
 from normlab.records import manifest
 from normlab.records.manifest import MANIFEST, stale, write_files
 from normlab.records.packed import RECORDS
 from normlab.reports.pages.cards import BOARD, FOLDER, card_pages
-from normlab.reports.pages.literature import LITERATURE, literature_page
-from normlab.reports.publishing.published import read, rendered
 from normlab.studies.load import load_study
 
 _NO_STUDIES = ("cards", "health")

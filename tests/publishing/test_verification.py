@@ -12,10 +12,10 @@ from msgspec import structs
 from normlab.commands import study as command
 from normlab.commands.study import main
 from normlab.errors import UserError
+from normlab.publishing.publish import publish
+from normlab.publishing.published import read
 from normlab.records.manifest import MANIFEST, accept, problems
 from normlab.records.packed import CURVES, RECORDS
-from normlab.reports.publishing.publish import publish
-from normlab.reports.publishing.published import read
 from normlab.studies.load import load_study
 from tests.reports.handmade import made, run, runs, study
 from tests.test_architecture import ROOT

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
+from normlab.publishing.literature import LITERATURE, literature_page
+from normlab.publishing.published import checked, read, rendered
 from normlab.records import manifest
 from normlab.records.code import commit_text
 from normlab.records.files import only_writer
@@ -21,8 +23,6 @@ from normlab.records.packed import PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.pairs import why_not_one_experiment
 from normlab.records.record import Row, RunRecord, plain, portable
 from normlab.records.store import read_hypotheses
-from normlab.reports.pages.literature import LITERATURE, literature_page
-from normlab.reports.publishing.published import checked, read, rendered
 from normlab.reports.runs import Run, rows_of_run, thinned
 from normlab.studies.job import Job
 from normlab.studies.study import Study

@@ -7,10 +7,10 @@ that the files follow from them.
 from pathlib import Path
 
 from normlab.errors import UserError
+from normlab.publishing.study_arrangement import study_arrangement
 from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
 from normlab.records.record import fingerprint
-from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.pages.report_page import study_page
 from normlab.reports.renaming import renamed
 from normlab.reports.runs import Run
@@ -59,7 +59,7 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
             f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; restore it, or "
             f"remove {folder} and publish again"
         )
-    source = Arrangement.of_study(study, scale, runs)
+    source = study_arrangement(study, scale, runs)
     table = build_table(source)
     paper = renamed(source, {}, full=True)
     in_latex = latex_table(build_table(paper), baseline=paper.baseline, uncertainty="stars")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from normlab.publishing.literature import literature_page
 from normlab.records.packed import RECORDS, Key
 from normlab.records.record import Score
-from normlab.reports.pages.literature import literature_page
 from normlab.reports.runs import Run
 from tests.records.examples import changed, record
 

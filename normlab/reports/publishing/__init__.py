@@ -1,1 +1,0 @@
-"""Published results: adds runs, generates files from them, and checks both."""
