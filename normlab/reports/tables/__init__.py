@@ -4,6 +4,7 @@
 - `build_table.py`: `build_table` computes it from `Arrangement`
 - `comparison.py`: which rows may be compared, on which seeds, their difference, and the best row
 - `standing.py`: whether a row is above, below or not clearly different from the baseline
-- `answer.py`: the sentence above the table; `notes.py`: the notes below it
+- `main_result.py`: what the table answers, and `answer.py`: the sentence above it that says so
+- `notes.py`: the notes below it
 - `axes.py`: the axes of a grid, and where a row lies on them
 """
