@@ -42,7 +42,9 @@ class KeyFacts:
         itself. newer: whether it is newer than many runs. A plain config leaves it out at its
         default, so that older runs keep their fingerprints. hashed: whether it is part of the
         experiment's fingerprint, unless it is a folder. folder: how many last components of its
-        folder a published record keeps; 0 if it is no folder.
+        folder a published record keeps; 0 if it is no folder. title: its name for readers, if it
+        has one other than the key. unit: the noun that follows its number, as in `3,000 steps`.
+        values: what readers see in place of key and value, by the value as it is typed.
     """
 
     range: Range | None = None
@@ -52,6 +54,9 @@ class KeyFacts:
     newer: bool = False
     hashed: bool = True
     folder: int = 0
+    title: str = ""
+    unit: str = ""
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def key(default: Any, range: Range | None = None, **facts: Any) -> Any:
@@ -72,20 +77,47 @@ _COUNTS = list_of("numbers", COUNT)
 _PART = number(gt=0, lt=1)
 OPTION_KEYS: Mapping[str, KeyFacts] = {
     # norm: also keys of a run's other norms, and of the rules of `sites`
+    "norm.affine": KeyFacts(title="gain", values={"true": "with gain", "false": "without gain"}),
     "norm.backward_momentum": KeyFacts(ABOVE_NONE),
     "norm.blend_share": KeyFacts(SHARE),
     "norm.blend_steps": KeyFacts(FROM_NONE),
     "norm.correction_share": KeyFacts(SHARE),
     "norm.correction_steps": KeyFacts(FROM_NONE),
     "norm.d_max": KeyFacts(NOT_NEGATIVE),
+    "norm.detach": KeyFacts(
+        title="detached statistics",
+        values={
+            "mean": "mean detached",
+            "std": "std detached",
+            "value": "value detached",
+            "none": "nothing detached",
+            "both": "both detached",
+        },
+    ),
     "norm.eps": KeyFacts(NOT_NEGATIVE),
-    "norm.ghost": KeyFacts(COUNT),
+    "norm.eval_stats": KeyFacts(
+        title="statistics at evaluation",
+        values={
+            "running": "running statistics",
+            "batch": "batch statistics",
+            "recalibrated": "recalibrated statistics",
+        },
+    ),
+    "norm.ghost": KeyFacts(COUNT, title="ghost batch", values={"null": "no ghost batches"}),
     "norm.groups": KeyFacts(COUNT),
     "norm.momentum": KeyFacts(ABOVE_NONE),
-    "norm.noise_scale": KeyFacts(number(ge=1)),
+    "norm.noise_scale": KeyFacts(number(ge=1), title="noise scale"),
     "norm.noise_shift": KeyFacts(NOT_NEGATIVE),
     "norm.num_positions": KeyFacts(COUNT),
     "norm.one_plus": newer(False, TRUE_OR_FALSE),
+    "norm.padding": KeyFacts(
+        title="padding",
+        values={
+            "exclude": "padding excluded",
+            "fill": "padding filled",
+            "include": "padding included",
+        },
+    ),
     "norm.penalty_mean": KeyFacts(NOT_NEGATIVE),
     "norm.penalty_var": KeyFacts(NOT_NEGATIVE),
     "norm.r_max": KeyFacts(number(ge=1)),
@@ -102,15 +134,22 @@ OPTION_KEYS: Mapping[str, KeyFacts] = {
     "model.bias": newer(True, TRUE_OR_FALSE),
     "model.blocks": KeyFacts(COUNT),
     "model.decoder_layers": KeyFacts(COUNT, repeats="model.depth"),
-    "model.depth": KeyFacts(COUNT),
-    "model.dim": KeyFacts(COUNT),
-    "model.dropout": KeyFacts(BELOW_ONE),
+    "model.depth": KeyFacts(COUNT, title="depth"),
+    "model.dim": KeyFacts(COUNT, title="width"),
+    "model.dropout": KeyFacts(BELOW_ONE, title="dropout"),
     "model.encoder_layers": KeyFacts(COUNT, repeats="model.depth"),
     "model.ffn_dim": KeyFacts(COUNT),
-    "model.gain": KeyFacts(POSITIVE),
+    "model.gain": KeyFacts(POSITIVE, title="initial gain"),
     "model.gated": newer(False, TRUE_OR_FALSE),
     "model.init": newer("xavier"),
     "model.initial_noise": KeyFacts(NOT_NEGATIVE),
+    "model.input_statistics": KeyFacts(
+        title="input statistics",
+        values={
+            "step": "input statistics by step",
+            "sequence": "input statistics by sequence",
+        },
+    ),
     "model.logit_cap": newer(None, POSITIVE),
     "model.max_positions": KeyFacts(COUNT),
     "model.num_heads": KeyFacts(COUNT),
@@ -134,7 +173,7 @@ OPTION_KEYS: Mapping[str, KeyFacts] = {
     "optim.eps": KeyFacts(NOT_NEGATIVE),
     "optim.groups.*.rate": KeyFacts(NOT_NEGATIVE),
     "optim.groups.*.weight_decay": KeyFacts(NOT_NEGATIVE),
-    "optim.lr": KeyFacts(POSITIVE, short="lr"),
+    "optim.lr": KeyFacts(POSITIVE, short="lr", title="learning rate"),
     "optim.momentum": KeyFacts(BELOW_ONE),
     "optim.weight_decay": KeyFacts(NOT_NEGATIVE),
     "schedule.doubling": KeyFacts(COUNT),
@@ -143,7 +182,7 @@ OPTION_KEYS: Mapping[str, KeyFacts] = {
     "schedule.lr": KeyFacts(POSITIVE, repeats="optim.lr"),
     "schedule.minimum": KeyFacts(NOT_NEGATIVE),
     "schedule.total": KeyFacts(COUNT, repeats="budget.steps"),
-    "schedule.warmup": KeyFacts(FROM_NONE),
+    "schedule.warmup": KeyFacts(FROM_NONE, unit="warm-up steps"),
     "task.accumulate": KeyFacts(COUNT, repeats="accumulate"),
     "task.augmentation.shift": KeyFacts(FROM_NONE),
     "task.batch_size": KeyFacts(COUNT, repeats="batch_size"),
@@ -160,8 +199,8 @@ OPTION_KEYS: Mapping[str, KeyFacts] = {
     "task.corpus.valid_size": KeyFacts(COUNT),
     "task.data_dir": KeyFacts(TEXT, repeats="data_dir", folder=1),
     "task.eval_batch_size": KeyFacts(COUNT),
-    "task.eval_max_length": KeyFacts(FROM_TWO),
-    "task.label_smoothing": KeyFacts(BELOW_ONE),
+    "task.eval_max_length": KeyFacts(FROM_TWO, title="test length"),
+    "task.label_smoothing": KeyFacts(BELOW_ONE, title="label smoothing"),
     "task.length_buckets": KeyFacts(_COUNTS),
     "task.length_change.max_length": KeyFacts(FROM_TWO),
     "task.length_change.step": KeyFacts(COUNT),

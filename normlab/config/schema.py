@@ -77,9 +77,9 @@ _THREADS = number(int, gt=0, le=MOST_THREADS)
 class BudgetConfig:
     """When a run ends: at the first limit that it reaches."""
 
-    steps: int | None = key(3000, COUNT, short="steps")
-    epochs: float | None = key(None, POSITIVE, short="epochs")
-    tokens: int | None = key(None, COUNT)
+    steps: int | None = key(3000, COUNT, short="steps", unit="steps")
+    epochs: float | None = key(None, POSITIVE, short="epochs", unit="epochs")
+    tokens: int | None = key(None, COUNT, unit="tokens")
     minutes: float | None = key(None, POSITIVE)
 
 
@@ -141,12 +141,12 @@ class RunConfig:
     optim: Any = key(MISSING)
     schedule: Any = key(MISSING)
     seed: int = key(1, SEED, hashed=False)
-    batch_size: int | None = key(32, COUNT)
-    max_tokens: int | None = key(None, COUNT)
+    batch_size: int | None = key(32, COUNT, title="batch size")
+    max_tokens: int | None = key(None, COUNT, unit="tokens per batch")
     batching: Batching = key(Batching.bucket)
     accumulate: int = key(1, COUNT)
     clip_grad: float | None = key(None, POSITIVE)
-    precision: Precision = key(Precision.auto)
+    precision: Precision = key(Precision.auto, values={each.name: each.name for each in Precision})
     device: Device = key(Device.auto, hashed=False)
     divergence_factor: float = key(3.0, FACTOR)
     budget: BudgetConfig = key(BudgetConfig)
