@@ -1,6 +1,8 @@
 """Builds the parts of a run from its config: norms, task, model, optimizer and trainer."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,13 +26,33 @@ from normlab.training.evaluate import LOSS, Evaluator
 from normlab.training.optimizer import build_optimizer, group_settings, own_keys
 from normlab.training.runtime import Runtime, dropout_seed
 from normlab.training.schedule import Schedule
-from normlab.training.sinks import Sink
-from normlab.training.trainer import RunParts
+from normlab.training.sinks import Sink, SinkGroup
 
 _GRAPHS = 64
 """The limit of compiled graphs per block, instead of torch's 8, beyond which blocks run uncompiled.
 Graphs differ by encoder and decoder, padding, training and eval, and by each phase of the norms.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """The parts that a run trains with, built from its config.
+
+    `stamp` has plain values about the run's code and data, which are written into each checkpoint.
+    """
+
+    config: Mapping[str, Any]
+    task: Task
+    model: nn.Module
+    runtime: Runtime
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    evaluator: Evaluator
+    norms: ModelNorms
+    probes: ProbeGroup
+    checkpoints: Checkpoints
+    sinks: SinkGroup = field(default_factory=partial(SinkGroup, {}))
+    stamp: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Decides whether a run has diverged, goes back to the step, and finds the first non-finite layer.
+"""Decides whether a run has diverged, and finds the first layer that is not finite.
 
 A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of
 `WINDOW` steps exceeds a multiple of the first step's loss. The weights are not updated in a step
@@ -6,24 +6,20 @@ that is not finite, so that one more forward pass, on the same batch with the sa
 can find the first layer whose output was not finite.
 
 Steps are checked when a row is logged. Until then their losses stay on the device, so that no step
-waits for it. If one of them diverged, the trainer goes back to the state after the last row and
-repeats the steps, checking each one at once (`Rewind`). A run's record therefore does not depend on
-how often it logs.
+waits for it. If one of them diverged, the trainer goes back to the state after the last row, and
+repeats the steps, checking each before the next (`Trainer.step`). A run's record therefore does not
+depend on how often it logs.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from normlab.training.checkpoint import random_state, restore_random_state
-
-if TYPE_CHECKING:
-    from normlab.training.trainer import Trainer
+from normlab.distributed.process_group import gather_objects
 
 WINDOW = 50
 """The number of steps whose mean loss is compared with the first loss."""
@@ -148,6 +144,18 @@ def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> st
     return layers[0] if layers else None
 
 
+def first_nonfinite_layer_of_ranks(
+    model: nn.Module, forwards: Sequence[Callable[[], object]]
+) -> str | None:
+    """Return the first layer with a non-finite output in any rank's forward passes.
+
+    All ranks must call this, whichever rank failed, because synced norms wait for all of them.
+    """
+    local = [first_nonfinite_layer(model, forward) for forward in forwards]
+    layers = (layer for of_rank in gather_objects(local) for layer in of_rank)
+    return next((layer for layer in layers if layer is not None), None)
+
+
 def first_nonfinite_gradient(model: nn.Module) -> str | None:
     """Return the last parameter (the nearest to the loss) whose gradient is not finite."""
     bad = [
@@ -156,54 +164,3 @@ def first_nonfinite_gradient(model: nn.Module) -> str | None:
         if parameter.grad is not None and not parameter.grad.isfinite().all()
     ]
     return bad[-1] if bad else None
-
-
-State = Mapping[str, Any]
-
-
-class Rewind:
-    """The state of a trainer before its unread steps, and the repetition of these steps.
-
-    `active` says whether steps are being repeated.
-    """
-
-    def __init__(self, trainer: "Trainer") -> None:
-        self._trainer = trainer
-        self._before: State | None = None
-        self.active = False
-
-    def keep(self) -> None:
-        """Copy all state that steps change, on the device and without waiting for it.
-
-        Only the first call since the last `release` copies.
-        """
-        if self._before is None:
-            trainer = self._trainer
-            self._before = {
-                "divergence": deepcopy(trainer.divergence),
-                "random": random_state(trainer.runtime.device),
-                **deepcopy(trainer.state()),
-            }
-
-    def release(self) -> State | None:
-        """Return the copy and forget it, or return None if no step is unread."""
-        before, self._before = self._before, None
-        return before
-
-    def repeat(self, before: State, until: int) -> None:
-        """Go back to a copy and repeat the steps up to `until`, which raises Diverged.
-
-        On a GPU, repeated sums may differ in their last bits. If no step diverges this time, the
-        run continues.
-        """
-        trainer = self._trainer
-        wall, trainer.divergence = trainer.progress.seconds, before["divergence"]
-        trainer.restore(before)
-        restore_random_state(before["random"], trainer.runtime.device)
-        lost, self.active = wall - trainer.progress.seconds, True
-        try:
-            while trainer.progress.step < until:
-                trainer.step()
-        finally:
-            self.active = False
-            trainer.progress.seconds += lost

@@ -10,22 +10,22 @@ such pass updates running statistics.
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from copy import deepcopy
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from normlab.data.batching import BatchesAhead
 from normlab.distributed import process_group
-from normlab.norms.model_norms import ModelNorms
-from normlab.probes.base import ProbeGroup, StepView
+from normlab.probes.base import StepView
 from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
-from normlab.tasks.base import Batch, Task
+from normlab.tasks.base import Batch
+from normlab.training.build import RunParts
 from normlab.training.checkpoint import (
-    Checkpoints,
     check_kept,
     random_state,
     restore_random_state,
@@ -34,41 +34,31 @@ from normlab.training.checkpoint import (
 from normlab.training.divergence import (
     Diverged,
     Divergence,
-    Rewind,
     Verdict,
     first_nonfinite_gradient,
-    first_nonfinite_layer,
+    first_nonfinite_layer_of_ranks,
 )
-from normlab.training.evaluate import Evaluator, best_by
+from normlab.training.evaluate import best_by
 from normlab.training.progress import Progress
-from normlab.training.runtime import Runtime
-from normlab.training.schedule import Schedule
-from normlab.training.sinks import NO_SCORES, Notice, Row, SinkGroup
+from normlab.training.sinks import NO_SCORES, Notice, Row
 from normlab.training.stopping import Budget, Interrupts, Validation, Validations
 
 DEBUG_STEPS = 3
 """The maximum number of steps of a run with `observe.debug`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunParts:
-    """The parts that a run trains with, built from its config.
+class StepBatches(NamedTuple):
+    """The micro-batches of a step on this rank, with their sums over all micro-batches and ranks.
 
-    `stamp` has plain values about the run's code and data, which are written into each checkpoint.
+    `counts` has the denominator of each loss, by name. `sums` has the numbers of tokens, positions
+    and padding. `stop` says whether any rank has been asked to stop.
     """
 
-    config: Mapping[str, Any]
-    task: Task
-    model: nn.Module
-    runtime: Runtime
-    optimizer: torch.optim.Optimizer
-    schedule: Schedule
-    evaluator: Evaluator
-    norms: ModelNorms
-    probes: ProbeGroup
-    checkpoints: Checkpoints
-    sinks: SinkGroup = field(default_factory=partial(SinkGroup, {}))
-    stamp: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    step: int
+    batches: list[Batch]
+    counts: Mapping[str, float]
+    sums: Mapping[str, float]
+    stop: bool
 
 
 class Trainer:
@@ -95,7 +85,7 @@ class Trainer:
         self.progress, self.validations = Progress(), Validations()
         self.divergence = Divergence(config["divergence_factor"], runtime.device)
         self._epoch_ended = False
-        self._rewind = Rewind(self)
+        self._before: Mapping[str, Any] | None = None  # the state before the unread steps
         self._rank_0_seconds: float | None = None  # rank 0's clock decides for all processes
         self._clock = time.perf_counter()
 
@@ -159,91 +149,139 @@ class Trainer:
     def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step, and return whether any rank has been asked to stop.
 
-        It waits for the device only if a row is logged, a checkpoint is due or the run ends. At
-        these steps, Diverged is raised for the first step that diverged, with the state before that
-        step if it was not finite, or after it (see `Divergence`).
+        The steps since the last row are read from the device together, when a row is logged, a
+        checkpoint is due or the run stops; other steps do not wait for the device. If one of these
+        steps has diverged, they are repeated and checked one by one. Diverged is raised for the
+        first step that diverged, with the state before that step if it was not finite, or after it
+        (see `Divergence`).
         """
-        started, step = time.perf_counter(), self.progress.step + 1
-        at_once = self._rewind.active or self.log_every == 1
-        if not at_once:
-            self._rewind.keep()
-        epoch = int(self.batches.epochs)
-        batches = [next(self.batches) for _ in range(self.config["accumulate"])]
-        self._epoch_ended = int(self.batches.epochs) > epoch
-        counts, sums = self._sum_over_ranks(batches, stop_requested)
-        rng_state = random_state(self.runtime.device) if at_once else {}
-        totals, grad_norm = self._backward(step, batches, counts)
-        self.divergence.add(step, totals, grad_norm)
-        if at_once and (verdict := self._judge()) is not None:
-            if totals.sum().isfinite():
-                raise Diverged(step, verdict.reason, first_nonfinite_gradient(self.model))
-            layer = self._first_nonfinite_layer(batches, counts, rng_state)
-            raise Diverged(step, verdict.reason, layer)
-        self._update(step, totals[0], grad_norm, sums["padding"] / sums["positions"])
-        stop, seconds = sums.pop("stop") > 0, sums.pop("seconds")
-        self._rank_0_seconds = seconds if process_group.world().size > 1 else None
-        self.progress.count(sums)
-        self._tick()
-        self.divergence.end_window(step, last=self._budget_spent() is not None)
-        verdict, saves = None, self._due(self.config["observe"]["checkpoint_every"])
-        if at_once or stop or saves or self._row_due():
-            verdict, before = self._judge(), self._rewind.release()
-            if verdict and before and not (verdict.taken and verdict.step == step):
-                self._rewind.repeat(before, verdict.step)
-                return stop
+        if self.log_every == 1:
+            return self._checked_step(stop_requested=stop_requested)
+        started = time.perf_counter()
+        before = self._before = self._before or self._copy_of_state()
+        drawn = self._draw(stop_requested=stop_requested)
+        totals, grad_norm = self._backward(drawn)
+        self._update(drawn, totals[0], grad_norm)
+        saves = self._due(self.config["observe"]["checkpoint_every"])
+        if not (drawn.stop or saves or self._row_due()):
+            self._end_step(started)
+            return drawn.stop
+        verdict, self._before = self._judge(), None
+        if verdict is None or (verdict.taken and verdict.step == drawn.step):
             self._tick()
-        self.progress.time(time.perf_counter() - started)
-        self._report()
-        if self._row_due():
-            self._log_step()
-        if verdict is not None:
-            raise Diverged(step, verdict.reason, None)
-        return stop
+            self._end_step(started, verdict)
+        else:
+            self._repeat(before, verdict.step)
+        return drawn.stop
+
+    def _checked_step(self, *, stop_requested: bool = False) -> bool:
+        """Take one step like `step`, but check its loss and gradient before its update."""
+        started = time.perf_counter()
+        drawn = self._draw(stop_requested=stop_requested)
+        rng_state = random_state(self.runtime.device)
+        totals, grad_norm = self._backward(drawn)
+        if (verdict := self._judge()) is not None:
+            if totals.sum().isfinite():
+                layer = first_nonfinite_gradient(self.model)
+            else:
+                restore_random_state(rng_state, self.runtime.device)
+                forwards = [partial(self._loss, batch, drawn.counts) for batch in drawn.batches]
+                layer = first_nonfinite_layer_of_ranks(self.model, forwards)
+            raise Diverged(drawn.step, verdict.reason, layer)
+        self._update(drawn, totals[0], grad_norm)
+        verdict = self._judge()
+        self._tick()
+        self._end_step(started, verdict)
+        return drawn.stop
+
+    def _repeat(self, before: Mapping[str, Any], until: int) -> None:
+        """Go back to a copy of the state, and repeat the steps up to `until`, checking each.
+
+        This raises Diverged, unless no step diverges this time: on a GPU, repeated sums may differ
+        in their last bits. The run then continues.
+        """
+        wall, self.divergence = self.progress.seconds, before["divergence"]
+        self.restore(before)
+        restore_random_state(before["random"], self.runtime.device)
+        lost = wall - self.progress.seconds
+        try:
+            while self.progress.step < until:
+                self._checked_step()
+        finally:
+            self.progress.seconds += lost
+
+    def _copy_of_state(self) -> Mapping[str, Any]:
+        """Return a copy of all state that steps change, made without waiting for the device."""
+        return {
+            "divergence": deepcopy(self.divergence),
+            "random": random_state(self.runtime.device),
+            **deepcopy(self.state()),
+        }
 
     def _row_due(self) -> bool:
         return self._budget_spent() is not None or any(
             map(self._due, (self.log_every, self.validate["every"]))
         )
 
-    def _backward(
-        self, step: int, batches: list[Batch], counts: Mapping[str, float]
-    ) -> tuple[Tensor, Tensor]:
-        """Set the step's gradients; return its loss and penalty (float64 [2]) and gradient norm."""
+    def _backward(self, drawn: StepBatches) -> tuple[Tensor, Tensor]:
+        """Compute the gradients of a step, and add the step to `divergence`.
+
+        Returns its loss and penalty (float64 [2]), and its gradient norm.
+        """
         self.optimizer.zero_grad(set_to_none=True)
-        self.norms.begin_step(step, self.budget.steps)
-        self.probes.before_forward(step)
+        self.norms.begin_step(drawn.step, self.budget.steps)
+        self.probes.before_forward(drawn.step)
         totals = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
-        for batch in batches:
-            loss = self._loss(batch, counts)
+        for batch in drawn.batches:
+            loss = self._loss(batch, drawn.counts)
             totals[0].add_(loss.detach())
             if (term := self.norms.penalty()) is not None:
-                penalty = term / max(*counts.values(), 1)  # per token of the main loss
+                penalty = term / max(*drawn.counts.values(), 1)  # per token of the main loss
                 totals[1].add_(penalty.detach())
                 loss = loss + penalty
             loss.backward()
         self.norms.commit()
         process_group.sum_gradients(self.parameters)
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        return process_group.sum_over_ranks(totals), torch.nn.utils.get_total_norm(grads)
+        totals, grad_norm = (
+            process_group.sum_over_ranks(totals),
+            torch.nn.utils.get_total_norm(grads),
+        )
+        self.divergence.add(drawn.step, totals, grad_norm)
+        return totals, grad_norm
 
-    def _update(self, step: int, loss: Tensor, grad_norm: Tensor, padding_share: float) -> None:
-        """Take the optimizer's step, with the probes' measurements before and after it."""
-        rate = self.schedule(step)
+    def _update(self, drawn: StepBatches, loss: Tensor, grad_norm: Tensor) -> None:
+        """Update the weights and count the step. Probes measure before and after the update."""
+        rate = self.schedule(drawn.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
         view = StepView(
-            step=step,
+            step=drawn.step,
             model=self.model,
             loss=loss,
             grad_norm=grad_norm,
             lr=rate,
-            padding_share=padding_share,
+            padding_share=drawn.sums["padding"] / drawn.sums["positions"],
         )
         self.probes.before_update(view)
         if (limit := self.config["clip_grad"]) is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
         self.optimizer.step()
         self.probes.after_update(view)
+        self.progress.count(drawn.sums)
+        self._tick()
+        self.divergence.end_window(drawn.step, last=self._budget_spent() is not None)
+
+    def _end_step(self, started: float, verdict: Verdict | None = None) -> None:
+        """Time and report a step, and log a row if one is due. Raise Diverged if it diverged."""
+        at = self.progress
+        at.time(time.perf_counter() - started)
+        spent = min(1.0, max(self.budget.shares(**self._used).values()))
+        say(Stage(TRAINING, at.step, self.budget.steps, at.loss, spent))
+        if self._row_due():
+            self._log_step()
+        if verdict is not None:
+            raise Diverged(self.progress.step, verdict.reason, None)
 
     def _judge(self) -> Verdict | None:
         """Read all unread steps into the interval, and return the first step that diverged."""
@@ -255,12 +293,14 @@ class Trainer:
             self.progress.read(reading)
         return self.divergence.high()
 
-    def _sum_over_ranks(
-        self, batches: list[Batch], stop_requested: bool
-    ) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the denominators of the losses and the step's sums, over all batches and ranks."""
-        names = sorted(batches[0].counts)
-        counts = {name: sum(batch.counts[name] for batch in batches) for name in names}
+    def _draw(self, *, stop_requested: bool) -> StepBatches:
+        """Draw the micro-batches of the next step, and sum their counts over all ranks."""
+        epoch = int(self.batches.epochs)
+        batches = [next(self.batches) for _ in range(self.config["accumulate"])]
+        self._epoch_ended = int(self.batches.epochs) > epoch
+        counts = {
+            name: sum(batch.counts[name] for batch in batches) for name in sorted(batches[0].counts)
+        }
         sums = {
             "tokens": sum(batch.tokens for batch in batches),
             "positions": sum(batch.positions for batch in batches),
@@ -269,8 +309,11 @@ class Trainer:
             "seconds": self.progress.seconds if process_group.is_main() else 0.0,
         }
         totals = process_group.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
-        counts = dict(zip(names, totals, strict=False))
-        return counts, dict(zip(sums, totals[len(names) :], strict=True))
+        counts = dict(zip(counts, totals, strict=False))
+        sums = dict(zip(sums, totals[len(counts) :], strict=True))
+        stop, seconds = sums.pop("stop") > 0, sums.pop("seconds")
+        self._rank_0_seconds = seconds if process_group.world().size > 1 else None
+        return StepBatches(self.progress.step + 1, batches, counts, sums, stop)
 
     def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
         """Return a micro-batch's share of the step's loss."""
@@ -279,28 +322,6 @@ class Trainer:
             # The count of a step may be zero, for example if no token could be masked.
             means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
             return torch.stack(means).sum()
-
-    def _first_nonfinite_layer(
-        self, batches: list[Batch], counts: Mapping[str, float], rng_state: Mapping[str, Tensor]
-    ) -> str | None:
-        """Repeat the step's forward passes to find the first layer with a non-finite output.
-
-        All ranks repeat their passes, whichever rank failed, because synced norms wait for all of
-        them.
-        """
-        restore_random_state(rng_state, self.runtime.device)
-        local = [
-            first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
-            for batch in batches
-        ]
-        layers = [layer for of_rank in process_group.gather_objects(local) for layer in of_rank]
-        return next((layer for layer in layers if layer is not None), None)
-
-    def _report(self) -> None:
-        """Report the run's progress to the sinks, with the loss of the last step that was read."""
-        at = self.progress
-        spent = min(1.0, max(self.budget.shares(**self._used).values()))
-        say(Stage(TRAINING, at.step, self.budget.steps, at.loss, spent))
 
     def _log_step(self) -> None:
         """Log the means since the last row, and the last step's gradient norm and learning rate."""

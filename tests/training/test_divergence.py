@@ -32,19 +32,19 @@ class Poison:
     port: int = 0
 
     def install(self) -> None:
-        from normlab.training.trainer import Trainer
+        from normlab.training.trainer import StepBatches, Trainer
 
         if self.rank is not None:
             enter_rank(self.rank, 2, self.port)
-        original = Trainer.step
+        original = Trainer._backward
 
-        def step(self_: Trainer, *, stop_requested: bool = False) -> bool:
-            if self_.progress.step + 1 == self.step and self.rank != 0:
+        def backward(trainer: Trainer, drawn: StepBatches) -> tuple[torch.Tensor, torch.Tensor]:
+            if drawn.step == self.step and self.rank != 0:
                 with torch.no_grad():
-                    self_.model.get_parameter(self.parameter).flatten()[0] = math.nan
-            return original(self_, stop_requested=stop_requested)
+                    trainer.model.get_parameter(self.parameter).flatten()[0] = math.nan
+            return original(trainer, drawn)
 
-        setattr(Trainer, "step", step)  # noqa: B010 - pyright would compare the names of self
+        setattr(Trainer, "_backward", backward)  # noqa: B010 - pyright compares the names of self
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import torch
 from normlab.config.instantiation import instantiate
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.training.divergence import Diverged
-from normlab.training.trainer import Trainer
+from normlab.training.trainer import StepBatches, Trainer
 from tests.tiny_runs import tiny
 from tests.training.trainers import build_trainer, compose, largest_difference, to_dict, weights
 
@@ -30,18 +30,16 @@ def with_probes(corpus: Path, folder: Path, *overrides: str) -> Trainer:
 
 def poisoned(trainer: Trainer, at: int, steps: int) -> tuple[Diverged, dict[str, Any]]:
     """Take steps, one with a NaN in the weights; return how the run ended, and its state."""
-    name, original = (
-        next(n for n, _ in trainer.model.named_parameters() if "fc1.weight" in n),
-        (trainer.step),
-    )
+    name = next(n for n, _ in trainer.model.named_parameters() if "fc1.weight" in n)
+    original = trainer._backward
 
-    def step(*, stop_requested: bool = False) -> bool:
-        if trainer.progress.step + 1 == at:
+    def backward(drawn: StepBatches) -> tuple[torch.Tensor, torch.Tensor]:
+        if drawn.step == at:
             with torch.no_grad():
                 trainer.model.get_parameter(name).flatten()[0] = math.nan
-        return original(stop_requested=stop_requested)
+        return original(drawn)
 
-    trainer.step = step  # type: ignore[method-assign]
+    trainer._backward = backward  # type: ignore[method-assign]
     with pytest.raises(Diverged) as ended:
         for _ in range(steps):
             trainer.step()
