@@ -320,6 +320,10 @@ def test_packages_that_must_start_fast_do_not_import_torch():
             {"hydra", "normlab.claims.evidence"},
         ),
         ("import normlab.metrics.baseline, normlab.claims.ledger", {"scipy"}),
+        (
+            "from normlab.metrics.significance import p_value, t_interval as t; p_value(t([1, 3]))",
+            {"scipy", "numpy"},
+        ),
     ],
 )
 def test_a_light_call_does_not_load_heavy_modules(call, unwanted):

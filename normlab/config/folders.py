@@ -37,21 +37,29 @@ def groups() -> list[str]:
 def folders(first: Path | None = None) -> list[Path]:
     """Return the folders with options: normlab's configs (or `first`), then the user's own.
 
-    The user's own are also appended to `sys.path`, so that the classes of their options can be
-    imported. Raises UserError for a folder that does not exist.
+    Raises UserError for a folder that does not exist.
     """
-    return [*_folders(first or CONFIG_DIR, os.environ.get(PATH, ""))]
+    return [*dict.fromkeys([first or CONFIG_DIR, *_own_folders(os.environ.get(PATH, ""))])]
 
 
-@lru_cache(maxsize=8)
-def _folders(first: Path, listed: str) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys([first, *_own_folders(listed)]))
+def add_to_import_path() -> None:
+    """Append the folders in `NORMLAB_PATH` to `sys.path`, which the user's classes need.
+
+    Call this before a class of an option is looked up or imported. Installed packages with options
+    are on the path already.
+    """
+    listed = map(str, _listed_folders(os.environ.get(PATH, "")))
+    sys.path += [folder for folder in listed if folder not in sys.path]
+
+
+def _listed_folders(listed: str) -> list[Path]:
+    """Return the folders in a value of `NORMLAB_PATH`."""
+    return [Path(text).expanduser().resolve() for text in listed.split(os.pathsep) if text]
 
 
 @lru_cache(maxsize=8)
 def _own_folders(listed: str) -> tuple[Path, ...]:
-    sources = {Path(text).expanduser().resolve(): PATH for text in listed.split(os.pathsep) if text}
-    sys.path += [str(folder) for folder in sources if str(folder) not in sys.path]
+    sources = dict.fromkeys(_listed_folders(listed), PATH)
     for name, package, below in _packages():
         sources.setdefault(Path(package, *below).resolve(), f"the entry point {name}")
     for folder, source in sources.items():
@@ -146,9 +154,10 @@ def own_line(error: BaseException) -> str:
 
 
 def source_of(target: str) -> Path:
-    """Return the file of a class's module. Raise UserError if it is not in a folder of options.
+    """Return the file of the module of a class, given its dotted name, such as `mine.MineNorm`.
 
-    `target` is a dotted name, such as `mine.MineNorm`.
+    Raise UserError if there is no such module, or if another module hides the user's own. The
+    user's folders must be on the import path (`add_to_import_path`).
     """
     module = target.rpartition(".")[0]
     spec = find_spec(module)

@@ -14,7 +14,7 @@ from typing import get_type_hints as hints_of
 
 import msgspec
 
-from normlab.config.folders import folders, own_line, source_of
+from normlab.config.folders import add_to_import_path, folders, own_line, source_of
 from normlab.config.registry import OPTION, TARGET, node_settings, sha256
 from normlab.errors import UserError
 
@@ -87,6 +87,7 @@ def class_of(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
 
 def _target(name: str, key: str, kind: type) -> type:
     module, _, attribute = name.rpartition(".")
+    add_to_import_path()
     try:
         source = source_of(name)
         target = getattr(import_module(module), attribute)

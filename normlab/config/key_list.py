@@ -1,18 +1,16 @@
 """Lists all keys with their default, allowed values and meaning.
 
-Default and meaning are read from the files of `configs/`: `key: value  # what it is`. Nothing here
-imports torch.
+The default and the meaning are in the files of `configs/` (see `comments.py`). Nothing here imports
+torch.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from normlab.config.comments import explained_keys
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.schema import KEYS, SHORT, TRACKERS, key_of, top_level_keys
-
-_LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?")
 
 
 class ConfigKey(NamedTuple):
@@ -26,10 +24,10 @@ class ConfigKey(NamedTuple):
 
 def config_keys() -> list[ConfigKey]:
     """Return the keys of every run, in the order of the config file, then the keys of options."""
-    explained = _explained_keys("config.yaml")
+    explained: dict[str, tuple[str, str]] = {**explained_keys(CONFIG_DIR / "config.yaml")}
     for file in ("model/gpt2.yaml", "model/llama.yaml"):  # they explain the keys of every stack
-        comments = {key: text for key, (_, text) in _explained_keys(file).items() if text}
-        explained |= {f"model.{key}": ("", text) for key, text in comments.items()}
+        comments = {key: text for key, (_, text) in explained_keys(CONFIG_DIR / file).items()}
+        explained |= {f"model.{key}": ("", text) for key, text in comments.items() if text}
     every: list[ConfigKey] = []
     of_options = sorted(name for name, facts in KEYS.items() if facts.range or facts.newer)
     for name in dict.fromkeys([*top_level_keys(), *of_options]):
@@ -46,17 +44,7 @@ def _short_keys(known: Mapping[str, ConfigKey]) -> Iterator[ConfigKey]:
     yield ConfigKey(EXPERIMENT, "null", "", "an experiment, from normlab list experiments")
     for name in TRACKERS:
         yield ConfigKey(name, "false", "true, false", f"adds the sink {name}")
-        for setting, (default, comment) in _explained_keys(f"sink/{name}.yaml").items():
+        file = CONFIG_DIR / "sink" / f"{name}.yaml"
+        for setting, (default, comment) in explained_keys(file).items():
             if not setting.startswith("_"):
                 yield ConfigKey(f"{name}.{setting}", default, "", comment)
-
-
-def _explained_keys(file: str) -> dict[str, tuple[str, str]]:
-    """Return the default and comment of each dotted key in a file of `configs/`."""
-    lines, top = {}, ""
-    for line in (CONFIG_DIR / file).read_text("utf-8").splitlines():
-        if (key := _LINE.fullmatch(line)) is not None:
-            top = top if key["indent"] else key["name"]
-            name = f"{top}.{key['name']}" if key["indent"] else top
-            lines[name] = key["value"] or "", key["comment"] or ""
-    return lines

@@ -1,15 +1,15 @@
 """The config folder as a registry of options.
 
-A folder below `configs/` is a group, a YAML file in it is an option, and the comment at the top of
-the file is its description; the user's own folders add options to these groups. Listing needs
-neither torch nor Hydra. A node in a run's config names an option with its values, and
-`node_settings` returns the file's settings, which name the class.
+A folder below `configs/` is a group, and a YAML file in it is an option. The user's own folders add
+options to these groups. Listing needs neither torch nor Hydra. A node in a run's config has the
+name and the values of an option, and `node_settings` returns the file's settings, which name the
+class. `comments.py` reads the description of an option.
 
 Some keys of a file describe the option and are not settings (`ABOUT`):
 
-_title_: layer norm            its name in tables of papers; otherwise that of the file
+_title_: layer norm            its name in tables of papers; by default the name of the file
 _pools_over_: feature          the axes over which a norm pools, for the list of norms
-_norms_: none, or required     the norms that a placement takes; otherwise any
+_norms_: none, or required     the norms that a placement accepts; by default any
 """
 
 import hashlib
@@ -17,10 +17,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from normlab.config.comments import description_in
 from normlab.config.folders import PATH, folders
 from normlab.config.schema import leaves
 from normlab.errors import UserError
@@ -35,9 +35,6 @@ ABOUT = ("_title_", "_pools_over_", "_norms_")
 NORM_WORDS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
 """The options that aliases of norms stand for."""
 
-_NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
@@ -46,7 +43,7 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """An option, with its file's comment without commands (`details`) and the first sentence."""
+    """An option with its file, the sentence that describes it in lists, and its whole comment."""
 
     name: str
     path: Path
@@ -65,7 +62,7 @@ class Option:
 
     @property
     def norms(self) -> str:
-        """Return the norms that a placement accepts: "none", "required" (not none) or "any"."""
+        """Return the norms that a placement accepts: "none", "required" (any but none) or "any"."""
         return str(_content_of(self.path).get("_norms_", "any"))
 
 
@@ -126,11 +123,8 @@ def option_title(group: str, name: str) -> str:
 
 
 def _read(path: Path) -> Option:
-    lines = takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines())
-    prose = [text for line in lines if not _NO_PROSE.match(text := line.lstrip("#").strip())]
-    details = "\n".join(prose).strip()
-    first = _SENTENCE_END.split(details.split("\n\n")[0].replace("\n", " "))[0]
-    return Option(path.stem, path, first, details)
+    summary, details = description_in(path)
+    return Option(path.stem, path, summary, details)
 
 
 def options_with(group: str) -> dict[str, list[str]]:

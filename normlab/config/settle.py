@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from normlab.config import registry
 from normlab.config.error_messages import no_such_key
 from normlab.config.experiments import EXPERIMENT, names_in, values_of
 from normlab.config.folders import groups
@@ -24,6 +23,7 @@ from normlab.config.registry import (
     TARGET,
     option_names,
     option_settings,
+    sha256,
     with_option_names,
 )
 from normlab.config.run_config import check_plain, check_values, has_data_dir, in_schema, to_dict
@@ -49,7 +49,7 @@ _RECIPES: dict[str | None, dict[str, str]] = {
     None: {"iwslt": "rbn"},
     "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
 }
-_BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
+_BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # the keys that a recipe may set per placement
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ def settle(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[s
     run.choices = chosen_options(choices)
     written = what_was_written(short, overrides, run.choices)
     set_full_keys(run, written)
-    settle_recipe(run, run.choices, written.values)
+    check_recipe(run.choices)
+    choose_by_placement(run)
+    choose_by_option(run, written.values)
     name_options(run)
     if run.sites is not None:
         settle_sites(run)
@@ -155,12 +157,12 @@ def default_recipe(task: str, scale: str | None) -> str | None:
     return _RECIPES.get(scale, {}).get(task)
 
 
-def settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) -> None:
-    """Set the recipe's values for the run's placement and other options, unless the user set them.
+def check_recipe(choices: Mapping[str, Any]) -> None:
+    """Raise SettingError if the recipe conflicts with the scale, or if the default one is missing.
 
-    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
+    A sweep over tasks or scales leaves out the default recipe, because it depends on both.
     """
-    recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
+    task, recipe, scale = choices["task"], choices.get("recipe"), choices.get("scale")
     if recipe not in (None, "none") and scale in ("small", "smoke"):
         both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
         raise SettingError(f"{both}; leave one out", "recipe", "scale")
@@ -169,23 +171,38 @@ def settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) 
         left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
         problem = f"{left_out}; set recipe={expected}, or recipe=none"
         raise SettingError(problem, "recipe", "task", "scale")
+
+
+def choose_by_placement(run: DictConfig) -> None:
+    """Replace values that a recipe sets per placement by the value for the run's placement.
+
+    In a recipe, `lr: {pre: 1.5e-3, post: 5e-4}` has a learning rate for each of two placements.
+    """
+    recipe, placement = map(run.choices.get, ("recipe", "placement"))
     for key in _BY_PLACEMENT:
-        values = OmegaConf.select(config, key)
+        values = OmegaConf.select(run, key)
         if not isinstance(values, DictConfig):
             continue
         if placement not in values:
             lacks = f"recipe={recipe} has no {key} for placement={placement}"
             problem = f"{lacks}; set placement={next(iter(values))}, or {key}=VALUE"
             raise SettingError(problem, key, "placement", "recipe")
-        OmegaConf.update(config, key, values[placement])
+        OmegaConf.update(run, key, values[placement])
+
+
+def choose_by_option(run: DictConfig, written: Mapping[str, Any]) -> None:
+    """Apply values that a recipe sets per option to the run's options, unless the user set them.
+
+    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
+    """
     for group in ("norm", "placement", "optim", "schedule"):
-        node: Any = config[group]
-        names = (name for name in registry.option_names(group) if name in node)
-        of_options = {n: node.pop(n) for n in [*names] if isinstance(node[n], DictConfig)}
+        node: Any = run[group]
+        names = [name for name in option_names(group) if name in node]
+        of_options = {name: node.pop(name) for name in names if isinstance(node[name], DictConfig)}
         for key in NORM_KEYS if group == "norm" else [group]:
-            for name, value in of_options.get(choices.get(key), {}).items():
+            for name, value in of_options.get(run.choices.get(key), {}).items():
                 if f"{key}.{name}" not in written:
-                    config[key][name] = value
+                    run[key][name] = value
 
 
 def name_options(run: DictConfig) -> None:
@@ -219,7 +236,7 @@ def settle_paths(run: DictConfig) -> None:
             run[key] = os.path.expanduser(run[key])
     if isinstance(folder := run.start_from, str):
         path = _weights_of(folder, Path(run.runs_dir))
-        run.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
+        run.start_from = {"run_dir": str(path.parents[1]), "sha256": sha256(path)}
 
 
 def _weights_of(name: str, runs: Path) -> Path:

@@ -15,7 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from normlab.errors import UserError
-from normlab.metrics.glossary import higher_is_better
+from normlab.metrics.glossary import new_score
 from normlab.records.record import Score
 
 Lines = Sequence[str]
@@ -38,10 +38,7 @@ def bleu_scores(
     ratio = bleu.sys_len / bleu.ref_len if bleu.ref_len else 0.0
     values = {"bleu": bleu.score, "brevity_penalty": bleu.bp, "length_ratio": ratio}
     count, signature = len(hypotheses), str(metric.get_signature())
-    return {
-        name: Score(float(value), higher_is_better(name), count, signature)
-        for name, value in values.items()
-    }
+    return {name: new_score(name, float(value), count, signature) for name, value in values.items()}
 
 
 def scored_as(signature: str) -> dict[str, Any]:
@@ -55,7 +52,7 @@ def corpus_chrf(hypotheses: Lines, references: Lines) -> Score:
     hypotheses, references = _checked(hypotheses, references)
     metric = CHRF()
     value = metric.corpus_score(hypotheses, [references]).score
-    return Score(value, higher_is_better("chrf"), len(hypotheses), str(metric.get_signature()))
+    return new_score("chrf", value, len(hypotheses), str(metric.get_signature()))
 
 
 class Bootstrap(NamedTuple):

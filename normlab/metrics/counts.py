@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 
 from normlab.errors import UserError
-from normlab.metrics.glossary import higher_is_better
+from normlab.metrics.glossary import new_score
 from normlab.records.record import Score
 
 
@@ -19,7 +19,7 @@ def mean_score(name: str, total: float, count: int) -> Score:
     """
     if count < 1:
         raise UserError(f"count={count}, but a mean needs at least one item; is the split empty?")
-    return Score(total / count, higher_is_better(name), count)
+    return new_score(name, total / count, count)
 
 
 def mean_scores(count: int, **totals: float) -> dict[str, Score]:
@@ -31,7 +31,7 @@ def perplexity(total_nll: float, count: int) -> Score:
     """Return the perplexity, exp(nll / tokens), from a summed negative log-likelihood in nats."""
     mean = mean_score("nll", total_nll, count).value
     value = math.inf if mean > 709 else math.exp(mean)  # no overflow error
-    return Score(value, higher_is_better("perplexity"), count)
+    return new_score("perplexity", value, count)
 
 
 def unigram_nll(counts: Iterable[int]) -> float:

@@ -2,12 +2,12 @@
 
 A score's key is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`. A probe
 metric's key is its probe and name, such as `tid/mean` for `stability/tid/mean/encoder.0.self`.
-`score_text.py` formats names and values for readers.
+`new_score` makes every score of a run. `score_text.py` formats names and values for readers.
 """
 
 from typing import Literal, NamedTuple
 
-from normlab.records.record import is_probe_metric
+from normlab.records.record import Score, is_probe_metric
 
 NATS, SHARE, POINTS = "nats", "share", "0 to 100"
 """The units of losses, of accuracies, and of BLEU and chrF."""
@@ -358,14 +358,15 @@ def has_direction(name: str) -> bool:
     return known is None or known.better != "-"
 
 
-def higher_is_better(score: str) -> bool:
-    """Return whether a higher value of a score is better.
+def new_score(name: str, value: float, n: int, signature: str | None = None) -> Score:
+    """Return a score, given its name or path and its value over `n` items.
 
-    Raise KeyError if it is not in the glossary. For `length_ratio`, neither direction is better,
-    because 1 is best. Here it counts as higher is better, like the brevity penalty, which is
-    computed from it.
+    The glossary says whether a higher value is better. Raise KeyError for a name that it does not
+    have. For `length_ratio`, neither direction is better, because 1 is best. It is recorded as
+    higher is better, like the brevity penalty, which is computed from it.
     """
-    return SCORES[score].better != "less"
+    higher_is_better = SCORES[metric_key(name)].better != "less"
+    return Score(value, higher_is_better, n, signature)
 
 
 def is_loss(name: str) -> bool:

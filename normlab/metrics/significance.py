@@ -1,6 +1,6 @@
 """Intervals and significance tests for means and shares over a few seeds.
 
-SciPy takes half a second to import, so the functions that need it import it themselves.
+Only the power of a test needs SciPy, which takes half a second to import.
 """
 
 # SciPy has no type annotations.
@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from normlab.metrics.student_t import quantile, upper_tail
 from normlab.records.pairs import Summary
 
 
@@ -31,7 +32,7 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
         raise ValueError(f"an interval needs at least two values, found {n}")
     summary = Summary.of(values)
     sd = math.nan if summary.sd is None else summary.sd
-    half = _quantile(n - 1, confidence) * sd / math.sqrt(n)
+    half = quantile(confidence, n - 1) * sd / math.sqrt(n)
     return Interval(summary.mean, sd, n, summary.mean - half, summary.mean + half)
 
 
@@ -44,21 +45,12 @@ def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
     return t_interval([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
 
-def _quantile(degrees: int, confidence: float) -> float:
-    """Return the t for which P(|T| <= t) equals `confidence` under Student's t distribution."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, (1 + confidence) / 2))
-
-
 def _upper_tail(distance: float, interval: Interval) -> float:
     """Return the one-sided p value of a mean at this distance (Student's t); 0 or 1 if sd is 0."""
-    from scipy.special import stdtr
-
     if interval.sd == 0:
         return 0.0 if distance > 0 else 1.0
     error = interval.sd / math.sqrt(interval.n)
-    return float(stdtr(interval.n - 1, -distance / error))
+    return upper_tail(distance / error, interval.n - 1)
 
 
 def p_value(interval: Interval, *, against: float = 0.0) -> float:
@@ -83,7 +75,7 @@ def smallest_difference(interval: Interval, *, error: float, power: float = 0.8)
     from scipy.special import nctdtrinc
 
     degrees = interval.n - 1
-    shift = float(nctdtrinc(degrees, 1 - power, _quantile(degrees, 1 - error)))
+    shift = float(nctdtrinc(degrees, 1 - power, quantile(1 - error, degrees)))
     return interval.sd * shift / math.sqrt(interval.n)
 
 

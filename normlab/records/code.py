@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from normlab.config.folders import CONFIG_DIR, source_of
+from normlab.config.folders import CONFIG_DIR, add_to_import_path, source_of
 from normlab.config.registry import OPTION, TARGET, option_settings, path_of, sha256
 from normlab.config.schema import NORM_KEYS, leaves
 
@@ -129,6 +129,7 @@ def _files(group: str, name: str, edited: Collection[Path], *, is_own: bool) -> 
     """Return names and hashes of the files of an option's classes that are the user's or edited."""
     classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
     files: dict[Path, None] = {}
+    add_to_import_path()
     for one in classes:
         of_normlab = one.startswith("normlab.")
         if not of_normlab and not is_own:

@@ -18,7 +18,7 @@ from normlab.data.masking import NUMBERS_PER_TOKEN, Corruption, mask_tokens
 from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_scores, perplexity, unigram_nll
-from normlab.metrics.glossary import higher_is_better
+from normlab.metrics.glossary import new_score
 from normlab.models.text import MaskedLM
 from normlab.norms.tokens import Tokens
 from normlab.records.record import Score
@@ -186,4 +186,4 @@ class MaskedLanguageModeling(DocumentTask):
                 int(sums["pairs"]), nsp_loss=sums["pair_nll"], nsp_accuracy=sums["pair_hits"]
             )
             loss += scores["nsp_loss"].value
-        return {"loss": Score(loss, higher_is_better("loss"), tokens), **scores}
+        return {"loss": new_score("loss", loss, tokens), **scores}

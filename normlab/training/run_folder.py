@@ -48,30 +48,26 @@ def _of_code(made_by: MadeBy) -> str:
     return ", ".join([f"numerics {numerics}", *(f"{name}: {files[name]}" for name in files)])
 
 
-def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
+def missing_tests(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     """Return the settings of an `observe` node that ask for scores a finished run does not have."""
     if not record.finished:
         return []
-    scored = _conditions(record)
-    repeats = {
-        f"observe.test_{name}": [
-            value for value in observe[f"test_{name}"] if f"{name}_{value:g}" not in scored
-        ]
-        for name in DISTURBANCES
-    }
+    settings: list[str] = []
+    conditions = _conditions(record)
+    for name in DISTURBANCES:
+        asked = observe[f"test_{name}"]
+        if untested := [value for value in asked if f"{name}_{value:g}" not in conditions]:
+            settings.append(f"observe.test_{name}={untested}")
+    examples = observe["test_seen"]
+    if examples and examples != (record.config.get("observe") or {}).get("test_seen"):
+        settings.append(f"observe.test_seen={examples}")
     targets = {
         score: [x for x in values if f"valid/steps_to/{score}_{x:g}" not in record.scores]
         for score, values in (observe["targets"] or {}).items()
     }
-    of_scores = [f"{score}: {values}" for score, values in targets.items() if values]
-    examples = observe["test_seen"]
-    before = (record.config.get("observe") or {}).get("test_seen")
-    answered = {
-        **repeats,
-        "observe.test_seen": examples if examples != before else 0,
-        "observe.targets": f"{{{', '.join(of_scores)}}}" if of_scores else None,
-    }
-    return [f"{key}={value}" for key, value in answered.items() if value]
+    if unknown := [f"{score}: {values}" for score, values in targets.items() if values]:
+        settings.append(f"observe.targets={{{', '.join(unknown)}}}")
+    return settings
 
 
 def _conditions(record: RunRecord) -> set[str]:
@@ -152,7 +148,7 @@ class RunFolder:
                 f"compare {self.folder} shows its scores without them)"
             ) from error
         self.refuse_changed(changed)
-        if missing := unanswered(record, self.config["observe"]):
+        if missing := missing_tests(record, self.config["observe"]):
             raise UserError(
                 f"{self.folder} has ended, and was tested without {' '.join(missing)}; omit that, "
                 f"or compute it with normlab eval {self.folder} {' '.join(map(quote, missing))}"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from normlab.errors import UserError
+from normlab.metrics.glossary import new_score
 from normlab.records.record import Score
 
 CONVERGED = 0.01  # a run has converged once its loss is at most this share above the last loss
@@ -168,8 +169,7 @@ class Validations:
 
 
 def _place(at: Validation | None, name: str, count: int) -> dict[str, Score]:
+    """Return the steps and tokens of a validation as scores, which are infinite if it is None."""
     steps, tokens = (math.inf, math.inf) if at is None else (at.step, at.tokens)
-    return {
-        f"valid/steps{name}": Score(float(steps), False, count),
-        f"valid/tokens{name}": Score(float(tokens), False, count),
-    }
+    values = {f"valid/steps{name}": float(steps), f"valid/tokens{name}": float(tokens)}
+    return {path: new_score(path, value, count) for path, value in values.items()}

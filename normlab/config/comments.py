@@ -1,0 +1,54 @@
+"""The comments in `configs/`, which explain options and keys to people.
+
+There are two conventions, and no other code reads comments:
+
+- The comment at the top of an option's file describes the option. Its first sentence is the
+  description in lists. Lines with a command (`normlab train ...`) or `@package` are left out.
+- A comment after `key: value` says what the key means.
+
+Comments are only shown, in lists, pages and the reference. No value of a run comes from a comment.
+"""
+
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+_COMMAND = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_KEY = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?")
+
+
+class Description(NamedTuple):
+    """The description of an option: its first sentence, and the whole text."""
+
+    summary: str
+    details: str
+
+
+class ExplainedKey(NamedTuple):
+    """The value of a key as it is written in a file, and its comment; both may be empty."""
+
+    value: str
+    comment: str
+
+
+def description_in(path: Path) -> Description:
+    """Return the description at the top of an option's file."""
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines())
+    texts = (line.lstrip("#").strip() for line in lines)
+    details = "\n".join(text for text in texts if not _COMMAND.match(text)).strip()
+    paragraph = details.split("\n\n")[0].replace("\n", " ")
+    return Description(_SENTENCE_END.split(paragraph)[0], details)
+
+
+def explained_keys(path: Path) -> dict[str, ExplainedKey]:
+    """Return the keys in a file, as dotted keys of at most two parts, with their comments."""
+    keys: dict[str, ExplainedKey] = {}
+    top = ""
+    for line in path.read_text("utf-8").splitlines():
+        if (match := _KEY.fullmatch(line)) is not None:
+            top = top if match["indent"] else match["name"]
+            name = f"{top}.{match['name']}" if match["indent"] else top
+            keys[name] = ExplainedKey(match["value"] or "", match["comment"] or "")
+    return keys
