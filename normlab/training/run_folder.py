@@ -55,8 +55,8 @@ def missing_tests(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     settings: list[str] = []
     conditions = _conditions(record)
     for name in DISTURBANCES:
-        asked = observe[f"test_{name}"]
-        if untested := [value for value in asked if f"{name}_{value:g}" not in conditions]:
+        values = observe[f"test_{name}"]
+        if untested := [value for value in values if f"{name}_{value:g}" not in conditions]:
             settings.append(f"observe.test_{name}={untested}")
     examples = observe["test_seen"]
     if examples and examples != (record.config.get("observe") or {}).get("test_seen"):

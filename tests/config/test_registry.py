@@ -13,10 +13,7 @@ from normlab.norms.base import Norm
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     files = {
-        "norm/bn.yaml": (
-            "# @package _here_\n# normlab train norm=bn\n# Batch norm (Ioffe et al. 2015), pooled\n"
-            "# over all tokens. Keeps running statistics.\n#\n# More.\n_target_: a\n# not this\n"
-        ),
+        "norm/bn.yaml": "_target_: a\n",
         "norm/ln.yaml": "_target_: b\n",
         "hydra/sweeper/mine.yaml": "# A sweeper\n",
         "norm/notes.md": "",
@@ -32,14 +29,6 @@ def root(tmp_path, monkeypatch):
 def test_folders_with_options_are_groups(root):
     assert folders.groups() == ["hydra/sweeper", "norm"]
     assert registry.option_names("norm") == ["bn", "ln"] and registry.option_names("absent") == []
-
-
-def test_the_opening_comment_is_the_description(root):
-    bn, ln = registry.options("norm")
-    assert (bn.name, bn.path) == ("bn", root / "norm" / "bn.yaml")
-    assert bn.description == "Batch norm (Ioffe et al. 2015), pooled over all tokens."
-    assert bn.details.endswith("Keeps running statistics.\n\nMore.")
-    assert (ln.description, ln.details) == ("", "")
 
 
 @pytest.mark.parametrize("option", ["nothing", "../norm/bn", None])
