@@ -1,4 +1,4 @@
-"""A table as comma-separated values (CSV), in full precision."""
+"""A table as comma-separated values (CSV), with more digits than any other form of it."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ _CSV = (
 
 
 def comma_separated(table: ScoreTable) -> str:
-    """Return a table as CSV in full precision, one line per row and score."""
+    """Return a table as CSV, one line per row and score."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
@@ -42,7 +42,8 @@ def comma_separated(table: ScoreTable) -> str:
                 ),
                 " ".join(map(str, entry.scores)),
                 *(("", "", "") if gap is None else map(_rounded, (gap.mean, gap.low, gap.high))),
-                *("" if value is None else value for value in (entry.p, entry.article_value)),
+                _rounded(entry.p),
+                "" if entry.article_value is None else entry.article_value,
                 *(int(entry.best), row.outcome, row.stability),
             ]
             writer.writerow(map(in_sheet, cells))
