@@ -25,6 +25,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from normlab.advice.which_norm import WHICH_NORM, which_norm_page
 from normlab.articles.pages import pages
 from normlab.articles.results import Results
 from normlab.formats import pipes
@@ -202,6 +203,7 @@ def _looked_up(path: Path, key: str) -> float:
 if __name__ == "__main__":
     results = Path(__file__).resolve().parents[1] / "results"
     made = {path: regenerated(path, results) for path in pages_with_blocks(results)}
-    for path, text in {**made, **pages(results)}.items():
+    made |= {**pages(results), results / WHICH_NORM: which_norm_page(results)}
+    for path, text in made.items():
         print(f"{path}: {'written' if stale({path: text}) else 'up to date'}")
         write_files({path: text})

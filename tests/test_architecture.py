@@ -30,6 +30,7 @@ LAYERS = (
     ("claims", "notebook"),
     ("inspection",),
     ("articles", "demo"),
+    ("advice",),
     ("commands",),
     ("cli", ""),
     ("__main__",),
@@ -70,7 +71,7 @@ WITHOUT_A_TEST_OF_THEIR_NAME = {
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    "publishing",
+    *("publishing", "advice"),
     *("articles", "errors", "formats", "notebook", "training.run_folder", "progress"),
     *("demo", "terminal"),
 )

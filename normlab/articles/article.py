@@ -28,7 +28,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from normlab.articles.evidence_kinds import Evidence
-from normlab.articles.language import ENGLISH, Locale, Words
+from normlab.claims.in_words.language import ENGLISH, Locale, Words
 from normlab.config.conversion import Text, WrongField, convert
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError

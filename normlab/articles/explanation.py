@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from normlab.articles.language import CHINESE, ENGLISH, Locale
+from normlab.claims.in_words.language import CHINESE, ENGLISH, Locale
 
 Pair = tuple[str, ...]
 """A text in Chinese and in English, or once if it is the same in both."""

@@ -17,9 +17,9 @@ from msgspec import to_builtins
 
 from normlab.articles.article import Article
 from normlab.articles.explanation import both_of
-from normlab.articles.language import CHINESE, ENGLISH
 from normlab.articles.page_data import page_data
 from normlab.articles.results import Results
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.templates import environment
 
 SCRIPTS = (

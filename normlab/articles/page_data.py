@@ -11,7 +11,7 @@ a text in Chinese and in English, or once if it is the same in both: `["一", "o
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from msgspec import Struct, field, structs, to_builtins
 
@@ -19,10 +19,7 @@ from normlab.articles.article import Article, ArticleTable, Passage
 from normlab.articles.evidence_kinds import Evidence
 from normlab.articles.explanation import Explanation, Pair, both_of, in_both
 from normlab.articles.results import Results
-from normlab.claims.verdict import combined_verdict
-
-if TYPE_CHECKING:
-    from normlab.claims.verdict import Verdict
+from normlab.articles.sentence_verdict import SentenceVerdict
 
 Reference = int | tuple[int, int]
 """The number of an explanation, alone or with that of the subject that it is about."""
@@ -157,8 +154,8 @@ class _Maker:
 
     def _sentence(self, text: Pair, evidence: Sequence[Evidence], command: str = "") -> Row:
         references = tuple(map(self._reference, evidence))
-        whole = verdict_of_sentence(evidence, self.results)
-        if whole == verdict_of_sentence(evidence[:1], self.results):
+        whole = SentenceVerdict.of(evidence, self.results).verdict
+        if whole == SentenceVerdict.of(evidence[:1], self.results).verdict:
             whole = ""
         claims = self._whole_claims(evidence)
         return _trimmed(to_builtins(SentenceRow(text, references, claims, whole, command)))
@@ -201,19 +198,6 @@ class _Maker:
         for claim in fitting:
             self.data.claims[claim] = both_of(ledger[claim].chinese_answer, ledger[claim].answer)
         return tuple(fitting)
-
-
-def verdict_of_sentence(evidence: Iterable[Evidence], results: Results) -> str:
-    """Return the verdict on a sentence, from the parts and checks that it refers to, or "".
-
-    Unlike a claim, a sentence is supported only if nothing that it refers to is open.
-    """
-    verdicts: list[Verdict] = [v for each in evidence if (v := each.verdict(results)) is not None]
-    if not verdicts:
-        return ""
-    whole = combined_verdict(verdicts)
-    all_supported = set(verdicts) == {"supported"}
-    return "mixed" if whole == "supported" and not all_supported else whole
 
 
 def _number(known: list[T], entry: T) -> int:

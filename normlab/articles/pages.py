@@ -1,4 +1,4 @@
-"""The pages about all articles: the interactive page, every sentence, and which norm when."""
+"""The pages about all articles: the interactive page, and the list of every sentence."""
 
 import sys
 import webbrowser
@@ -12,8 +12,6 @@ PLAY = CONFIG_DIR.parent / "docs" / "play" / "index.html"
 """The articles as an interactive page, in a checkout."""
 SENTENCES = "sentences.md"
 """What was found on each sentence, in the folder of published runs."""
-WHICH_NORM = "which_norm.md"
-"""Which norm when, in the folder of published runs."""
 
 
 def open_play_page(results: Path) -> None:
@@ -41,21 +39,6 @@ def sentences_page(results: Path) -> str:
     return sentences_text(load_all(CONFIG_DIR / "article").values(), Results(results))
 
 
-def which_norm_page(results: Path) -> str:
-    """Return the page "which norm when", as Markdown: advice from the current verdicts."""
-    from normlab.articles.which_norm import load_situations, which_norm_text
-
-    situations = load_situations(CONFIG_DIR / "which_norm.yaml")
-    return which_norm_text(situations, Results(results))
-
-
 def pages(results: Path) -> dict[Path, str]:
-    """Return the pages that `normlab claims --write` writes after the ledger, by path.
-
-    These are the two pages of all articles and the page that says which norm when.
-    """
-    return {
-        PLAY: play_page(results),
-        results / SENTENCES: sentences_page(results),
-        results / WHICH_NORM: which_norm_page(results),
-    }
+    """Return the pages about all articles by path, as `normlab claims --write` writes them."""
+    return {PLAY: play_page(results), results / SENTENCES: sentences_page(results)}

@@ -9,38 +9,16 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from normlab.articles.article import Article, Sentence
-from normlab.articles.language import ENGLISH
 from normlab.articles.results import Results
+from normlab.articles.sentence_verdict import STATES, SentenceVerdict
+from normlab.claims.in_words.language import ENGLISH
 from normlab.claims.verdict import DECIDED
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown
 from normlab.templates import environment
 
-STATES = {
-    "answered": "every question that it raises is decided, either way",
-    "answered in part": "some are decided, others are open or not tested",
-    "open": "runs were made, but do not decide it",
-    "not tested": "no run or source is there yet",
-    "numbers": "what was measured is shown, without a verdict",
-    "remark": "there is nothing to measure; the reason is given",
-    "nothing": "it states nothing that can be checked, such as the numbers of an example",
-}
-"""The states of a sentence, from answered to not tested, with their meanings."""
 _WITHOUT_FULL_ANSWER = [state for state in STATES if state not in ("answered", "nothing")]
 _COLUMNS = ("place", "Chinese", "English", "answered?", "found")
-
-
-def state_of(sentence: Sentence, results: Results) -> str:
-    """Return how far a sentence is answered, one of `STATES`."""
-    verdicts = [v for each in sentence.evidence if (v := each.verdict(results)) is not None]
-    decided = [verdict in DECIDED for verdict in verdicts]
-    if any(decided):
-        return "answered" if all(decided) else "answered in part"
-    if verdicts:
-        return "open" if "undecided" in verdicts else "not tested"
-    if any(each.study_rows for each in sentence.evidence):
-        return "numbers"
-    return "remark" if sentence.evidence else "nothing"
 
 
 class OpenPart(NamedTuple):
@@ -78,7 +56,9 @@ def open_parts(sentence: Sentence, results: Results) -> list[OpenPart]:
 def sentences_text(articles: Iterable[Article], results: Results) -> str:
     """Return the page. Raise UserError if evidence that an article refers to does not exist."""
     states = [
-        (each, state_of(each, results)) for article in articles for each in article.sentences()
+        (each, SentenceVerdict.of(each.evidence, results).state)
+        for article in articles
+        for each in article.sentences()
     ]
     rows: dict[int, list[list[str]]] = {}
     for sentence, state in states:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from normlab.articles.article import Article
 from normlab.articles.evidence_kinds import Shown
-from normlab.articles.language import Locale
 from normlab.articles.results import Results
+from normlab.claims.in_words.language import Locale
 from normlab.formats import pipes
 from normlab.records.labels import in_markdown, in_prose, one_line
 from normlab.reports.table_formats.latex import escaped
@@ -23,8 +23,6 @@ _NAME_WIDTH = 0.18
 """The share of a LaTeX line for the names of rows."""
 _LINE = 88
 """Characters in a line of LaTeX's footnotesize; a Chinese character takes two."""
-_LEADING = {"en": 9.5, "zh": 12.4}
-"""The line height of footnotesize in points. ctex puts Chinese lines further apart."""
 _LATEX_SIGNS = {
     "\u2705": r"$\surd$",
     "\u274c": r"$\times$",
@@ -160,7 +158,7 @@ def _height(table: ShownTable, width: float) -> float:
         count += max(name, *(lines([words], width) for words in row.article))
         count += max(lines([each.line for each in cell], width) for cell in row.measured)
     count += sum(lines([words], 1.0) for words in (*table.below, table.legend))
-    return (count + len(table.rows) / 2) * _LEADING[table.language.code]
+    return (count + len(table.rows) / 2) * table.language.table.leading
 
 
 def _in_latex(text: str) -> str:

@@ -8,8 +8,8 @@ from itertools import zip_longest
 
 from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
 
-from normlab.articles.language import Locale
 from normlab.articles.table import ShownRow, ShownTable
+from normlab.claims.in_words.language import Locale
 from normlab.records.labels import one_line
 from normlab.terminal import folded
 

@@ -209,8 +209,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     @property
     def figure(self) -> str:
         """Return the name of the value: the scores, and the score to subtract from each."""
-        several = f"the mean of {' and '.join(self.scores)}"
-        name = several if len(self.scores) > 1 else self.scores[0]
+        name = " and ".join(self.scores)
+        name = f"the mean of {name}" if len(self.scores) > 1 else name
         return f"{name} minus {self.minus}" if self.minus else name
 
     def conditions(self, nuisances: str = "mean over") -> str:

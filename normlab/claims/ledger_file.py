@@ -6,7 +6,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -18,7 +17,6 @@ from normlab.errors import UserError
 
 LEDGER = "claims.json"
 """The ledger's file, in the folder of published runs."""
-Language = Literal["en", "zh"]
 
 
 class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,13 +66,6 @@ class SavedPart(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether any evidence counts for the part, whether decided or not."""
         return self.verdict != "not measured"
 
-    def statement_in(self, language: Language) -> str:
-        return self.chinese if language == "zh" else self.statement
-
-    def grade_in(self, language: Language) -> str:
-        """Return the grade with its setting, or "" without a grade."""
-        return self.grades[language == "en"] if self.grades else ""
-
 
 class SavedClaim(Struct, frozen=True, kw_only=True):
     """A claim with its verdict, its parts and their secondary endpoints."""
@@ -93,17 +84,11 @@ class SavedClaim(Struct, frozen=True, kw_only=True):
     parts: tuple[SavedPart, ...]
     secondary: tuple[SavedPart, ...]
 
-    def statement_in(self, language: Language) -> str:
-        return self.chinese if language == "zh" else self.statement
-
     def statements_with(self, words: str) -> list["SavedClaim | SavedPart"]:
         """Return the claim and its parts whose statement has the words, in either language."""
         of_all: list[SavedClaim | SavedPart] = [self, *self.parts]
         texts = ((each, f"{each.statement}\n{each.chinese}".lower()) for each in of_all)
         return [each for each, text in texts if words.lower() in text]
-
-    def answer_in(self, language: Language) -> str:
-        return self.chinese_answer if language == "zh" else self.answer
 
 
 def read_ledger(results: Path, again: str = "normlab claims --write") -> Mapping[int, SavedClaim]:

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from normlab.articles.article import Article, ArticleTable, load_all
-from normlab.articles.language import LANGUAGES
 from normlab.articles.pages import open_play_page, sentences_page
 from normlab.articles.results import Results
 from normlab.articles.table import html_of, latex_of, markdown_of, shown_table
 from normlab.articles.table_text import text_of
+from normlab.claims.in_words.language import LANGUAGES
 from normlab.commands._arguments import as_path, command_parser
 from normlab.config.folders import CONFIG_DIR, RESULTS, include_words
 from normlab.errors import UserError

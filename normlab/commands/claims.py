@@ -126,10 +126,11 @@ def _judged(results: Path, *, compute: bool) -> "JudgedResults":
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write the pages, then the articles' pages.
+    """Write the pages of the ledger, then the pages that are made from it.
 
     If published evidence was altered, write nothing.
     """
+    from normlab.advice.which_norm import WHICH_NORM, which_norm_page
     from normlab.articles.pages import PLAY
     from normlab.articles.pages import pages as pages_of_articles
     from normlab.claims.evidence import COMPUTED
@@ -142,7 +143,10 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
         )
     manifest.write_files(pages)
     if results == RESULTS and PLAY.is_file():
-        others = pages_of_articles(results)
+        others = {
+            **pages_of_articles(results),
+            results / WHICH_NORM: which_norm_page(results),
+        }
         manifest.write_files(others)
         pages = {**pages, **others}
     print("\n".join(f"wrote {path}" for path in pages))
@@ -167,8 +171,8 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, ag
 
 def _show(claims: Sequence[SavedClaim], language_name: str, words: str, *, single: bool) -> None:
     """Print one claim with all its evidence, a list with answers, or a list of matches."""
-    from normlab.articles.claim_lines import claim_lines, list_lines, mention_lines
-    from normlab.articles.language import LANGUAGES  # reads its texts
+    from normlab.claims.in_words.claim_lines import claim_lines, list_lines, mention_lines
+    from normlab.claims.in_words.language import LANGUAGES  # reads its texts
 
     language = LANGUAGES[language_name]
     width = shutil.get_terminal_size().columns

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from normlab.articles.checks_in_chinese import deciding_findings
-from normlab.articles.language import CHINESE, ENGLISH
 from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.claims.source import EvidenceSource
 from normlab.errors import UserError
 

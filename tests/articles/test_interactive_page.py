@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normlab.articles.article import PIECES
-from normlab.articles.language import LANGUAGES
+from normlab.claims.in_words.language import LANGUAGES
 from normlab.inspection.examples.page_examples import norm_of_width
 from normlab.inspection.norm.norm_calls import run
 

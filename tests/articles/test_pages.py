@@ -3,6 +3,7 @@
 import sys
 import webbrowser
 
+from normlab.advice import which_norm
 from normlab.articles import pages
 from normlab.articles.article import load_all
 from normlab.articles.pages import PLAY, play_page
@@ -52,8 +53,9 @@ def test_writing_the_ledger_also_updates_the_pages_made_from_it(tmp_path, monkey
     page.write_text("old")
     monkeypatch.setattr(claims, "RESULTS", tmp_path)
     monkeypatch.setattr(pages, "PLAY", page)
-    for made in ("play_page", "sentences_page", "which_norm_page"):
-        monkeypatch.setattr(pages, made, lambda results: (results / "claims.json").read_text())
+    makers = ((pages, "play_page"), (pages, "sentences_page"), (which_norm, "which_norm_page"))
+    for module, made in makers:
+        monkeypatch.setattr(module, made, lambda results: (results / "claims.json").read_text())
     claims._write({ledger: "new"}, tmp_path)
     written = capsys.readouterr().out
     for path in (page, tmp_path / "sentences.md", tmp_path / "which_norm.md"):

@@ -2,14 +2,13 @@
 
 import re
 
-import pytest
-
 from normlab.articles import pages
 from normlab.articles.article import Sentence, load_all
 from normlab.articles.evidence_kinds import PartEvidence, RemarkEvidence
-from normlab.articles.language import Words
 from normlab.articles.results import Results
-from normlab.articles.sentences import STATES, open_parts, state_of
+from normlab.articles.sentence_verdict import SentenceVerdict
+from normlab.articles.sentences import open_parts
+from normlab.claims.in_words.language import Words
 from normlab.cli import main
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from tests.claims.ledgers import saved_claim, saved_part
@@ -29,25 +28,6 @@ def sentence(*verdicts, remark=False):
     }
     evidence = (*remarks, *parts)
     return Sentence(1, "place", "原文", "words", evidence), Results(RESULTS, claims)
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "state"),
-    [
-        (["supported"], "answered"),
-        (["contradicted", "no difference"], "answered"),
-        (["supported", "undecided"], "answered in part"),
-        (["contradicted", "not measured"], "answered in part"),
-        (["undecided", "not measured"], "open"),
-        (["not measured"], "not tested"),
-        ([], "nothing"),
-    ],
-)
-def test_a_sentence_is_answered_only_if_every_part_is_decided(verdicts, state):
-    each, results = sentence(*verdicts)
-    assert state_of(each, results) == state in STATES
-    each, results = sentence(*verdicts, remark=True)
-    assert state_of(each, results) == ("remark" if not verdicts else state)
 
 
 def test_open_parts_lists_undecided_parts_and_the_command_to_run():
@@ -83,5 +63,9 @@ def test_the_committed_page_matches_the_output_of_the_command(capsys):
 def test_every_sentence_without_a_full_answer_has_a_reason():
     results = Results(RESULTS)
     for each in ALL:
-        if state_of(each, results) in ("answered in part", "open", "not tested"):
+        if SentenceVerdict.of(each.evidence, results).state in (
+            "answered in part",
+            "open",
+            "not tested",
+        ):
             assert open_parts(each, results), each

@@ -7,10 +7,10 @@ import pytest
 from rich.cells import cell_len
 
 from normlab.articles.article import load_all
-from normlab.articles.language import CHINESE, ENGLISH, LANGUAGES
 from normlab.articles.results import Results
 from normlab.articles.table import html_of, latex_of, markdown_of, shown_table
 from normlab.articles.table_text import text_of
+from normlab.claims.in_words.language import CHINESE, ENGLISH, LANGUAGES
 from normlab.config.folders import CONFIG_DIR, RESULTS
 from tests.articles.one_cell import article
 

@@ -1,9 +1,9 @@
 """An article's table on a terminal."""
 
 from normlab.articles.evidence_kinds import Shown
-from normlab.articles.language import ENGLISH
 from normlab.articles.table import ShownRow, ShownTable
 from normlab.articles.table_text import text_of
+from normlab.claims.in_words.language import ENGLISH
 
 ROW = ShownRow("Transformer", ["35.2"], [[Shown("34.6 +- 0.3", "2.1")]])
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 from msgspec import structs
 
 from normlab.articles.explanation import Explanation
-from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
+from normlab.claims.in_words.language import Locale, Words
 from normlab.claims.verdict import Verdict
 from normlab.config.conversion import OneOfKinds, WrongField
 

@@ -8,9 +8,9 @@ from msgspec import Struct, field
 from normlab.articles.checks_in_chinese import Translation, translated
 from normlab.articles.evidence_kinds.base import Evidence, register
 from normlab.articles.explanation import Explanation, FromCheck, both_of
-from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
+from normlab.claims.in_words.language import Locale, Words
 from normlab.claims.verdict import Verdict
 
 
@@ -40,13 +40,12 @@ class CheckEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, k
         )
 
     def note(self, results: Results, language: Locale) -> str:
-        finding, phrasing = self.finding(results), language.phrasing
-        verdict = language.verdicts[self.verdict(results)]
-        if language.code == "zh":  # what was found; the verdict is on the cell's words
-            text = phrasing.stop.join([verdict, self.in_chinese(results), ""])
-        else:
-            question = phrasing.about.format(verdict, finding.question) + phrasing.stop
-            text = question + phrasing.measurement.format(finding.finding)
+        finding = self.finding(results)
+        text = language.phrasing.check.format(
+            verdict=language.verdicts[self.verdict(results)],
+            question=finding.question,
+            finding=language.choose(self.in_chinese(results), finding.finding),
+        )
         return f"[{self.place(results)}] {text}"
 
     def verdict(self, results: Results) -> Verdict:

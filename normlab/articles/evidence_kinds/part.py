@@ -18,9 +18,9 @@ from normlab.articles.explanation import (
     both_of,
     in_both,
 )
-from normlab.articles.finding_text import facts_text, finding_text
-from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
+from normlab.claims.in_words.finding_text import facts_text, finding_text
+from normlab.claims.in_words.language import Locale, Words
 from normlab.claims.ledger_file import SavedPart
 from normlab.claims.verdict import Verdict
 
@@ -50,7 +50,7 @@ class PartEvidence(Struct, Evidence, frozen=True, forbid_unknown_fields=True, kw
 
     def note(self, results: Results, language: Locale) -> str:
         part = results.part(self.part)
-        statement = part.statement_in(language.code)
+        statement = language.choose(part.chinese, part.statement)
         if facts := facts_text(part, language):
             statement += language.phrasing.measurement.format(facts)
         verdict = language.verdicts[part.verdict]

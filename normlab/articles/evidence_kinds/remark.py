@@ -4,8 +4,8 @@ from msgspec import Struct, field
 
 from normlab.articles.evidence_kinds.base import Evidence, register
 from normlab.articles.explanation import Explanation, Remark, in_both
-from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
+from normlab.claims.in_words.language import Locale, Words
 
 
 @register("says")

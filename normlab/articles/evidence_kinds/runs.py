@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from normlab.articles.evidence_kinds.base import Evidence, StudyRows, register
 from normlab.articles.explanation import Explanation, Scores, in_both
-from normlab.articles.language import Locale, Words
 from normlab.articles.results import Results
+from normlab.claims.in_words.language import Locale, Words
 from normlab.errors import UserError
 from normlab.metrics.baseline import at_baseline
 from normlab.metrics.score_text import score_text

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from normlab.articles.language import CHINESE, ENGLISH
 from normlab.articles.table import shown_table
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.errors import UserError
 from tests.articles.one_cell import article
 

@@ -5,9 +5,9 @@ import pytest
 from normlab.articles.checks_in_chinese import ByStanding
 from normlab.articles.evidence_kinds import CheckEvidence
 from normlab.articles.explanation import FromCheck
-from normlab.articles.language import CHINESE, ENGLISH
 from normlab.articles.results import Results
 from normlab.claims.evidence import CheckFinding
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 
 
 @pytest.fixture

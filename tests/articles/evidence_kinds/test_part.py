@@ -1,7 +1,7 @@
 """Evidence from a part of a claim."""
 
 from normlab.articles.evidence_kinds import PartEvidence
-from normlab.articles.language import ENGLISH
+from normlab.claims.in_words.language import ENGLISH
 
 
 def test_a_part_has_its_number_in_the_ledger_and_its_verdict(results):

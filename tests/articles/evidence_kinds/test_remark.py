@@ -2,7 +2,7 @@
 
 from normlab.articles.evidence_kinds import RemarkEvidence
 from normlab.articles.explanation import Remark
-from normlab.articles.language import CHINESE, ENGLISH, Words
+from normlab.claims.in_words.language import CHINESE, ENGLISH, Words
 
 
 def test_a_remark_is_shown_in_either_language_without_a_verdict_or_a_place(results):

@@ -5,7 +5,7 @@ import re
 import statistics
 
 from normlab.articles.evidence_kinds import GapEvidence, ScoreEvidence, TrainsEvidence
-from normlab.articles.language import CHINESE, ENGLISH
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from normlab.config.folders import RESULTS
 
 BATCH_NORM = {"of": "translation_norms/small", "row": "bn", "at": "placement=pre"}

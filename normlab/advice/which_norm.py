@@ -17,14 +17,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from normlab.articles.evidence_kinds import GapEvidence
-from normlab.articles.finding_text import finding_text
-from normlab.articles.language import CHINESE, ENGLISH, Locale, Words
 from normlab.articles.results import Results
+from normlab.claims.in_words.finding_text import finding_text, grade_text
+from normlab.claims.in_words.language import CHINESE, ENGLISH, Locale, Words
 from normlab.claims.verdict import PARTS
 from normlab.config.conversion import WrongField, convert
+from normlab.config.folders import CONFIG_DIR
 from normlab.config.yaml_files import read_yaml
 from normlab.records.labels import in_markdown
 from normlab.templates import environment
+
+WHICH_NORM = "which_norm.md"
+"""The page, in the folder of published runs."""
 
 
 class BoundedGap(GapEvidence, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,15 +85,18 @@ def load_situations(path: Path) -> tuple[Situation, ...]:
     return convert(read_yaml(path), _File, path).situations
 
 
+def which_norm_page(results: Path) -> str:
+    """Return the page with the situations of `configs/which_norm.yaml`."""
+    return which_norm_text(load_situations(CONFIG_DIR / "which_norm.yaml"), Results(results))
+
+
 def which_norm_text(situations: Sequence[Situation], results: Results) -> str:
     """Return the page in Markdown. Raise UserError if a part that it refers to does not exist."""
     shown = {
         language.code: [_shown(situation, results, language) for situation in situations]
         for language in (ENGLISH, CHINESE)
     }
-    return (
-        environment("normlab.articles").get_template("which_norm.md").render(shown).rstrip() + "\n"
-    )
+    return environment("normlab.advice").get_template("which_norm.md").render(shown).rstrip() + "\n"
 
 
 class _Shown(Struct, frozen=True):
@@ -127,11 +134,11 @@ def _part_line(name: str, results: Results, language: Locale) -> str:
     """Return a part with its verdict, statement, finding, grade and place."""
     part = results.part(name)
     finding = finding_text(part, language)
-    facts = [in_markdown(text) for text in (finding, part.grade_in(language.code)) if text]
+    facts = [in_markdown(text) for text in (finding, grade_text(part, language)) if text]
     text = language.phrasing.between.join(facts)
     graded = text.join(language.phrasing.ends) if text else ""
     place = f"[{results.place(name)}](claims.md#claim-{results.claim_of(name).id})"
-    statement = in_markdown(part.statement_in(language.code))
+    statement = in_markdown(language.choose(part.chinese, part.statement))
     measured = language.phrasing.measurement.format(text) if finding else graded
     verdict = f"*{language.verdicts[part.verdict]}*"
     return f"{verdict} {language.phrasing.about.format(place, statement)}{measured}"

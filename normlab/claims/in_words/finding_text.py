@@ -2,14 +2,14 @@
 
 The ledger has the values of runs and timings; the sentences are `templates/finding.en.txt` and
 `finding.zh.txt`. The findings of checks and sources are in the ledger in English, and in
-`checks_in_chinese` and in `chinese:` of a claim's `published:` in Chinese.
+`normlab.articles.checks_in_chinese` and in `chinese:` of a claim's `published:` in Chinese.
 """
 
 from collections.abc import Sequence
 
 from msgspec import structs
 
-from normlab.articles.language import Locale, ScoreName
+from normlab.claims.in_words.language import Locale, ScoreName
 from normlab.claims.ledger_file import SavedPart
 from normlab.claims.side import sides_text
 from normlab.formats import MOST_DECIMALS
@@ -21,33 +21,35 @@ def finding_text(part: SavedPart, language: Locale) -> str:
     if not part.measured:
         return ""
     if not part.scores and not part.limits:
-        return part.finding if language.code == "en" else ""
+        return language.choose("", part.finding)
     values = {
         "score": language.score_name(part.scores[0]) if part.scores else ScoreName(""),
         "unit": part.unit,
         "number": [language.signed(text) for text in _number(part)],
         "sides": sides_text(
             [structs.replace(side, value=language.signed(side.value)) for side in part.sides],
-            chinese=language.code == "zh",
+            chinese=language.choose(True, False),
         ),
         "counted": part.counted,
         "limits": _limits(part),
         "inside": part.verdict == "no difference",
         "reason": part.reason.text(language.code) if part.reason else "",
     }
-    return environment("normlab.articles").get_template(_template(language)).render(values)
+    template = environment("normlab.claims.in_words").get_template(f"finding.{language.code}.txt")
+    return template.render(values)
 
 
 def facts_text(part: SavedPart, language: Locale) -> str:
     """Return what was found and how it was tested, or "" if nothing was found."""
-    finding = finding_text(part, language)
-    seeds = f"n = {part.n}" if finding else ""
-    tested = part.test if language.code == "en" else seeds
+    if not (finding := finding_text(part, language)):
+        return ""
+    tested = language.phrasing.tested.format(test=part.test, n=part.n)
     return language.phrasing.between.join(filter(None, [finding, tested])).rstrip(".")
 
 
-def _template(language: Locale) -> str:
-    return f"finding.{language.code}.txt"
+def grade_text(part: SavedPart, language: Locale) -> str:
+    """Return the grade of the evidence with its setting, or "" without a grade."""
+    return language.choose(*part.grades) if part.grades else ""
 
 
 def _number(part: SavedPart) -> Sequence[str]:

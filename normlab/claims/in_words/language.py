@@ -1,7 +1,11 @@
-"""The languages of the pages, Chinese and English. Their words are in `templates/`."""
+"""The languages, Chinese and English, in which claims and articles are shown.
+
+The words are in `templates/language.CODE.yaml`. Code that differs between the languages asks
+`Locale.choose`, or fills in a text of these files.
+"""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct, structs
 
@@ -10,6 +14,8 @@ from normlab.config.conversion import Text, convert, wrong_value
 from normlab.config.yaml_files import read_yaml
 from normlab.errors import UserError
 from normlab.metrics.glossary import metric, metric_key
+
+_T = TypeVar("_T")
 
 
 class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,9 +29,17 @@ class ScoreName(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The words around a claim on a terminal; a fact without one of the `labels` is not shown."""
+    """The words around a claim on a terminal; a fact without one of the `labels` is not shown.
+
+    `verdict`, `part_verdict` and `finding` choose between the texts of the ledger, which are in
+    English, and the `word` of a verdict, its `grade`, and the `facts` in this language.
+    """
 
     statement: str
+    short_verdict: str
+    verdict: str
+    part_verdict: str
+    finding: str
     article: str
     own_question: str
     comma: str
@@ -42,10 +56,15 @@ class ClaimWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Phrasing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How texts are joined into sentences and lists; `ends` are the brackets around a remark."""
+    """How texts are joined into sentences and lists; `ends` are the brackets around a remark.
+
+    `check` is the note on a finding of a check, and `tested` says how a finding was tested.
+    """
 
     about: str
     measurement: str
+    check: str
+    tested: str
     between: str
     comma: str
     stop: str
@@ -65,7 +84,11 @@ class RunWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The words around an article's table, and where an article without tables can be read."""
+    """The words around an article's table, and where an article without tables can be read.
+
+    In LaTeX, its lines of footnotesize are `leading` points apart, and the language needs the
+    packages `latex_packages`.
+    """
 
     article: str
     measured: str
@@ -75,6 +98,8 @@ class TableWords(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     brackets: str
     no_tables: str
     play: str
+    leading: float
+    latex_packages: str = ""
 
 
 class Signs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,6 +122,7 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """
 
     code: Literal["en", "zh"]
+    html_code: str
     verdicts: dict[str, str]
     phrasing: Phrasing
     runs: RunWords
@@ -110,13 +136,17 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The language with the true signs of numbers, for pages and LaTeX."""
         return structs.replace(self, signs=TRUE_SIGNS)
 
+    def choose(self, chinese: _T, english: _T) -> _T:
+        """Return the one of two values that belongs to this language."""
+        return chinese if self.code == "zh" else english
+
     def signed(self, number: str) -> str:
         """Return a negative number with the language's minus sign. Return others unchanged."""
         return number.replace("-", self.signs.minus, 1) if number.startswith("-") else number
 
     def data_name(self, name: str) -> str:
         """Translate a study's name for its data."""
-        return data_in_chinese(name) if self.code == "zh" else name
+        return self.choose(data_in_chinese(name), name)
 
     def score_name(self, score: str) -> ScoreName:
         """Return the name of a score in words.
@@ -126,15 +156,11 @@ class Locale(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         known, key = metric(score), metric_key(score)
         if known is None:
             raise UserError(f"score {score} is unknown: normlab/metrics/glossary.py has no {key}")
-        if self.code == "en":
-            return ScoreName(known.name, known.unit if known.per else "")
-        if key not in self.scores:
-            raise wrong_value(
-                _file(self.code),
-                f"scores.{key}",
-                f"no text in Chinese yet; translate {known.name}",
-            )
-        return self.scores[key]
+        english = ScoreName(known.name, known.unit if known.per else "")
+        if (name := self.choose(self.scores.get(key), english)) is None:
+            problem = f"no text in Chinese yet; translate {known.name}"
+            raise wrong_value(_file(self.code), f"scores.{key}", problem)
+        return name
 
 
 def _file(code: str) -> Path:
@@ -157,4 +183,4 @@ class Words(Struct, frozen=True, forbid_unknown_fields=True):
     en: str = ""
 
     def text(self, language: Locale) -> str:
-        return self.zh if language.code == "zh" else self.en or self.zh
+        return language.choose(self.zh, self.en or self.zh)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from normlab.articles.finding_text import facts_text
-from normlab.articles.language import Locale
+from normlab.claims.in_words.finding_text import facts_text, grade_text
+from normlab.claims.in_words.language import Locale
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.records.labels import one_line
 from normlab.terminal import folded
@@ -20,13 +20,13 @@ def list_lines(claims: Sequence[SavedClaim], language: Locale, width: int) -> li
     """Return each claim with its verdict, its answer below it, and the number of each verdict."""
     lines: list[str] = []
     for claim in claims:
-        statement = claim.statement_in(language.code)
-        verdict = _verdict_word(claim.verdict, language)
+        statement = language.choose(claim.chinese, claim.statement)
+        verdict = _short_verdict(claim.verdict, language)
         lines += _folded(f"[{verdict}] {statement}", width, f"{claim.id:2}  ", "    ")
-        lines += _folded(claim.answer_in(language.code), width, "    - ", "      ")
+        lines += _folded(_answer(claim, language), width, "    - ", "      ")
     counts = Counter(claim.verdict for claim in claims)
     tally = [
-        language.claims.count.format(count=count, verdict=_verdict_word(verdict, language))
+        language.claims.count.format(count=count, verdict=_short_verdict(verdict, language))
         for verdict, count in sorted(counts.items())
     ]
     return [*lines, "", language.phrasing.comma.join(tally), language.claims.last_of_list]
@@ -39,8 +39,8 @@ def mention_lines(
     lines: list[str] = []
     for claim in claims:
         for each in claim.statements_with(words)[:1]:
-            statement = one_line(each.statement_in(language.code))
-            line = f"{claim.id:2}  [{_verdict_word(claim.verdict, language)}] {statement}"
+            statement = one_line(language.choose(each.chinese, each.statement))
+            line = f"{claim.id:2}  [{_short_verdict(claim.verdict, language)}] {statement}"
             is_long = cell_len(line) > width
             lines.append(f"{set_cell_size(line, width - 1).rstrip()}\u2026" if is_long else line)
     return [*lines, "", language.claims.last_of_list]
@@ -48,11 +48,11 @@ def mention_lines(
 
 def claim_lines(claim: SavedClaim, language: Locale, width: int) -> list[str]:
     """Return a claim with its answer, its parts, the secondary endpoints, and the records."""
-    words, statement = language.claims, claim.statement_in(language.code)
+    words, statement = language.claims, language.choose(claim.chinese, claim.statement)
     lines = _folded(words.statement.format(id=claim.id, statement=statement), width)
     lines += _fact_lines(_facts_of_claim(claim, language), language, width)
     for part in claim.parts:
-        statement = part.statement_in(language.code)
+        statement = language.choose(part.chinese, part.statement)
         lines += ["", *_folded(f"{part.part}. {statement}", width, "", "   ")]
         lines += _fact_lines(_facts_of_part(part, language), language, width)
     if words.secondary and claim.secondary:
@@ -71,10 +71,10 @@ def claim_lines(claim: SavedClaim, language: Locale, width: int) -> list[str]:
 def _facts_of_claim(claim: SavedClaim, language: Locale) -> Mapping[str, str]:
     words = language.claims
     articles = (_article_name(name, language) for name in claim.articles)
-    english = language.code == "en"
+    word = language.verdicts.get(claim.verdict, "")
     return {
-        "answer": claim.answer_in(language.code),
-        "verdict": claim.verdict_text if english else _verdict_word(claim.verdict, language),
+        "answer": _answer(claim, language),
+        "verdict": words.verdict.format(ledger=claim.verdict_text, word=word),
         "from": words.place.format(articles=words.comma.join(articles)),
         "value": claim.figure or "",
         "see": words.comma.join(claim.see),
@@ -83,15 +83,17 @@ def _facts_of_claim(claim: SavedClaim, language: Locale) -> Mapping[str, str]:
 
 
 def _facts_of_part(part: SavedPart, language: Locale) -> Mapping[str, str]:
-    english, to_measure = language.code == "en", language.claims.to_measure
-    grade = part.grade_in(language.code)
-    graded = grade.join(language.phrasing.ends) if grade else ""
-    verdict = language.verdicts[part.verdict] + graded
-    command = to_measure.format(command=part.to_measure, cost=part.cost)
+    words, grade = language.claims, grade_text(part, language)
+    command = words.to_measure.format(command=part.to_measure, cost=part.cost)
+    facts = facts_text(part, language)
     return {
-        "verdict": part.verdict_text if english else verdict,
+        "verdict": words.part_verdict.format(
+            ledger=part.verdict_text,
+            word=language.verdicts[part.verdict],
+            grade=grade.join(language.phrasing.ends) if grade else "",
+        ),
         "question": part.question,
-        "found": part.finding if english else facts_text(part, language),
+        "found": words.finding.format(ledger=part.finding, facts=facts),
         "test": part.test,
         "excluded": part.excluded,
         "to_measure": command if part.to_measure else "",
@@ -105,9 +107,14 @@ def _article_name(name: str, language: Locale) -> str:
     return words.article.format(number=number) if number.isdecimal() else words.own_question
 
 
-def _verdict_word(verdict: str, language: Locale) -> str:
-    """Return a verdict on a claim, in English as in the ledger."""
-    return verdict if language.code == "en" else language.verdicts[verdict]
+def _short_verdict(verdict: str, language: Locale) -> str:
+    """Return a verdict on a claim in a word or two."""
+    word = language.verdicts.get(verdict, "")
+    return language.claims.short_verdict.format(ledger=verdict, word=word)
+
+
+def _answer(claim: SavedClaim, language: Locale) -> str:
+    return language.choose(claim.chinese_answer, claim.answer)
 
 
 def _fact_lines(facts: Mapping[str, str], language: Locale, width: int) -> list[str]:

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from normlab.articles.claim_lines import claim_lines, list_lines, mention_lines
-from normlab.articles.language import CHINESE, ENGLISH
+from normlab.claims.in_words.claim_lines import claim_lines, list_lines, mention_lines
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from tests.claims.ledgers import saved_claim, saved_part
 
 PART = saved_part("p", "supported", verdict_text="supported: 5 seeds", grades=("三级", "C"))

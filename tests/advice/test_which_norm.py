@@ -5,9 +5,9 @@ import re
 import msgspec
 import pytest
 
-from normlab.articles.language import CHINESE, Words
+from normlab.advice.which_norm import load_situations, which_norm_text
 from normlab.articles.results import Results
-from normlab.articles.which_norm import load_situations, which_norm_text
+from normlab.claims.in_words.language import CHINESE, Words
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
 from tests.claims.ledgers import saved_claim, saved_part

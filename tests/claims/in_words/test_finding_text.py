@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
-from normlab.articles.finding_text import facts_text, finding_text
-from normlab.articles.language import CHINESE, ENGLISH
+from normlab.claims.in_words.finding_text import facts_text, finding_text
+from normlab.claims.in_words.language import CHINESE, ENGLISH
 from tests.claims.ledgers import saved_part
 
 NUMBERS = {"scores": ("test/bleu",), "value": -2.27, "low": -3.45, "high": -1.09, "n": 5}

@@ -1,0 +1,1 @@
+"""Advice that rests on the ledger: `which_norm.py` makes the page `results/which_norm.md`."""
