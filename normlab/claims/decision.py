@@ -38,13 +38,12 @@ and pilots are not here: they leave a part not measured (`endpoint`, `sample`).
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from normlab.claims.sample import Count
-from normlab.claims.side import SideValue, sides_text
 from normlab.claims.verdict import DECIDED, Reason, Verdict
-from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
 from normlab.metrics.significance import (
     Interval,
     binomial,
@@ -58,6 +57,7 @@ from normlab.studies.study import ANALYSES
 
 DIRECTION_SHOWN = Reason("direction_shown")
 CONSTANT = Reason("constant")
+POWER = Reason("power")
 COUNTS_OPEN = Reason("counts_open")
 RUNS_SEEN = Reason("runs_seen")
 NOT_ALL_TRAIN = Reason("not_all_train")
@@ -115,41 +115,43 @@ class PValues:
     direction: float | None = None
 
 
+Form = Literal["number", "factor", "share"]
+"""How the numbers of a decision are written: as they are, as a factor, or in per cent."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """The verdict of an endpoint before correction for other endpoints.
 
-    `value` is the result as text, `number` is the number in it with the ends of its interval (if
-    there is one), and `sides` are the values behind it. `reason` says why the endpoint is open or
-    not measured, as a text if nothing was found. `unshown` is the reason to give if the direction
-    does not survive the correction. If `counted`, `value` and `sides` are numbers of seeds that
-    train. If `stuck`, more seeds cannot help. If `by_seen_runs`, the runs were seen before the
-    endpoint was written, so nothing was tested.
+    The number that was found is the `estimate`, or `same_value` if every seed has this value.
+    `bounds` are the numbers that it is judged against, and `form` says how it is written. By label
+    of the side, `behind` has the values behind the number or, if seeds that train were counted,
+    `trained` has the counts. `finding` is what a check or a publication says instead.
+
+    `reason` says why the endpoint is open or not measured, as a text if nothing was found.
+    `unshown` is the reason to give if the direction does not survive the correction. If `stuck`,
+    more seeds cannot help. If `by_seen_runs`, the runs were seen before the endpoint was written,
+    so nothing was tested. `texts.py` puts a decision into words.
     """
 
     verdict: Verdict
-    value: str = ""
-    number: tuple[str, ...] = ()
-    sides: tuple[SideValue, ...] = ()
+    finding: str = ""
+    estimate: Estimate | None = None
+    same_value: float | None = None
+    bounds: tuple[float, ...] = ()
+    form: Form = "number"
+    behind: Mapping[str, float] = field(default_factory=dict[str, float])
+    trained: Mapping[str, Count] = field(default_factory=dict[str, Count])
     reason: Reason | str = ""
     unshown: Reason | str = ""
     p: PValues | None = None
-    estimate: Estimate | None = None
-    counted: bool = False
     stuck: bool = False
     by_seen_runs: bool = False
 
 
-def stuck(reason: Reason, trained: Sequence[SideValue] = ()) -> Decision:
+def stuck(reason: Reason, trained: Mapping[str, Count] = {}) -> Decision:
     """Return an undecided decision, with a `reason`, that more seeds would not change."""
-    decision = Decision("undecided", reason=reason.for_good(), stuck=True)
-    return with_counts(decision, trained)
-
-
-def with_counts(decision: Decision, trained: Sequence[SideValue]) -> Decision:
-    """Return a decision whose value is the number of seeds that train on each side."""
-    value = f"trained: {sides_text(trained)}" if trained else ""
-    return replace(decision, value=value, sides=tuple(trained), counted=bool(trained))
+    return Decision("undecided", reason=reason.for_good(), trained=trained, stuck=True)
 
 
 def undecided_by_seen(decision: Decision) -> Decision:
@@ -192,9 +194,11 @@ def decide(
     estimate = Estimate(wide.mean, wide.low, wide.high, 1 - error, smallest)
     p = min(same, above, below)
     if wide.low <= 0 <= wide.high:
-        return Decision("undecided", p=PValues(p, p), estimate=estimate)
+        return Decision("undecided", reason=POWER, p=PValues(p, p), estimate=estimate)
     direction = PValues(p, p, p_value(wide, against=0.0))
-    return Decision("undecided", reason=DIRECTION_SHOWN, p=direction, estimate=estimate)
+    return Decision(
+        "undecided", reason=DIRECTION_SHOWN, unshown=POWER, p=direction, estimate=estimate
+    )
 
 
 def constant(values: Sequence[float]) -> bool:
@@ -263,67 +267,19 @@ def sequential(
 
 
 def corrected_for_look(
-    decision: Decision, look: Analysis, *, bounds: Sequence[float] = (), ratio: bool = False
+    decision: Decision, look: Analysis, *, bounds: Sequence[float] = (), form: Form = "number"
 ) -> Decision:
-    """Correct a decision's p values for its interim analysis and format its numbers.
+    """Correct a decision's p values for its interim analysis.
 
-    With `ratio`, the numbers are logarithms and are converted to factors. `bounds` is passed to
-    `aligned_interval`.
+    If its form is a factor, its numbers are logarithms and are converted. `bounds` are the numbers
+    that it is judged against.
     """
-    value = math.exp if ratio else float
+    decision = replace(decision, bounds=tuple(bounds), form=form)
     if (p := decision.p) is not None:
         direction = None if p.direction is None else look.corrected(p.direction)
         decision = replace(decision, p=PValues(p.observed, look.corrected(p.observed), direction))
-    if (estimate := decision.estimate) is None:
+    if (estimate := decision.estimate) is None or form != "factor":
         return decision
-    if estimate.smallest is not None:
-        smallest = {"smallest": aligned(value(estimate.smallest))[0]}
-        decision = with_power(decision, Reason("power_factor" if ratio else "power", smallest))
-    mean, low, high = map(value, (estimate.mean, estimate.low, estimate.high))
-    number = aligned_interval(mean, low, high, bounds=bounds)
-    estimate = replace(estimate, mean=mean, low=low, high=high)
-    text = interval_text(number)
-    shown = f"factor {text}" if ratio else text
-    return replace(decision, estimate=estimate, value=shown, number=number)
-
-
-def with_power(decision: Decision, power: Reason) -> Decision:
-    """Return an undecided decision whose `power` says what these seeds could have shown."""
-    shown = decision.p is not None and decision.p.direction is not None
-    return replace(decision, reason=decision.reason or power, unshown=power if shown else "")
-
-
-def interval_text(number: Sequence[str]) -> str:
-    """Return a number with its interval, such as `2.27 [1.09, 3.45]`."""
-    mean, low, high = number
-    return f"{mean} [{low}, {high}]"
-
-
-def aligned_interval(
-    mean: float, low: float, high: float, bounds: Sequence[float] = ()
-) -> tuple[str, ...]:
-    """Format a number and the ends of its interval with the same decimals.
-
-    Decimals are added until no end rounds to a value in `bounds` that it does not equal.
-    """
-    texts, decimals = aligned(mean, low, high), decimals_of(mean, low, high)
-    has_powers = any("e" in text for text in texts)
-    while (
-        not has_powers
-        and decimals < MOST_DECIMALS
-        and any(
-            end != bound and round(end, decimals) == round(bound, decimals)
-            for end in (low, high)
-            for bound in bounds
-        )
-    ):
-        decimals += 1
-        texts = with_decimals((mean, low, high), decimals)
-    return tuple(texts)
-
-
-def p_text(p: float | None) -> str:
-    """Format a p value with three decimals or as `< 0.001`, or as a dash if nothing was tested."""
-    if p is None:
-        return "-"
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    mean, low, high = map(math.exp, (estimate.mean, estimate.low, estimate.high))
+    smallest = estimate.smallest and math.exp(estimate.smallest)
+    return replace(decision, estimate=Estimate(mean, low, high, estimate.confidence, smallest))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Struct, field
 
 from normlab.claims.decision import (
     FEWEST,
@@ -23,11 +23,10 @@ from normlab.claims.decision import (
     sequential,
     stuck,
     undecided_by_seen,
-    with_counts,
 )
 from normlab.claims.evidence import EvidenceStore, PlannedRuns, Where
 from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
-from normlab.claims.side import Side, SideValue, names_of
+from normlab.claims.side import Side, names_of
 from normlab.claims.source import EvidenceSource, Unit
 from normlab.claims.verdict import DECIDED, Reason, Verdict
 from normlab.config.conversion import Text
@@ -131,6 +130,11 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
         """The bounds between which the number shows no difference, or None without bounds."""
         return None
 
+    @property
+    def named_sides(self) -> list[Side]:
+        """The sides with their names, in the order of the statement, or [] without sides."""
+        return []
+
     def question(self, assertion: str) -> str:
         """Return the question that the endpoint asks, given the part's `says` as `assertion`."""
         raise NotImplementedError
@@ -191,7 +195,6 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def named_sides(self) -> list[Side]:
-        """Return the sides with their names, in the order of the statement."""
         names = zip(self.sides, names_of(self.sides), strict=True)
         return [Side(keys(side), name) for side, name in names]
 
@@ -246,37 +249,21 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Decide by the numbers of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
-    def behind(self, sample: Sample, seeds: Sequence[int]) -> Mapping[str, str]:
+    def behind(self, sample: Sample, seeds: Sequence[int]) -> Mapping[str, float]:
         """Return the values behind a decision, by label of the side."""
         return {}
-
-    def named_values(self, values: Mapping[str, str]) -> tuple[SideValue, ...]:
-        """Return values with the names of their sides, given values by label."""
-        sides = [side for side in self.named_sides if side.label in values]
-        return tuple(
-            SideValue(each.name, values[each.label], condition=each.condition) for each in sides
-        )
-
-    def trained(self, sample: Sample, seeds: Sequence[int]) -> tuple[SideValue, ...]:
-        """Return how many seeds of each side train and, if all do, a lower bound on the share."""
-        counts, n = sample.train_counts(seeds), len(seeds)
-        sides = self.named_values({side: f"{train}/{n}" for side, (train, _) in counts.items()})
-        least = math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
-        return tuple(
-            structs.replace(side, least=least) if side.value == f"{n}/{n}" else side
-            for side in sides
-        )
 
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
         """Decide at a planned analysis by value or, if any seed diverged, by how many train."""
-        trained, counts = self.trained(sample, seeds), list(sample.train_counts(seeds).values())
+        trained = sample.train_counts(seeds)
+        counts = list(trained.values())
         if not all(run.finished for run in sample.runs(seeds)):
             decision = self.decide_counts(counts, look, assertion)
             if decision is None:
                 return stuck(NOT_ALL_TRAIN, trained)
-            return corrected_for_look(with_counts(decision, trained), look)
+            return corrected_for_look(replace(decision, trained=trained), look)
         values = self.values(sample, seeds)
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
@@ -285,7 +272,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         if any(train < n for train, n in counts):
             return stuck(NOT_ALL_TRAIN, trained)
         decision = self.decide_values([values[seed] for seed in seeds], look, assertion)
-        return replace(decision, sides=self.named_values(self.behind(sample, seeds)))
+        return replace(decision, behind=self.behind(sample, seeds))
 
     def check_plan(self, evidence: EvidenceStore) -> None:
         plan = evidence.plan(self.study, self.scale)

@@ -10,9 +10,7 @@ from normlab.claims.decision import (
     FEWEST,
     Decision,
     decide,
-    interval_text,
     undecided_by_seen,
-    with_power,
 )
 from normlab.claims.endpoint import (
     Basis,
@@ -23,11 +21,9 @@ from normlab.claims.endpoint import (
     Scope,
 )
 from normlab.claims.evidence import BENCH, CheckFinding, EvidenceStore
-from normlab.claims.side import SideValue, names_of
+from normlab.claims.side import Side, names_of
 from normlab.claims.source import EvidenceSource, Unit
-from normlab.claims.verdict import Reason
 from normlab.config.conversion import Text
-from normlab.formats import aligned
 
 
 class Published(Endpoint, frozen=True):
@@ -54,7 +50,7 @@ class Published(Endpoint, frozen=True):
         if self.standing == "missing":
             return Judgement(Decision("not measured", reason=self.reason))
         verdict = "supported" if self.standing == "supports" else "contradicted"
-        return Judgement(Decision(verdict, value=self.reason), Basis(grade="D"))
+        return Judgement(Decision(verdict, finding=self.reason), Basis(grade="D"))
 
 
 class Computed(Endpoint, frozen=True):
@@ -89,7 +85,7 @@ class Computed(Endpoint, frozen=True):
             return Judgement(Decision("not measured", reason=reason))
         holds = all(each.standing == "supports" for each in chosen)
         answers = ". ".join(each.sentence for each in chosen)
-        decision = Decision("supported" if holds else "contradicted", value=answers)
+        decision = Decision("supported" if holds else "contradicted", finding=answers)
         return Judgement(decision, Basis(grade="D"))
 
     def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
@@ -145,6 +141,13 @@ class Timing(Endpoint, frozen=True):
     def limits(self) -> tuple[float, float]:
         return -self.margin, self.margin
 
+    @property
+    def named_sides(self) -> list[Side]:
+        candidates = [self.faster, self.slower]
+        names = names_of([{"norm": candidate} for candidate in candidates])
+        sides = [Side(*each) for each in zip(candidates, names, strict=True)]
+        return sides if self.first == "faster" else sides[::-1]
+
     def question(self, assertion: str) -> str:
         by = f"by more than {self.margin:.0%}"
         return f"Is {self.faster} faster than {self.slower}, {by} ({self.group})?"
@@ -158,7 +161,7 @@ class Timing(Endpoint, frozen=True):
         first, second = times[self.faster], times[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - ratio / other for ratio, other in pairs]
-        medians = aligned(first.milliseconds["median"], second.milliseconds["median"])
+        medians = {name: times[name].milliseconds["median"] for name in (self.faster, self.slower)}
         machine = timings.environment
         basis = Basis(
             n=len(saved),
@@ -167,11 +170,7 @@ class Timing(Endpoint, frozen=True):
             scope=Scope(f"{machine['device']} {machine['precision']}"),
             records=(timings.path,),
         )
-        names = names_of([{"norm": self.faster}, {"norm": self.slower}])
-        sides = [SideValue(*each) for each in zip(names, [f"{x} ms" for x in medians], strict=True)]
-        if self.first == "than":
-            sides.reverse()
-        return Judgement(replace(self._decide(saved), sides=tuple(sides)), basis)
+        return Judgement(replace(self._decide(saved), behind=medians), basis)
 
     def to_measure(self, judgement: Judgement, evidence: EvidenceStore) -> Measurement | None:
         command = f"python scripts/bench norms {self.measured}".strip()
@@ -185,12 +184,5 @@ class Timing(Endpoint, frozen=True):
         if (n := len(saved)) < FEWEST:
             return Decision("not measured", reason=f"too few rounds ({n} of {FEWEST})")
         decision = decide(saved, margin=self.margin, equality=False)
-        if (estimate := decision.estimate) is not None:
-            ends = (estimate.mean, estimate.low, estimate.high)
-            number = tuple(f"{value:.1%}" for value in ends)
-            text = f"{interval_text(number)} of the time saved"
-            decision = replace(decision, value=text, number=number)
-            if (smallest := estimate.smallest) is not None:
-                power = Reason("power_time", {"smallest": f"{smallest:.1%}"})
-                decision = with_power(decision, power)
+        decision = replace(decision, form="share")
         return undecided_by_seen(decision) if self.seen_before else decision

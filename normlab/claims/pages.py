@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from normlab.claims.decision import p_text
 from normlab.claims.ledger import VERDICTS, JudgedClaim, JudgedPart
 from normlab.claims.texts import (
     grade_in_chinese,
     observed_p,
+    p_text,
     part_text,
     part_verdict_text,
     seeds_text,

@@ -7,15 +7,18 @@ from typing import Any
 
 import msgspec
 
-from normlab.claims.decision import p_text
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.texts import (
     grade_in_chinese,
+    number_texts,
     observed_p,
+    p_text,
     part_text,
     part_verdict_text,
+    reason_of,
     seeds_text,
+    side_values,
     value_text,
     verdict_text,
 )
@@ -53,7 +56,7 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
     estimate, p, more = decision.estimate, observed_p(judged_part), judged_part.to_measure
     measured = bool(endpoint.scored or endpoint.limits)
     corrected = "" if judged_part.p_holm is None else f" (corrected {p_text(judged_part.p_holm)})"
-    reason = judged_part.reason if isinstance(judged_part.reason, Reason) else None
+    reason = reason_of(judged_part)
     return SavedPart(
         part=judged_part.number,
         name=judged_part.part.name,
@@ -67,10 +70,10 @@ def saved_part(judged_part: JudgedPart) -> SavedPart:
         finding=value_text(judged_part),
         unit=endpoint.unit,
         scores=endpoint.scored,
-        number=decision.number if measured else (),
-        sides=decision.sides if measured else (),
-        counted=decision.counted and measured,
-        reason=reason if measured else None,
+        number=number_texts(decision) if measured else (),
+        sides=side_values(judged_part) if measured else (),
+        counted=bool(decision.trained) and measured,
+        reason=reason if measured and isinstance(reason, Reason) else None,
         limits=tuple(float(f"{limit:.3g}") for limit in endpoint.limits or ()),
         test="" if p is None else f"p {p_text(p)}{corrected}, {seeds_text(judged_part)}",
         trained=basis.trained,

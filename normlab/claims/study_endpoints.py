@@ -17,10 +17,10 @@ from normlab.claims.decision import (
     REFERENCE_FAILS,
     Analysis,
     Decision,
+    Form,
     corrected_for_look,
     decide,
     stuck,
-    with_counts,
 )
 from normlab.claims.endpoint import Chosen, StudyEndpoint
 from normlab.claims.evidence import Where
@@ -29,7 +29,6 @@ from normlab.claims.side import Side, name_of, names_of
 from normlab.claims.source import Unit
 from normlab.claims.verdict import Verdict
 from normlab.config.conversion import WrongField
-from normlab.formats import aligned
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
@@ -70,6 +69,10 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
         return "interaction" if self.inside else "difference"
 
     @property
+    def form(self) -> Form:
+        return "factor" if self.ratio else "number"
+
+    @property
     def sides(self) -> list[Where]:
         """Return the two sides; for an interaction, the four sides, starting with the `in` pair."""
         conditions = (self.inside, self.outside) if self.inside else ({},)
@@ -103,12 +106,11 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
             differences[seed] = sign * (better - worse - outside)
         return differences
 
-    def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, str]:
+    def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, float]:
         """Return the sides' means or, with `ratio`, geometric means, whose ratio is the factor."""
         mean = geometric_mean if self.ratio else fmean
         values = {side: sample.values(side) for side in sample.cells}
-        means = [mean([by_seed[seed] for seed in seeds]) for by_seed in values.values()]
-        return dict(zip(values, aligned(*means), strict=True))
+        return {side: mean([of[seed] for seed in seeds]) for side, of in values.items()}
 
 
 class Contrast(Difference, frozen=True, kw_only=True):
@@ -164,7 +166,7 @@ class Contrast(Difference, frozen=True, kw_only=True):
         m, equality = self.margin, assertion == "equality"
         margin, bounds = (math.log(m), (1.0, m, 1 / m)) if self.ratio else (m, (0.0, m, -m))
         decided = decide(values, margin=margin, equality=equality, error=look.share)
-        return corrected_for_look(decided, look, bounds=bounds, ratio=self.ratio)
+        return corrected_for_look(decided, look, bounds=bounds, form=self.form)
 
 
 class Gap(Difference, frozen=True, kw_only=True):
@@ -189,7 +191,7 @@ class Gap(Difference, frozen=True, kw_only=True):
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         value = _logarithm(self.value) if self.ratio else self.value
         held = decision.contains(values, value, look)
-        return corrected_for_look(held, look, bounds=(self.value,), ratio=self.ratio)
+        return corrected_for_look(held, look, bounds=(self.value,), form=self.form)
 
 
 class Spread(StudyEndpoint, frozen=True, kw_only=True):
@@ -246,16 +248,15 @@ class Spread(StudyEndpoint, frozen=True, kw_only=True):
         without = {seed: logarithm([other for other in seeds if other != seed]) for seed in seeds}
         return {seed: n * whole - (n - 1) * rest for seed, rest in without.items()}
 
-    def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, str]:
+    def behind(self, sample: Sample, seeds: Sequence[int]) -> dict[str, float]:
         """Return the standard deviation of each side."""
         values = {side: sample.values(side) for side in sample.cells}
-        deviations = [stdev(by_seed[seed] for seed in seeds) for by_seed in values.values()]
-        return dict(zip(values, aligned(*deviations), strict=True))
+        return {side: stdev(of[seed] for seed in seeds) for side, of in values.items()}
 
     def decide_values(self, values: Sequence[float], look: Analysis, assertion: str) -> Decision:
         m, equality = self.margin, assertion == "equality"
         decided = decide(values, margin=math.log(m), equality=equality, error=look.share)
-        return corrected_for_look(decided, look, bounds=(1.0, m, 1 / m), ratio=True)
+        return corrected_for_look(decided, look, bounds=(1.0, m, 1 / m), form="factor")
 
 
 def _logarithm(value: float) -> float:
@@ -297,8 +298,7 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         above_bound = [value - bound for value in values]
         decided = decide(above_bound, margin=m, equality=equality, error=look.share)
         if (above := decided.estimate) is None:
-            number = tuple(aligned(fmean(values)))
-            return replace(decided, value=number[0], number=number)
+            return replace(decided, same_value=fmean(values))
         mean, low, high = (bound + value for value in (above.mean, above.low, above.high))
         decided = replace(decided, estimate=replace(above, mean=mean, low=low, high=high))
         return corrected_for_look(decided, look, bounds=(bound - m, bound, bound + m))
@@ -374,11 +374,11 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
     def decide_at(
         self, sample: Sample, seeds: Sequence[int], look: Analysis, assertion: str
     ) -> Decision:
-        trained, fails = self.trained(sample, seeds), assertion in _FEWER
-        side, *others = sample.train_counts(seeds).values()
+        trained, fails = sample.train_counts(seeds), assertion in _FEWER
+        side, *others = trained.values()
         reference = others[0] if others else None
         if reference is not None and not reference[0]:
             floor = sample.floor(keys(self.reference), seeds)
             return stuck(floor or REFERENCE_FAILS, trained)
         decided = decision.counts(side, reference, fails=fails, error=look.share)
-        return corrected_for_look(with_counts(decided, trained), look)
+        return corrected_for_look(replace(decided, trained=trained), look)

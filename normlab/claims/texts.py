@@ -1,19 +1,23 @@
-"""Formats the verdict, value and seeds of a claim, for all places that show them.
+"""Puts judged claims into words: verdicts, numbers with their sides, reasons, seeds and p values.
 
 The Chinese names of data are in `templates/chinese_names.yaml`.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import yaml
 
-from normlab.claims.side import sides_text
+from normlab.claims.side import SideValue, sides_text
+from normlab.claims.verdict import Reason
+from normlab.formats import MOST_DECIMALS, aligned, decimals_of, with_decimals
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Part
+    from normlab.claims.decision import Decision
     from normlab.claims.ledger import JudgedClaim, JudgedPart
 
 
@@ -37,10 +41,106 @@ def part_verdict_text(judged_part: "JudgedPart") -> str:
 
 def value_text(judged_part: "JudgedPart") -> str:
     """Return the value with its interval, the values behind it and, if it is open, the reason."""
-    decision = judged_part.decision
-    value, sides = decision.value, "" if decision.counted else sides_text(decision.sides)
+    value = result_text(judged_part)
+    sides = "" if judged_part.decision.trained else sides_text(side_values(judged_part))
     text = f"{value} ({sides})" if value and sides else value or sides
-    return "; ".join(filter(None, (text, str(judged_part.reason))))
+    return "; ".join(filter(None, (text, str(reason_of(judged_part)))))
+
+
+def result_text(judged_part: "JudgedPart") -> str:
+    """Return what was found: a number with its interval, counts of seeds, or a finding."""
+    decision = judged_part.decision
+    if decision.trained:
+        return f"trained: {sides_text(side_values(judged_part))}"
+    if not (number := number_texts(decision)):
+        return decision.finding
+    text = interval_text(number)
+    return _FORMS[decision.form].format(text)
+
+
+_FORMS = {"number": "{}", "factor": "factor {}", "share": "{} of the time saved"}
+_POWER = {"number": "power", "factor": "power_factor", "share": "power_time"}
+"""The sentence about the power of a test, by the form of its numbers."""
+
+
+def number_texts(decision: "Decision") -> tuple[str, ...]:
+    """Return the number with the ends of its interval, if it has one, or () without a number."""
+    if (estimate := decision.estimate) is None:
+        return () if decision.same_value is None else tuple(aligned(decision.same_value))
+    ends = (estimate.mean, estimate.low, estimate.high)
+    if decision.form == "share":
+        return tuple(map(_percent, ends))
+    return aligned_interval(*ends, bounds=decision.bounds)
+
+
+def reason_of(judged_part: "JudgedPart") -> Reason | str:
+    """Return why a part is open; if its test lacks power, with the difference that it detects."""
+    reason, estimate = judged_part.reason, judged_part.decision.estimate
+    if reason != Reason("power") or estimate is None or estimate.smallest is None:
+        return reason
+    form, smallest = judged_part.decision.form, estimate.smallest
+    text = _percent(smallest) if form == "share" else aligned(smallest)[0]
+    return Reason(_POWER[form], {"smallest": text})
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def side_values(judged_part: "JudgedPart") -> tuple[SideValue, ...]:
+    """Return the values behind a decision with the names of their sides, as the statement does."""
+    decision, endpoint = judged_part.decision, judged_part.endpoint
+    unit = " ms" if endpoint.unit == "time saved" else ""
+    means = dict(zip(decision.behind, aligned(*decision.behind.values()), strict=True))
+    texts = {label: f"{text}{unit}" for label, text in means.items()}
+    texts |= {label: f"{train}/{n}" for label, (train, n) in decision.trained.items()}
+    least = {label: _least(n) for label, (train, n) in decision.trained.items() if train == n}
+    return tuple(
+        SideValue(side.name, texts[side.label], least.get(side.label), side.condition)
+        for side in endpoint.named_sides
+        if side.label in texts
+    )
+
+
+def _least(n: int) -> int:
+    """Return a lower bound, in %, on the share of seeds that train if all of `n` seeds do."""
+    return math.floor(100 * 0.025 ** (1 / n))  # Clopper and Pearson 1934
+
+
+def interval_text(number: Sequence[str]) -> str:
+    """Return a number with its interval, if it has one, such as `2.27 [1.09, 3.45]`."""
+    mean, *ends = number
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
+
+
+def aligned_interval(
+    mean: float, low: float, high: float, bounds: Sequence[float] = ()
+) -> tuple[str, ...]:
+    """Format a number and the ends of its interval with the same decimals.
+
+    Decimals are added until no end rounds to a value in `bounds` that it does not equal.
+    """
+    texts, decimals = aligned(mean, low, high), decimals_of(mean, low, high)
+    has_powers = any("e" in text for text in texts)
+    while (
+        not has_powers
+        and decimals < MOST_DECIMALS
+        and any(
+            end != bound and round(end, decimals) == round(bound, decimals)
+            for end in (low, high)
+            for bound in bounds
+        )
+    ):
+        decimals += 1
+        texts = with_decimals((mean, low, high), decimals)
+    return tuple(texts)
+
+
+def p_text(p: float | None) -> str:
+    """Format a p value with three decimals or as `< 0.001`, or as a dash if nothing was tested."""
+    if p is None:
+        return "-"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def seeds_text(judged_part: "JudgedPart") -> str:

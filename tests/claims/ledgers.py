@@ -9,7 +9,6 @@ from normlab.claims.endpoint import Basis, Endpoint, Judgement, Measurement, Sco
 from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.ledger_file import SavedClaim, SavedPart
 from normlab.claims.other_endpoints import Computed, Published
-from normlab.claims.side import SideValue
 from normlab.claims.source import EvidenceSource
 from normlab.claims.study_endpoints import Contrast
 
@@ -19,11 +18,7 @@ ENDPOINT = Contrast(
     worse={"norm": "bn"}, margin=0.5,
 )  # fmt: skip
 COMPARED = {
-    "value": "-2.27 [-3.45, -1.09]",
-    "sides": (
-        SideValue(("层归一化", "layer norm"), "34.6"),
-        SideValue(("批归一化", "batch norm"), "36.8"),
-    ),
+    "behind": {"norm=ln": 34.6, "norm=bn": 36.8},
     "p": PValues(0.0012, 0.0012),
     "estimate": Estimate(-2.27, -3.45, -1.09, 0.99),
     "n": 5,
@@ -78,10 +73,10 @@ def judged_claim(number: int, *parts: list[JudgedPart], **changes: Any) -> Judge
 
 def judged_claims() -> list[JudgedClaim]:
     """Return one claim for each verdict."""
-    defined = judged_part("supported", Computed("a.b"), value="bn: it moves by 21 %", grade="D")
+    defined = judged_part("supported", Computed("a.b"), finding="bn: it moves by 21 %", grade="D")
     missing = "There is no task of pictures."
     awaited = judged_part("not measured", Published("missing", missing), reason=missing)
-    second = compared("undecided", value="1 [0, 2]")
+    second = compared("undecided", estimate=Estimate(1.0, 0.0, 2.0, 0.99))
     size = decided("size", compared("undecided", reason="its size is open"))
     excluded = open_part(excluded=("tested weights chosen by loss: 3",))
     return [

@@ -11,15 +11,12 @@ from normlab.claims.decision import (
     CONSTANT,
     ERROR,
     LOOKS,
-    aligned_interval,
     corrected_for_look,
     counts,
     decide,
-    interval_text,
     sequential,
 )
 from normlab.config.yaml_files import read_yaml
-from normlab.formats import aligned
 from normlab.metrics.significance import t_interval
 
 SPREAD = (-0.2, -0.1, 0.0, 0.1, 0.2)  # its 95 % interval is +-0.196, its 90 % one +-0.151
@@ -156,18 +153,3 @@ def test_the_counts_of_trained_seeds_decide_whether_a_side_trains(
     side, reference, fails, error, verdict
 ):
     assert counts(side, reference, fails=fails, error=error).verdict == verdict
-
-
-def test_an_interval_end_is_not_rounded_to_a_bound_that_it_does_not_equal():
-    def shown(*values):
-        return interval_text(aligned_interval(*values))
-
-    assert shown(1.2323, 1.2147, 1.2498, (0.75, 1.0, 1.25)) == "1.2323 [1.2147, 1.2498]"
-    assert shown(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
-    assert shown(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
-    assert shown(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"
-
-
-def test_a_huge_factor_has_three_digits_and_a_power_of_ten():
-    assert aligned(1.07, 1.55e17) == ["1.07", "1.55e+17"]
-    assert aligned(0.126, 12.34, 999_999.0) == ["0", "12", "999999"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from normlab.claims.texts import result_text
 from tests.claims.handmade_study import contrast, decided, primary, run, side
 
 
@@ -42,12 +43,12 @@ def test_scores_are_compared_only_if_all_seeds_train(tmp_path):
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
     assert str(low.reason).startswith("not all seeds train") and low.decision.stuck
-    assert low.decision.value == (
+    assert result_text(low) == (
         "trained: 5/5 with layer norm (95 % CI: ≥ 47 %), 4/5 with batch norm"
     )
     near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear only on average
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
-    assert none.verdict == "undecided" and none.decision.value.endswith("0/5 with batch norm")
+    assert none.verdict == "undecided" and result_text(none).endswith("0/5 with batch norm")
 
 
 def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
@@ -55,7 +56,7 @@ def test_seen_seeds_show_a_value_but_only_later_seeds_decide(tmp_path):
     records = side("ln", 30.0) + side("bn", 28.0)
     judged_part = primary(tmp_path, records, contrast(margin=0.5, **seen))
     assert judged_part.verdict == "undecided" and "seeds after 5" in judged_part.question
-    assert judged_part.decision.value.startswith("2.00 [") and judged_part.decision.p is None
+    assert result_text(judged_part).startswith("2.00 [") and judged_part.decision.p is None
     assert "seeds=6,7,8,9,10" in judged_part.to_measure.command
     twelve = [*side("ln", 30.0, 12), *side("bn", 28.0, 12)]
     later = [each for each in twelve if each.seed > 5]

@@ -5,6 +5,7 @@ import pytest
 from normlab.claims.decision import NOT_SURVIVED
 from normlab.claims.evidence import TimedCandidate, Timings
 from normlab.claims.ledger import ledger, with_measurements
+from normlab.claims.texts import reason_of
 from tests.claims.handmade_study import (
     CONTRAST,
     claim,
@@ -42,7 +43,7 @@ def test_a_direction_is_reported_only_if_it_survives_the_correction(among_ten):
     alone, among = among_ten(0.12)
     assert str(alone.reason) == "the direction is shown, but the size of the difference is open"
     assert alone.decision.p.direction < 0.01
-    assert "these seeds would have detected" in str(among.reason)
+    assert "these seeds would have detected" in str(reason_of(among))
 
 
 def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):

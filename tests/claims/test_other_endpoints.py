@@ -2,6 +2,7 @@
 
 from normlab.claims.evidence import CheckFinding, TimedCandidate, Timings
 from normlab.claims.side import sides_text
+from normlab.claims.texts import result_text, side_values
 from tests.claims.handmade_study import decided, part, primary
 
 
@@ -38,13 +39,13 @@ def test_a_timing_is_decided_by_the_ratios_of_its_rounds(tmp_path):
         6,
         "D: CPU fp32",
     )
-    assert judged_part.decision.value.startswith("10.0% [")
+    assert result_text(judged_part).startswith("10.0% [")
     assert (
-        sides_text(judged_part.decision.sides) == "1.80 ms with batch norm, 2.00 ms with layer norm"
+        sides_text(side_values(judged_part)) == "1.80 ms with batch norm, 2.00 ms with layer norm"
     )
     reversed_ = {"faster": "bn", "than": "ln", "first": "than", "group": "m"}
     named = primary(tmp_path, [], part({"timing": reversed_}), timings={"norms": report})
-    assert named.decision.sides == judged_part.decision.sides[::-1]
+    assert side_values(named) == side_values(judged_part)[::-1]
     none = primary(tmp_path, [], each)
     assert none.to_measure.command.startswith("python scripts/bench norms --json results/bench/no")
 
@@ -60,4 +61,4 @@ def test_a_timing_seen_in_advance_is_shown_but_stays_undecided(tmp_path):
     assert judged_part.verdict == "undecided" and judged_part.decision.by_seen_runs
     assert judged_part.to_measure is not None
     assert judged_part.to_measure.cost.endswith("then remove seen: true from the endpoint")
-    assert "of the time saved" in judged_part.decision.value
+    assert "of the time saved" in result_text(judged_part)

@@ -8,9 +8,16 @@ from msgspec import structs
 
 from normlab.claims.endpoint import Measurement, Scope
 from normlab.claims.pages import markdown, summary
-from normlab.claims.side import SideValue
 from normlab.config.folders import CONFIG_DIR
-from tests.claims.ledgers import COMMAND, compared, decided, judged_claim, judged_claims, open_part
+from tests.claims.ledgers import (
+    COMMAND,
+    ENDPOINT,
+    compared,
+    decided,
+    judged_claim,
+    judged_claims,
+    open_part,
+)
 
 
 def section(text, number):
@@ -34,7 +41,7 @@ def test_the_page_shows_verdicts_answers_values_and_links_to_the_records():
     ):
         assert said in section(text, 2)
     shown, _, folded = section(text, 2).partition("<details>")
-    assert "1 [0, 2]" in folded and "1 [0, 2]" not in shown
+    assert "1.00 [0.00, 2.00]" in folded and "1.00 [0.00, 2.00]" not in shown
 
 
 def test_the_page_numbers_the_parts_of_claims():
@@ -52,7 +59,9 @@ def test_unmeasured_parts_have_a_reason_and_a_command_to_measure_them():
 
 def test_markup_in_texts_is_escaped_in_table_rows():
     odd = "<b>a|b</b>"
-    shown = compared("supported", value=odd, sides=(SideValue((odd, odd), odd),), scope=Scope(odd))
+    endpoint = structs.replace(ENDPOINT, better={"norm": odd})
+    values = {"estimate": None, "finding": odd, "behind": {f"norm={odd}": 1.0}}
+    shown = compared("supported", endpoint=endpoint, scope=Scope(odd), **values)
     missing = open_part(reason=odd, to_measure=Measurement(odd, odd))
     parts = decided("a", shown, statement=odd), decided("b", missing)
     text = markdown([judged_claim(5, *parts, statement=odd, figure=odd)])

@@ -2,8 +2,14 @@
 
 import re
 
-from normlab.claims.texts import data_in_chinese, verdict_text
+from normlab.claims.texts import (
+    aligned_interval,
+    data_in_chinese,
+    interval_text,
+    verdict_text,
+)
 from normlab.config.registry import options
+from normlab.formats import aligned
 from normlab.studies.load import load_study
 from tests.claims.ledgers import compared, decided, judged_claim, open_part
 
@@ -33,3 +39,18 @@ def test_the_data_of_every_study_has_a_chinese_name():
     words = {word for name in names for word in re.findall(r"[A-Za-z]{2,}", data_in_chinese(name))}
     proper = "Multi Brown CIFAR Python AMD EPYC bf IWSLT mini TED Tatoeba WikiText UCI"
     assert words <= set(proper.split())
+
+
+def test_an_interval_end_is_not_rounded_to_a_bound_that_it_does_not_equal():
+    def shown(*values):
+        return interval_text(aligned_interval(*values))
+
+    assert shown(1.2323, 1.2147, 1.2498, (0.75, 1.0, 1.25)) == "1.2323 [1.2147, 1.2498]"
+    assert shown(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
+    assert shown(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
+    assert shown(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"
+
+
+def test_a_huge_factor_has_three_digits_and_a_power_of_ten():
+    assert aligned(1.07, 1.55e17) == ["1.07", "1.55e+17"]
+    assert aligned(0.126, 12.34, 999_999.0) == ["0", "12", "999999"]
