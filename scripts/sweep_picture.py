@@ -10,7 +10,7 @@ from normlab.publishing.study_arrangement import study_arrangement
 from normlab.reports.figures.drawing import draw, write
 from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.score_charts import by_axis
-from normlab.reports.renaming import renamed
+from normlab.reports.renaming import with_row_names
 from normlab.reports.tables.build_table import build_table
 from normlab.studies.load import load_study
 
@@ -21,7 +21,9 @@ PATH = ROOT / "docs" / "images" / "batch_size.svg"
 def picture(path: Path = PATH) -> Path:
     """Plot the study's first score over its batch sizes; return the file."""
     runs = read(ROOT / "results" / "batch_size" / "small")
-    table = renamed(study_arrangement(load_study("batch_size"), "small", runs), {}, full=True)
+    table = with_row_names(
+        study_arrangement(load_study("batch_size"), "small", runs), {}, full=True
+    )
     panels = next(iter(by_axis(build_table(table)).values()))
     write(draw(panels[:1], row_styles(table.runs), LIGHT), path, title="BLEU by batch size")
     return path

@@ -20,7 +20,7 @@ from normlab.articles.evidence_kinds import GapEvidence
 from normlab.articles.results import Results
 from normlab.claims.in_words.finding_text import finding_text, grade_text
 from normlab.claims.in_words.language import CHINESE, ENGLISH, Locale, Words
-from normlab.claims.verdict import PARTS
+from normlab.claims.verdict import PART_VERDICTS
 from normlab.config.conversion import WrongField, convert
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.yaml_files import read_yaml
@@ -56,8 +56,8 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not self.rests_on:
             raise WrongField("rests_on", "is empty; list a part of a claim and its verdict")
         for name, verdict in self.rests_on.items():
-            if verdict not in PARTS:
-                known = ", ".join(PARTS)
+            if verdict not in PART_VERDICTS:
+                known = ", ".join(PART_VERDICTS)
                 raise WrongField(
                     f"rests_on.{name}", f"{verdict!r} is not a verdict; choose from {known}"
                 )

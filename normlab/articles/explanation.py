@@ -1,8 +1,8 @@
 """The explanations that open below a sentence or cell on the interactive page, by source.
 
 Each explanation has its statement in Chinese and in English, what was found, and how we know.
-Evidence makes its explanation (`evidence_kinds/`), `page_data.py` puts it into the data of the
-page, whose `reading.js` draws it.
+Evidence makes its explanation (`evidence_kinds/`), `page_data.py` puts it into the page's
+data, and `reading.js` draws it.
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ STATES = {
     "answered": "every question that it raises is decided, either way",
     "answered in part": "some are decided, others are open or not tested",
     "open": "runs were made, but do not decide it",
-    "not tested": "no run or source is there yet",
+    "not tested": "there is no run or source yet",
     "numbers": "what was measured is shown, without a verdict",
     "remark": "there is nothing to measure; the reason is given",
     "nothing": "it states nothing that can be checked, such as the numbers of an example",

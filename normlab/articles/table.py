@@ -123,7 +123,7 @@ def html_of(tables: Sequence[ShownTable]) -> str:
 
 
 def latex_of(table: ShownTable) -> str:
-    r"""Return a table in LaTeX; a comment names the packages that the document needs.
+    r"""Return a table in LaTeX.
 
     A comment lists the packages that the document needs, and a comment after a row lists the parts
     that its verdicts are about. A table that is taller than a page is a `longtable`, which breaks

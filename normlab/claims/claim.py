@@ -16,7 +16,7 @@ parts:
     chinese: 批归一化的译文差于层归一化。  optional
     says: difference                   difference, equality, trains, fails, figure, definition
     endpoint: {contrast: {...}}        exactly one, of a kind in `KINDS`
-    secondary: [{contrast: {...}}]     optional: shown but never counted
+    secondary: [{contrast: {...}}]     optional: shown, but they decide nothing
     note: ...                          optional: a caveat to quote with the verdict
 
 Errors give the file, the key and the fix.

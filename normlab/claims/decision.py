@@ -3,7 +3,7 @@
 Let `d` be the difference per seed in the claimed direction, and `m` the margin. The first line of
 this table that applies decides:
 
-    d is the same for every seed  undecided: without a spread a t interval is meaningless
+    d is the same for every seed  undecided: if nothing varies, a t interval is meaningless
     I90 between -m and +m         no difference (supports a claim of equality)
     I95 wholly above m            supported (contradicts a claim of equality)
     I95 wholly below 0            contradicted (a claim of equality: below -m)
@@ -23,7 +23,7 @@ A part is undecided, though measured, for one of these reasons (their texts are 
                      baseline on average
     not_finite       a value is not a finite number
     not_all_train    a seed of a side does not train, though the side does on average
-    reference_fails  no seed of the reference of `trains` trains
+    reference_fails  no run of the reference of `trains` trains
     counts_open      numbers of trained seeds decide, and are inconclusive
     constant         the first line of the table above
     direction_shown  the line "wholly above 0" of the table, if it survives the correction below
@@ -202,7 +202,7 @@ def decide(
 
 
 def constant(values: Sequence[float]) -> bool:
-    """Return whether all values are equal up to rounding, so that their spread is unknown."""
+    """Return whether all values are equal up to rounding, so that there is no interval."""
     return max(values) - min(values) <= _ROUNDING
 
 

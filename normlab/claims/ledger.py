@@ -18,18 +18,9 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import ERROR, NOT_SURVIVED, Decision
 from normlab.claims.endpoint import Basis, Endpoint, Family, Judgement, Measurement
 from normlab.claims.evidence import EvidenceStore
-from normlab.claims.verdict import DECIDED, PARTS, Reason, Verdict, combined_verdict
+from normlab.claims.verdict import DECIDED, PART_VERDICTS, Reason, Verdict, combined_verdict
 from normlab.errors import UserError
 from normlab.metrics.significance import holm
-
-VERDICTS = {
-    "supported": "every part that is decided is supported",
-    "contradicted": "every part that is decided is contradicted, or shows no difference",
-    "mixed": "some parts are supported and others are not",
-    "undecided": "measured, but no part is decided",
-    "not measured": "no evidence counts yet",
-}
-"""The verdicts of claims, and what each verdict means for the parts."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +86,7 @@ class JudgedClaim:
         """The number of parts not in the verdict, such as `1 part open, 2 not measured`."""
         numbers = Counter(part.verdict for part in self.primary)
         texts: list[str] = []
-        for name in PARTS:
+        for name in PART_VERDICTS:
             in_verdict = name in DECIDED and self.verdict != "mixed"
             if (number := numbers[name]) and name != self.verdict and not in_verdict:
                 parts = "" if texts else " part" if number == 1 else " parts"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-from normlab.claims.ledger import VERDICTS, JudgedClaim, JudgedPart
+from normlab.claims.ledger import JudgedClaim, JudgedPart
 from normlab.claims.texts import (
     grade_in_chinese,
     observed_p,
@@ -21,7 +21,7 @@ from normlab.claims.texts import (
     value_text,
     verdict_text,
 )
-from normlab.claims.verdict import DECIDED, PARTS
+from normlab.claims.verdict import CLAIM_VERDICTS, DECIDED, PART_VERDICTS
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, address_of
 from normlab.templates import environment
@@ -32,8 +32,10 @@ _HOME = "results"
 def markdown(judged_claims: Sequence[JudgedClaim]) -> str:
     """Return the Markdown of the page `results/claims.md`."""
     counts = Counter(judged_claim.verdict for judged_claim in judged_claims)
-    tally = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-    return _filled("ledger.md", {"claims": judged_claims, "counts": tally, "meanings": VERDICTS})
+    tally = ", ".join(f"{counts[name]} {name}" for name in CLAIM_VERDICTS)
+    return _filled(
+        "ledger.md", {"claims": judged_claims, "counts": tally, "meanings": CLAIM_VERDICTS}
+    )
 
 
 def summary(judged_claims: Sequence[JudgedClaim]) -> str:
@@ -60,7 +62,7 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
 def _summarized(judged_claim: JudgedClaim) -> dict[str, Any]:
     """Return a claim's entry in the summary: its parts by verdict, its texts by language."""
     claim = judged_claim.claim
-    order = {verdict: place for place, verdict in enumerate(PARTS)}
+    order = {verdict: place for place, verdict in enumerate(PART_VERDICTS)}
     return {
         "id": claim.id,
         "verdict": judged_claim.verdict,

@@ -6,15 +6,23 @@ The sentences of reasons, in English and in Chinese, are in `templates/reasons.y
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, get_args
 
 import yaml
 from msgspec import Struct, field
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
-DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
-PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
-"""The verdicts of parts, beginning with the verdicts that decide a part."""
+"""The verdict on a part. All but the last two decide it."""
+PART_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+DECIDED = PART_VERDICTS[:-2]
+CLAIM_VERDICTS = {
+    "supported": "every part that is decided is supported",
+    "contradicted": "every part that is decided is contradicted, or shows no difference",
+    "mixed": "some parts are supported and others are not",
+    "undecided": "measured, but no part is decided",
+    "not measured": "no evidence counts yet",
+}
+"""The verdicts of claims, and what each verdict means for the parts."""
 
 
 def combined_verdict(parts: Sequence[Verdict]) -> str:

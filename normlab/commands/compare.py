@@ -21,7 +21,7 @@ from normlab.records.labels import in_prose, one_line
 from normlab.reports.arrangement.arrangement import Arrangement
 from normlab.reports.arrangement.unplanned import arrange, arrange_by_recipe
 from normlab.reports.legend import About, Note, print_legend
-from normlab.reports.renaming import Names, chosen_names, renamed
+from normlab.reports.renaming import Names, chosen_names, with_row_names
 from normlab.reports.run_paths import none_below
 from normlab.reports.runs import Run, by_setting, read_runs
 from normlab.reports.table_formats.terminal_table import print_tables
@@ -104,7 +104,7 @@ def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> list[str]:
     }
     whole = [arrange(runs, **chosen)] if arguments.bootstrap else arrange_by_recipe(runs, **chosen)
     names = chosen_names(arguments.names, whole)
-    tables = [renamed(each, names, full=arguments.latex) for each in whole]
+    tables = [with_row_names(each, names, full=arguments.latex) for each in whole]
     if arguments.bootstrap:
         show_bootstrap(tables[0], arguments)
     elif arguments.samples is not None:

@@ -12,7 +12,7 @@ from normlab.records.manifest import PAGE_FILE
 from normlab.records.packed import MEND_PUBLISHED, RECORDS, Pack, pack
 from normlab.records.record import fingerprint
 from normlab.reports.pages.report_page import study_page
-from normlab.reports.renaming import renamed
+from normlab.reports.renaming import with_row_names
 from normlab.reports.runs import Run
 from normlab.reports.table_formats.comma_separated import comma_separated
 from normlab.reports.table_formats.latex import latex_table
@@ -61,7 +61,7 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
         )
     source = study_arrangement(study, scale, runs)
     table = build_table(source)
-    paper = renamed(source, {}, full=True)
+    paper = with_row_names(source, {}, full=True)
     in_latex = latex_table(build_table(paper), baseline=paper.baseline, uncertainty="stars")
     return {
         folder / "table.md": markdown_table(table),

@@ -1,4 +1,4 @@
-"""Notes below tables, in full and in a brief form, and the legend of three lines of brief notes."""
+"""Notes below tables, in full and in brief, and the legend: the brief forms on three lines."""
 
 import shutil
 from collections.abc import Sequence

@@ -44,7 +44,7 @@ def chosen_names(words: Sequence[str], tables: Sequence[Arrangement]) -> dict[st
     return names
 
 
-def renamed(table: Arrangement, names: Names, *, full: bool = False) -> Arrangement:
+def with_row_names(table: Arrangement, names: Names, *, full: bool = False) -> Arrangement:
     """Return the runs of a table with the user's names of rows.
 
     With `full`, a norm without such a name has its full name. Raises UserError if two rows would

@@ -14,7 +14,7 @@ from normlab.reports.figures.line_styles import LIGHT, row_styles
 from normlab.reports.figures.paper_figures import figures_of
 from normlab.reports.pages.report_page import runs_page
 from normlab.reports.pages.sections import TableSection
-from normlab.reports.renaming import chosen_names, renamed
+from normlab.reports.renaming import chosen_names, with_row_names
 from normlab.reports.run_paths import none_below
 from normlab.reports.runs import Run, read_runs
 from normlab.reports.table_formats.latex import Uncertainty, latex_table
@@ -67,8 +67,8 @@ class RunsReport:
         arrangements = arrange_by_recipe(runs, **options)
         names = chosen_names(self.names, arrangements)
         with at_work("making the page"):
-            renamed_rows = [renamed(each, names) for each in arrangements]
-            sections = _sections(renamed_rows, names, self.data_dir)
+            with_names = [with_row_names(each, names) for each in arrangements]
+            sections = _sections(with_names, names, self.data_dir)
             several = f"{len(runs)} runs"
             heading = ", ".join(map(str, self.places)) if len(self.places) < 3 else several
             about = {"heading": heading, "problems": problems, "reload": reload}
@@ -79,7 +79,7 @@ class RunsReport:
         return sections, not problems
 
     def _none_of(self, read: Sequence[Run]) -> str:
-        """Return a message that there is no run, or that none of those read has the values."""
+        """Return a message that there are no runs, or that none fits the `conditions`."""
         if read and self.conditions:
             return none_matching(read, self.places, self.conditions)
         return none_below(self.places, " that can be read")
@@ -131,7 +131,7 @@ def _samples(runs: Sequence[Run], data_dir: Path | None) -> SideBySide | str | N
 
 def for_paper(section: TableSection) -> TableSection:
     """Return a table and its runs with full names of norms."""
-    source = renamed(section.source, {}, full=True)
+    source = with_row_names(section.source, {}, full=True)
     return replace(section, source=source, table=build_table(source, section.table.names))
 
 

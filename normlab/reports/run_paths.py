@@ -1,4 +1,4 @@
-"""The runs at RUN, the paths that a user names: one run, the seeds of an experiment, or any."""
+"""Finds the runs that a user names as RUN: one run, the seeds of one experiment, or any runs."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
 
     Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
     """
-    from normlab.reports.runs import read_runs  # a tenth of a second, which --help need not take
+    from normlab.reports.runs import read_runs  # takes a tenth of a second, which --help should not
 
     for place in places:
         if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():

@@ -77,7 +77,7 @@ def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
 
 
 def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:
-    """Read all runs in some places with their rows, and return error messages, too.
+    """Return all runs in some places with their rows, and a message for each problem.
 
     A place is a folder of runs, a run's folder, its `record.json`, or an address. With `ended`,
     only runs that have ended are read, and without their rows.

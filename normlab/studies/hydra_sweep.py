@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _GRID = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _HERE = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
-"""Hydra's own sweeper and launcher, by the classes that `hydra/sweeper=basic` and the like name."""
+"""The classes of Hydra's own sweeper and launcher, such as that of `hydra/sweeper=basic`."""
 
 
 class SweepActions(NamedTuple):

@@ -11,7 +11,8 @@ import torch
 
 from normlab.claims.claim import load_all
 from normlab.claims.evidence import EvidenceStore
-from normlab.claims.ledger import VERDICTS, check_plans, ledger
+from normlab.claims.ledger import check_plans, ledger
+from normlab.claims.verdict import CLAIM_VERDICTS
 from normlab.cli import main
 from normlab.config.compose import compose
 from normlab.config.folders import CONFIG_DIR
@@ -109,7 +110,7 @@ def judged(tmp_path_factory):
     check_plans(claims, evidence)
     with entered(files):
         evidence.read(results)
-        assert {claim.verdict for claim in ledger(claims, evidence)} <= set(VERDICTS)
+        assert {claim.verdict for claim in ledger(claims, evidence)} <= set(CLAIM_VERDICTS)
     return files
 
 

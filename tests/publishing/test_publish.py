@@ -16,7 +16,7 @@ from normlab.records.manifest import stale
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
-from normlab.reports.renaming import renamed
+from normlab.reports.renaming import with_row_names
 from normlab.reports.runs import rows_of_run, thinned
 from normlab.reports.table_formats.comma_separated import comma_separated
 from normlab.reports.table_formats.latex import latex_table
@@ -54,7 +54,7 @@ def test_published_runs_can_be_read_back(folder, tmp_path):
 def test_published_tables_match_the_runs_and_publishing_again_changes_nothing(folder, tmp_path):
     table = build(study(), runs(VALUES))
     assert (folder / "table.md").read_text() == markdown_table(table)
-    in_full = renamed(study_arrangement(study(), "smoke", runs(VALUES)), {}, full=True)
+    in_full = with_row_names(study_arrangement(study(), "smoke", runs(VALUES)), {}, full=True)
     paper = latex_table(build_table(in_full), baseline=in_full.baseline, uncertainty="stars")
     assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)

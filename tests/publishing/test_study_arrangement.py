@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.publishing.study_arrangement import study_arrangement
-from normlab.reports.renaming import renamed
+from normlab.reports.renaming import with_row_names
 from normlab.studies.study import Scale
 from tests.reports.handmade import made, run, study
 
@@ -16,7 +16,7 @@ def test_the_records_name_the_data_if_they_are_not_the_planned_ones(planned, nam
     of = study(rows={"ln": ("norm=ln", f"task={planned}")}, scales={"smoke": scale})
     data = {"label": "downloaded text", "languages": ["de", "en"]}
     arrangement = study_arrangement(of, "smoke", [run(made("ln", 1, data=data), "ln")])
-    assert arrangement.data_name == renamed(arrangement, {}, full=True).data_name == name
+    assert arrangement.data_name == with_row_names(arrangement, {}, full=True).data_name == name
 
 
 @pytest.mark.parametrize(("setting", "differs"), [("precision=bf16", False), ("task=toy", True)])

@@ -4,7 +4,7 @@ import pytest
 
 from normlab.errors import UserError
 from normlab.publishing.study_arrangement import study_arrangement
-from normlab.reports.renaming import chosen_names, renamed
+from normlab.reports.renaming import chosen_names, with_row_names
 from normlab.reports.table_formats.latex import latex_table
 from normlab.reports.tables.build_table import build_table
 from tests.reports.handmade import BLEU, made, run, study
@@ -22,11 +22,11 @@ def sized():
 
 
 def test_latex_uses_the_full_names_of_norms_unless_the_user_renames_them(sized):
-    full = latex_table(build_table(renamed(sized, {}, full=True)))
+    full = latex_table(build_table(with_row_names(sized, {}, full=True)))
     assert all(f"\n{row} & 30.00" in full for row in ("Layer norm", "Batch norm + Layer norm pre"))
     words = ["ln=LN", "bn, lr=1=BN & co", "batch_size=sentences", f"{BLEU}=quality"]
     names = chosen_names(words, [sized])
-    named = build_table(renamed(sized, names, full=True), names)
+    named = build_table(with_row_names(sized, names, full=True), names)
     rows = [*dict.fromkeys(row.name for row in named.rows)]
     assert rows == ["LN", "BN & co", "Batch norm + LN pre"] and named.head[2] == "quality"
     text = latex_table(named)
@@ -40,13 +40,13 @@ def test_renaming_an_unknown_row_or_two_rows_to_the_same_name_is_an_error(sized)
         with pytest.raises(UserError, match=r"must have the form NAME=TEXT.*choose from ln; bn"):
             chosen_names(wrong, [sized])
     with pytest.raises(UserError, match="would give the rows ln and bn, lr=1 the same name, X"):
-        renamed(sized, {"ln": "X", "bn, lr=1": "X"})
+        with_row_names(sized, {"ln": "X", "bn, lr=1": "X"})
 
 
 def test_names_set_by_the_user_are_kept_when_others_become_full_names(sized):
-    mine = renamed(sized, {"ln": "LN, mine", "bn, lr=1": "tuned, slow"})
+    mine = with_row_names(sized, {"ln": "LN, mine", "bn, lr=1": "tuned, slow"})
     assert [*mine.rows] == ["LN, mine", "tuned, slow", "bn + LN, mine pre"]
-    paper = renamed(mine, {}, full=True)
+    paper = with_row_names(mine, {}, full=True)
     assert [*paper.rows] == ["LN, mine", "tuned, slow", "Batch norm + LN, mine pre"]
     assert paper.rows["tuned, slow"].in_sentence == "tuned, slow", "no setting in brackets"
     assert {run.key.row for run in paper.runs} == {*paper.rows}

@@ -88,13 +88,13 @@ class ScoreEvidence(RowEvidence, frozen=True, forbid_unknown_fields=True, kw_onl
         elif len(finite) < len(values):
             text = language.runs.reached.format(n=len(finite), of=len(values))
         else:
-            text = self._spread(values, language)
+            text = self._mean_and_deviation(values, language)
         text += self.origin(experiment, len(values), language)
         if at_baseline([run for run in experiment.records if run.finished], self.score):
             text += language.phrasing.between + language.runs.untrained
         return text
 
-    def _spread(self, values: list[float], language: Locale) -> str:
+    def _mean_and_deviation(self, values: list[float], language: Locale) -> str:
         summary = Summary.of([100 * value for value in values] if self.percent else values)
         mean = language.signed(self._digits(summary.mean))
         sd = summary.sd

@@ -11,7 +11,8 @@ from normlab.reports.arrangement.settings import Settings, differing_settings
 class Grid(NamedTuple):
     """The grid of a sweep: the settings that it varies, and their values in every experiment.
 
-    `axes` are the settings that no earlier axis decides, as a batch size decides its tuned rate.
+    `axes` are the settings that do not follow from an earlier one, as a tuned rate follows from its
+    batch size.
     """
 
     swept: Sequence[str]

@@ -1,4 +1,4 @@
-"""A table as comma-separated values (CSV), with more digits than any other form of it."""
+"""A table as comma-separated values (CSV), with more digits than in the other formats."""
 
 import csv
 import io

@@ -168,7 +168,7 @@ def _score_cell(entry: Entry | None, uncertainty: Uncertainty) -> Cell:
 
 
 def _difference_cell(entry: Entry | None) -> Cell:
-    """Return a difference in small letters with its interval, or "" without a difference."""
+    """Return a difference with its interval, in small type, or "" without a difference."""
     if entry is None or (difference := entry.shown_difference) is None:
         return TextCell("")
     mean, low, high = map(_signed, (difference.mean, difference.low, difference.high))

@@ -1,6 +1,6 @@
-r"""How a table in LaTeX fits on a page: estimated widths, folded names, and columns in blocks.
+r"""How a table in LaTeX fits on a page: estimated widths, wrapped names, and columns in blocks.
 
-A table that is wider than a page gets smaller letters and wrapped row names and, if that is not
+A table that is wider than a page gets smaller type and wrapped row names and, if that is not
 enough, is split into several tables. A table that is taller than a page breaks between pages.
 `table.tex` in `templates/` writes what is laid out here.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 PAGE_HEIGHT = 500.0
 """Points: the height of text on a page of LaTeX's article class, without the caption."""
 _PAGE_WIDTH = 345.0
-"""Points: the width of its text, the narrowest of the usual pages."""
+"""Points: the width of the text on it, the narrowest of the usual page formats."""
 _SCRIPT = 4.1
 """The width of a digit of an interval."""
 _BOLD = 1.15
@@ -20,7 +20,7 @@ _BOLD = 1.15
 _HEAD_LINE = 15
 """The characters that a line of a heading may always have."""
 _NAME_LINE = 18
-"""The characters in a line of a folded name of a row."""
+"""The characters in a line of a wrapped row name."""
 _NARROW = frozenset(" .,:;()[]|'!ijlt")
 _WIDE = frozenset("+\u2212")  # plus and minus signs, also those of plus-minus
 
@@ -67,7 +67,7 @@ class DifferenceCell(NamedTuple):
 
 
 class TextCell(NamedTuple):
-    """Words, or "" for a cell that stays empty."""
+    """Text, or "" for an empty cell."""
 
     text: str
 
@@ -76,7 +76,7 @@ class TextCell(NamedTuple):
 
 
 class MissingCell(NamedTuple):
-    """A dash: no value."""
+    """A dash, for a missing value."""
 
     def width(self, digit: float) -> float:
         return _digits("--") * digit
@@ -87,7 +87,7 @@ _EMPTY = TextCell("")
 
 
 class LatexRow(NamedTuple):
-    """A line of a table: the row's name, folded if need be, and a cell for each column.
+    """A line of a table: the row's name, wrapped if necessary, and a cell for each column.
 
     A `title` is a line across all columns instead, above the rows of a point.
     """
@@ -103,7 +103,7 @@ class LatexRow(NamedTuple):
 
 
 class LatexBlock(NamedTuple):
-    """Columns of a table that fit side by side: their headings, each in lines, and their lines."""
+    """Columns that fit side by side: their headings, each as a list of lines, and their rows."""
 
     head: list[list[str]]
     lines: list[LatexRow]
@@ -122,9 +122,9 @@ class Layout(NamedTuple):
 
 
 def laid_out(head: Sequence[str], lines: Sequence[LatexRow]) -> Layout:
-    """Fit a table on pages: as it is, with smaller letters, with folded names, or in blocks.
+    """Fit a table on pages: as it is, in smaller type, with wrapped names, or in blocks.
 
-    `head` has the name of the first column, then those of the others.
+    `head` has the headings of all columns, beginning with the column of row names.
     """
     folded = [line if line.title else line._replace(name=_folded(line.name)) for line in lines]
     ways = [*((size, lines) for size in _SIZES), (_SIZES[-1], folded)]
@@ -165,7 +165,7 @@ def _columns_of_blocks(head: Sequence[str], lines: Sequence[LatexRow], size: Siz
 
 
 def _folded(name: Sequence[str]) -> tuple[str, ...]:
-    """Return the name of a row, in two or more lines if it is long."""
+    """Return the name of a row, wrapped if it is long."""
     parts = textwrap.wrap(
         " ".join(name), _NAME_LINE, break_long_words=False, break_on_hyphens=False
     )

@@ -64,7 +64,7 @@ def _key(arrangement: Arrangement) -> str:
 
 
 def _title(arrangement: Arrangement, names: Mapping[str, str]) -> str:
-    """Return the study's title, or such as `BLEU by batch size on Multi30k de-en, scale=small`."""
+    """Return the study's title, or a title such as `BLEU by batch size on Multi30k de-en`."""
     data, scale = arrangement.data_name, arrangement.scale
     if (study := arrangement.study) is not None:
         return f"{study.table}, on {data} ({study.name}, scale={scale})"

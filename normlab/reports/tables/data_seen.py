@@ -80,7 +80,7 @@ def data_seen(rows: Sequence[ScoreRow]) -> EqualData | EqualBudget | UnequalData
     """Return how the rows' amounts of data compare.
 
     None if all rows saw equal data in equal updates, if no run finished, or if their units differ,
-    as those of tokens and images.
+    such as tokens and images.
     """
     finished = {
         row.label: runs for row in rows if (runs := [run for run in row.records if run.finished])

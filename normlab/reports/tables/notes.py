@@ -1,7 +1,7 @@
 """The notes below a table, in order: its data, how to read it, and what limits comparisons.
 
-What several rows have to be examined for is decided in a file of its own, as a value that knows its
-note: `data_seen.py`, `untrained.py`, `uncompared.py`, `unlike_settings.py`.
+What concerns several rows is decided in files of their own, as values that have a note:
+`data_seen.py`, `untrained.py`, `uncompared.py`, `unlike_settings.py`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

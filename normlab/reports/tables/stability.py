@@ -12,7 +12,7 @@ from normlab.reports.tables.score_table import ScoreRow
 def stability(experiment: Experiment, outcome: str) -> str:
     """Return how stable the training of a row's seeds was, and warnings about their scores.
 
-    Such as `finished 3/3; diverged 0; spikes 0`; `outcome` comes first.
+    For example `finished 3/3; diverged 0; spikes 0`, beginning with `outcome`.
     """
     diverged = [] if count_diverged(experiment.records) else ["diverged 0"]
     spikes = _spikes(experiment)

@@ -21,8 +21,9 @@ from normlab.reports.legend import About, Note
 class Untrained:
     """The untrained baselines of a table's scores, and which rows do not clearly beat them.
 
-    `baselines` has the lowest and highest baseline of the runs, by score; `rows_near` the rows that
-    are not clearly better, by score; `runs_near` how many runs of a row are not, of how many.
+    `baselines` has the lowest and highest baseline of the runs, by score, and `rows_near` the rows
+    that are not clearly better, by score. By row, `runs_near` has the number of its runs that are
+    not clearly better, and the number of all its runs.
     """
 
     baselines: Mapping[str, tuple[float, float]]

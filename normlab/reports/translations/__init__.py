@@ -2,5 +2,5 @@
 
 - `reference_text.py` reads the sources and references of a run's test
 - `side_by_side.py` puts the translations of several runs next to each other
-- `bootstrap.py` tests the difference in BLEU between two rows on other sentences
+- `bootstrap.py` tests whether the difference in BLEU between two rows would hold on other sentences
 """

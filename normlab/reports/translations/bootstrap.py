@@ -26,7 +26,7 @@ SCORE = "test/bleu"
 def bootstrap(
     baseline: Sequence[Run], other: Sequence[Run], data_dir: Path | None, *, samples: int = 1000
 ) -> "dict[str, Bootstrap]":
-    """Test the difference in BLEU for each paired seed; several seeds are also tested as `all`.
+    """Test the difference in BLEU for each paired seed and, if there are several, for `all`.
 
     Raises UserError with the reason if the two were not trained, tested or computed in the same
     way, or if translations are missing or their BLEU differs from the record.
