@@ -14,6 +14,7 @@ from torch import nn
 from normlab.any_model.batches.axes import Axes
 from normlab.any_model.batches.example import Forward, ModelFailed
 from normlab.any_model.batches.from_batch import Conventions, example_of, first_batches
+from normlab.any_model.batches.masks import MaskArgument
 from normlab.any_model.questions.examination import Examination
 from normlab.any_model.questions.registry import questions
 from normlab.any_model.report import Report
@@ -31,7 +32,7 @@ def inspect(
     batches: Any = None,
     *,
     forward: Forward | None = None,
-    mask: Any = None,
+    mask: MaskArgument = None,
     rows: int | None = None,
     positions: int | None = None,
     loss: Any = None,
@@ -132,9 +133,18 @@ def _examination(
 
 
 def _chosen(checks: Literal["quick", "all"] | Sequence[str]) -> list[Question]:
-    """Return the questions to ask, `forward` first. Raise UserError for an unknown name."""
-    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
-    return [*questions("forward"), *questions(*names, slow=checks == "all")]
+    """Return the questions to ask, `forward` first.
+
+    Raises UserError for an unknown name, or if no question is named.
+    """
+    if checks == "quick" or checks == "all":
+        return [*questions("forward"), *questions(slow=checks == "all")]
+    names = [checks] if isinstance(checks, str) else [*checks]
+    if not names:
+        raise UserError(
+            'checks=[] names no question; omit checks= to ask all quick questions, or use "all"'
+        )
+    return [*questions("forward"), *questions(*names)]
 
 
 def _not_restored(refused: Sequence[str]) -> Finding:

@@ -91,7 +91,7 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
         (["text"], {}, "no tensor: input_ids"),
         ([{"ids": ROWS["input_ids"]}], {}, "cannot run one row of the first batch: TypeError"),
         ([ROWS | {"attention_mask": (1 - REAL) * -1e4}], {}, "has the value -1e\\+04; use 1"),
-        ([ROWS | {"attention_mask": 1 - REAL}], {}, "row 0 is all padding; is it inverted"),
+        ([ROWS | {"attention_mask": 1 - REAL}], {}, "row 0 is all padding; is the mask inverted"),
         (
             [ROWS | {"attention_mask": REAL[:, None, None]}],
             {},
@@ -115,6 +115,8 @@ ROWS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
             "returns a str without a float tensor",
         ),
         ([ROWS], {"checks": ["leek"]}, "'leek' is not a question"),
+        ([ROWS], {"checks": []}, r"checks=\[\] names no question; omit checks="),
+        ([ROWS], {"mask": {"a": "real", "b": "real"}}, "mask=.* has 2 entries; pass one input's"),
     ],
 )
 def test_invalid_batches_and_options_are_refused_with_the_reason(batches, options, says):

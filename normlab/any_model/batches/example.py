@@ -114,13 +114,13 @@ class Example:
 
     def one(self, row: int) -> "Example":
         """Return a row alone, with its padding."""
-        return replace(self.cut(self.rows, row, row + 1), numbers=())
+        return replace(self.select_rows(row, row + 1), numbers=())
 
     def alone(self, row: int) -> "Example":
         """Return a row alone, without its padding."""
         one = self.one(row)
         real = one.real[0].nonzero().flatten().tolist()
-        return one.cut(one.tokens, real[0], real[-1] + 1) if real else one
+        return one.select_positions(real[0], real[-1] + 1) if real else one
 
     def padded(self, n: int, *, other: bool = False, side: PaddingSide | None = None) -> "Example":
         """Return the longest row alone, padded by n positions, by default on the mask's side.
@@ -192,15 +192,22 @@ class Example:
             example = example.change(example.rows, joined)
         return example
 
-    def cut(self, axes: Mapping[InputKey, int], start: int, stop: int) -> "Example":
-        """Return the entries from start to stop along `axes`, the axes of rows or of positions."""
-        new = self.change(axes, lambda key, x: x.narrow(axes[key], start, stop - start))
-        if self.mask_kind == "lengths" and axes is self.tokens:
-            new = new.change([self.mask], lambda _, x: x.clamp(max=stop) - start)
-        elif self.mask_kind == "shares" and axes is self.tokens:
-            change = lambda _, x: (x * self.length).clamp(max=stop) / (stop - start)  # noqa: E731
-            new = new.change([self.mask], change)
-        return new
+    def select_rows(self, start: int, stop: int) -> "Example":
+        """Return the rows from start to stop."""
+        return self.change(self.rows, lambda key, x: x.narrow(self.rows[key], start, stop - start))
+
+    def select_positions(self, start: int, stop: int) -> "Example":
+        """Return the positions from start to stop, with lengths counted from start."""
+        count = stop - start
+
+        def cut_length(_: InputKey, x: Tensor) -> Tensor:
+            if self.mask_kind == "lengths":
+                return (x - start).clamp(0, count)
+            return (x * self.length - start).clamp(0, count) / count
+
+        new = self.change(self.tokens, lambda key, x: x.narrow(self.tokens[key], start, count))
+        has_lengths = self.mask_kind in ("lengths", "shares")
+        return new.change([self.mask], cut_length) if has_lengths else new
 
     def change(
         self, keys: Iterable[InputKey], change: Callable[[InputKey, Tensor], Tensor]

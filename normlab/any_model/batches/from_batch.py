@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from normlab.any_model.batches.axes import Axes, axes_of_inputs, main_axes
 from normlab.any_model.batches.example import Example, Forward, InputKey
 from normlab.any_model.batches.masks import (
+    MaskArgument,
     add_mask,
     checked_kind,
     find_mask,
@@ -57,7 +58,7 @@ class Conventions:
     """Options for reading a user's batch. `normlab.inspect` explains each field."""
 
     forward: Forward | None = None
-    mask: Any = None
+    mask: MaskArgument = None
     axes: Axes = field(default_factory=Axes)
     max_rows: int = 4
     max_positions: int = 128
@@ -201,5 +202,5 @@ def _cut(example: Example, config: Any, conventions: Conventions) -> Example:
             most = positions * SAMPLES
         if example.side == "left":
             start = max(start, stop + 1 - most)
-        example = example.cut(example.tokens, start, min(stop + 1, start + most))
+        example = example.select_positions(start, min(stop + 1, start + most))
     return example.with_more_rows(FEWEST_ROWS)

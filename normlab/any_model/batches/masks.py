@@ -23,29 +23,32 @@ ADDED_MASKS = ("attention_mask", "src_key_padding_mask")
 MASK_MEANINGS: tuple[MaskKind, ...] = ("real", "padding", "lengths")
 
 
+MaskArgument = Tensor | InputKey | Mapping[InputKey, MaskKind | None]
+"""The argument `mask` of `normlab.inspect`: a tensor, a meaning, an input's name or position, or
+one input's name with its meaning. If it is None, the inputs' names and values show the mask.
+"""
+
+
 class Mask(NamedTuple):
-    """The input that marks real tokens, and its kind, or None if it is to be inferred."""
+    """The input that marks real tokens, and its kind, or None if the kind is to be inferred."""
 
     key: InputKey
     kind: MaskKind | None
 
 
 class MaskOption(NamedTuple):
-    """The user's option for the mask: a tensor or an input, and the meaning of its ones.
-
-    Without a tensor or an input, the mask is found by the inputs' names and values.
-    """
+    """A parsed `MaskArgument`: the mask as a tensor or as an input, and the meaning of its ones."""
 
     tensor: Tensor | None = None
     name: InputKey = None
     meaning: MaskKind | None = None
 
 
-def mask_option(mask: Any, names: Collection[str], device: torch.device) -> MaskOption:
-    """Parse the option `mask` of `normlab.inspect`; `names` are the inputs' names.
+def mask_option(mask: MaskArgument, names: Collection[str], device: torch.device) -> MaskOption:
+    """Parse the argument `mask` of `normlab.inspect`, given the names of the inputs.
 
-    It is None, a tensor, a meaning, an input's name or position, or a dict of a name with a
-    meaning. A tensor is moved to the device. Raises UserError for an unknown meaning.
+    A tensor is moved to the device. Raises UserError for an unknown meaning, or for a dict that
+    does not have exactly one entry.
     """
     if isinstance(mask, Tensor):
         return MaskOption(tensor=mask.to(device))
@@ -53,6 +56,11 @@ def mask_option(mask: Any, names: Collection[str], device: torch.device) -> Mask
         return MaskOption(meaning=mask)
     if not isinstance(mask, Mapping):
         return MaskOption(name=mask)
+    if len(mask) != 1:
+        raise UserError(
+            f"mask={dict(mask)} has {len(mask)} entries; pass one input's name with the meaning of "
+            'its ones, such as {"keep": "padding"}'
+        )
     ((name, meaning),) = mask.items()
     if meaning is not None and meaning not in MASK_MEANINGS:
         raise UserError(f"mask={meaning!r}: choose from {', '.join(MASK_MEANINGS)}")
@@ -62,9 +70,10 @@ def mask_option(mask: Any, names: Collection[str], device: torch.device) -> Mask
 def find_mask(
     values: dict[InputKey, Any], names: Mapping[InputKey, str], option: MaskOption
 ) -> Mask | None:
-    """Return the mask of real tokens, or None. A mask tensor of the user is added to `values`.
+    """Return the mask of real tokens; None if there is none.
 
-    Raises UserError if there is no such input, or if it cannot be a mask.
+    If the user passed the mask as a tensor, it is added to `values`. Raises UserError if there is
+    no such input, or if it cannot be a mask.
     """
     key: InputKey = None
     if option.tensor is not None:
@@ -170,8 +179,8 @@ def check_mask(marks: Tensor, name: str, kind: MaskKind) -> None:
         if kind == "padding":
             ones, other = "True for padding", "real"
         raise UserError(
-            f"{name}: row {empty[0]} is all padding; is it inverted? Give {ones}, "
-            f'or say mask="{other}"'
+            f"{name}: row {empty[0]} is all padding; is the mask inverted? Use {ones}, "
+            f'or pass mask="{other}"'
         )
 
 

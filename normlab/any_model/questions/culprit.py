@@ -2,23 +2,27 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
-from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from normlab.any_model.batches.outputs import Outputs, tensors
 from normlab.any_model.questions.examination import BLIND, LEAK, Examination, PassPair
 from normlab.any_model.tracing.calls import Call, inside, slow_path
+from normlab.any_model.tracing.class_names import (
+    class_name,
+    is_attention,
+    is_convolution,
+    is_dropout,
+)
 from normlab.any_model.tracing.float64 import float64_operations
 from normlab.any_model.tracing.norm_modules import is_norm
-from normlab.any_model.tracing.scripted import class_name, hooked
+from normlab.any_model.tracing.scripted import hooked
 from normlab.errors import UserError
 from normlab.findings.relative_change import relative_change
 
@@ -26,9 +30,6 @@ AGREE = 1e-11  # largest relative change between tensors that agree, in float64
 ROUNDS, TRIES = 4, 6  # limits: modules to name, and suspects to try for each
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
 """Causes that an output should not depend on."""
-_CONVOLUTION = {"conv", "convs", "convolution", "convolutional"}
-_DROPOUT = {"dropout", "drop"}
-_ATTENTION = {"attention", "attn", "att", "attend"}
 Calls = dict[tuple[str, int], Call]
 """Calls by module name and how often the module was called before."""
 
@@ -103,29 +104,19 @@ def _in_words(place: CulpritPlace, cause: Cause) -> str:
 
 
 def _how(module: nn.Module, cause: Cause) -> str:
-    """Describe how `cause` gets into the module's output, judging by its class or name."""
+    """Describe how `cause` gets into the module's output, judging by its class."""
     if is_norm(module):
         axis = "the batch" if cause == "other rows" else "position"
         return f"pools over {axis}, {cause} included"
-    if _is_a(module, _ConvNd, _CONVOLUTION):
+    if is_convolution(module):
         size = "x".join(map(str, getattr(module, "kernel_size", ())))
         of_size = f" of size {size}" if size else ""
         return f"a convolution{of_size} that reaches into {cause}"
-    if cause == "random numbers" or _is_a(module, _DropoutNd, _DROPOUT):
+    if cause == "random numbers" or is_dropout(module):
         return "draws random numbers"
-    attends = _is_a(module, nn.MultiheadAttention, _ATTENTION)
-    how = f"attends to {cause}" if attends else f"mixes in {cause}"
+    how = f"attends to {cause}" if is_attention(module) else f"mixes in {cause}"
     first = getattr(module, "batch_first", True) or cause != "other rows"
     return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, set rows=1)"
-
-
-def _is_a(module: nn.Module, kind: type[nn.Module], words: Set[str]) -> bool:
-    """Return whether a module is of a class of torch or, by a word of its class's name, like it.
-
-    The words of `BertSelfAttention` are bert, self and attention.
-    """
-    name = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", class_name(module).rpartition(".")[2])
-    return isinstance(module, kind) or not words.isdisjoint(map(str.lower, name))
 
 
 class _Try(NamedTuple):

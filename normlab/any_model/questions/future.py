@@ -1,6 +1,5 @@
 """The question of whether later tokens change the output at earlier positions."""
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from normlab.any_model.batches.outputs import Overlap
 from normlab.any_model.questions.examination import LEAK, Examination, OutputChange, PassPair
 from normlab.any_model.questions.leak import change_in_words, leak_finding
+from normlab.any_model.tracing.class_names import causality_by_name
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question
@@ -18,53 +18,79 @@ from normlab.findings.question import question
 def future(examination: Examination) -> Finding:
     """Do later tokens change the output at earlier positions?
 
-    Let y be the output at a row's first half, and y' the same with other tokens in the second half;
-    likewise for the first two thirds, and for all positions but the last.
-    In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
+    Let y be the output at the first half of a row's positions, and y' the output there with other
+    tokens in the second half. The same is done for the first two thirds, and for all positions but
+    the last. In an encoder-decoder these are the decoder's tokens, if the batch has
+    `decoder_input_ids`.
+
     If nothing shows whether a model is causal, a change is worth a look. Attention with `is_causal
-    = False`, a bidirectional recurrent layer and a masked language model show that it is not; but
-    an output with one entry per token of the vocabulary is still worth a look.
+    = False`, a bidirectional recurrent layer and a masked language model show that it is not. But
+    if the output has one entry per token of the vocabulary, a change is worth a look even then.
     """
+    if why_not := _why_not(examination):
+        return Finding.none(why_not)
     example, n = examination.example, examination.example.steps
-    if examination.causal is False:
-        return Finding.none("the model is not causal")
-    encodes = getattr(getattr(examination.model, "config", None), "is_encoder_decoder", False)
-    if encodes and not example.decoder:
-        return Finding.none("the batch has no decoder_input_ids for the decoder; add them")
-    if n < 2:
-        return Finding.none("there are fewer than two positions")
     y = next(iter(examination.outputs(examination.lead).values()))
     positions = _positions(examination, y)
     if positions is None:
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
-    # Blocks that share a summary often end in the middle, so two other positions are tried too.
-    places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
+    # Blocks that share a summary often end in the middle, so two other lengths are tried too.
+    lengths = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
     comparisons = {
         f"other tokens after the first {t}": PassPair(
             example.with_later_tokens(t),
             examination.lead,
             Overlap("right", size=positions, common=t),
         )
-        for t in places
+        for t in lengths
     }
     changes = _changes(examination, comparisons)
     whose = "decoder positions" if example.decoder else "positions"
-    numbers = ", ".join(map(str, sorted(places)))
+    numbers = ", ".join(map(str, sorted(lengths)))
     how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     worst = max(changes.values(), key=lambda change: change.in_float64)
-    causal = examination.causal or bool(example.decoder) or worst.in_float64 <= LEAK
-    declared = causality(examination.model)
-    if causal or declared:
+    causal = _must_be_causal(examination, worst)
+    if causal:
         finding = leak_finding(examination, changes, comparisons, "later tokens", how)
-        if causal or (declared := causality(examination.model, finding.module)):
+        causal = _must_be_causal(examination, worst, finding.module)
+        if causal:
             return finding
-    return _not_known_as_causal(examination, worst, how, by_modules=declared is False, y=y)
+    by_design = causal is False and not _predicts_inputs(examination, y)
+    return Finding(
+        _not_causal_in_words(examination, worst, how, by_design=by_design),
+        verdict="fine" if by_design else "look",
+        value=worst.in_float64,
+        threshold=LEAK,
+    )
+
+
+def _why_not(examination: Examination) -> str:
+    """Return why the question does not apply to the model and its inputs, or "" if it does."""
+    if examination.causal is False:
+        return "the model is not causal"
+    encodes = getattr(getattr(examination.model, "config", None), "is_encoder_decoder", False)
+    if encodes and not examination.example.decoder:
+        return "the batch has no decoder_input_ids for the decoder; add them"
+    return "there are fewer than two positions" if examination.example.steps < 2 else ""
+
+
+def _must_be_causal(
+    examination: Examination, worst: OutputChange, path: str | None = None
+) -> bool | None:
+    """Return whether the module at `path` must not see later tokens; None if it is unknown.
+
+    Without a path, this is about the model. It must not if the user or a decoder says so, and is
+    causal if later tokens do not change its output.
+    """
+    if examination.causal or examination.example.decoder or worst.in_float64 <= LEAK:
+        return True
+    return causality(examination.model, path)
 
 
 def _positions(examination: Examination, y: Tensor) -> int | None:
-    """Return the number of positions of an output; None if it has no axis of them.
+    """Return the number of positions of an output; None if it has no axis of positions.
 
-    A model may add up to 64 positions to those of its inputs.
+    A model's output may have up to 64 more positions than its inputs.
     """
     n = examination.example.steps
     sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
@@ -75,9 +101,9 @@ def _positions(examination: Examination, y: Tensor) -> int | None:
 def _changes(
     examination: Examination, comparisons: Mapping[str, PassPair]
 ) -> dict[str, OutputChange]:
-    """Return how much the output changes in the first comparison and, if it agrees, in others.
+    """Return how much the output changes in the first comparison and, if not at all, in others.
 
-    The others are compared in float64 only if they change in the model's dtype.
+    The others are run in float64 only if their outputs change in the model's dtype.
     """
     first, *others = comparisons
     changes = examination.changes({first: comparisons[first]})
@@ -87,25 +113,23 @@ def _changes(
     return changes | examination.changes({name: comparisons[name] for name in visible})
 
 
-def _not_known_as_causal(
-    examination: Examination, worst: OutputChange, how: str, *, by_modules: bool, y: Tensor
-) -> Finding:
-    """Return the finding on a model that sees later tokens and does not say that it is causal."""
+def _not_causal_in_words(
+    examination: Examination, worst: OutputChange, how: str, *, by_design: bool
+) -> str:
+    """Describe how much later tokens change the output of a model not known to be causal."""
     change = change_in_words(examination, worst, worst.in_float64)
-    text = f"later tokens change the output: {change}, which is right only if the model is not "
-    text += "causal: "
-    if by_modules and not _predicts_inputs(examination, y):
-        text += f"its modules say that it is not. {how}"
-        return Finding(text, value=worst.in_float64, threshold=LEAK)
-    text += f"set causal=True or causal=False. {how}"
-    return Finding(text, verdict="look", value=worst.in_float64, threshold=LEAK)
+    declared = "its modules say that it is not" if by_design else "set causal=True or causal=False"
+    return (
+        f"later tokens change the output: {change}, which is right only if the model is not "
+        f"causal: {declared}. {how}"
+    )
 
 
 def _is_pooled(examination: Examination, y: Tensor) -> bool:
     """Return whether the output has the same shape for fewer positions."""
     if examination.example.decoder:
         return False
-    short = examination.lead.cut(examination.lead.tokens, 0, examination.lead.length - 1)
+    short = examination.lead.select_positions(0, examination.lead.length - 1)
     with suppress(UserError):
         return next(iter(examination.outputs(short).values())).shape == y.shape
     return False
@@ -114,7 +138,7 @@ def _is_pooled(examination: Examination, y: Tensor) -> bool:
 def _predicts_inputs(examination: Examination, y: Tensor) -> bool:
     """Return whether the output has one entry per token of the vocabulary."""
     config = getattr(examination.model, "config", None)
-    if config is not None and "MaskedLM" in type(examination.model).__name__:
+    if config is not None and causality_by_name(type(examination.model).__name__) is False:
         return False
     ids = [
         x
@@ -130,16 +154,17 @@ def _predicts_inputs(examination: Examination, y: Tensor) -> bool:
 def causality(model: nn.Module, path: str | None = None) -> bool | None:
     """Return whether a model declares itself causal or not causal; None if it does neither.
 
-    Its config, the name of its class, its attention or its recurrent layers may declare it. If only
-    some attention is causal, such as a decoder's, the module at `path` may declare that it is not.
+    Its config, its class name, its attention or its recurrent layers may declare it. If only some
+    of its attention is causal, such as a decoder's, the module at `path` may declare that it is not
+    causal.
     """
-    config, name = getattr(model, "config", None), type(model).__name__
+    config, by_name = getattr(model, "config", None), causality_by_name(type(model).__name__)
     marks = [getattr(module, "is_causal", None) for module in model.modules()]
-    if re.search("CausalLM|LMHead", name) or getattr(config, "is_decoder", False) is True:
+    if by_name or getattr(config, "is_decoder", False) is True:
         return True
     module_is_not = path and getattr(model.get_submodule(path), "is_causal", None) is False
     if any(mark is True for mark in marks) and not module_is_not:
         return True
     both_ways = any(getattr(module, "bidirectional", False) is True for module in model.modules())
-    says_no = "MaskedLM" in name or both_ways or any(mark is False for mark in marks)
+    says_no = by_name is False or both_ways or any(mark is False for mark in marks)
     return False if says_no else None

@@ -1,10 +1,13 @@
-"""The finding on passes whose outputs should agree: rounding, a leak, or a fault.
+"""The finding on passes whose outputs should agree: a leak, a fault in the dtype, or rounding.
 
-A leak is a change of the output in float64, where rounding is about 1e-14. It is `broken` above
-`HARM`, and worth a `look` below.
+A leak is a change of the output in float64, where rounding changes it by about 1e-14. It is
+`broken` above `HARM`, and worth a `look` below. `decide` decides from the measured changes alone;
+`leak_finding` then searches for the module and puts the decision into words.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -20,9 +23,77 @@ from normlab.any_model.questions.examination import (
 from normlab.any_model.questions.wording import by_how_much, size
 from normlab.findings.finding import Finding
 from normlab.findings.relative_change import percent
+from normlab.findings.summary import Verdict
 
 HARM = 1e-3
 """The relative change above which a leak is called broken."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The largest changes that rounding can cause, in float64 and in the model's dtype."""
+
+    in_float64: float
+    in_model_dtype: float
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class LeakDecision:
+    """What the changes between passes that should agree show.
+
+    `kind` is `leak` if the outputs differ in float64, `dtype` if they differ only in the model's
+    dtype but by more than rounding can, and `rounding` otherwise. `comparison` names the comparison
+    with the largest change: in float64 for a leak, otherwise in the model's dtype. With
+    `only_unusual`, only values that padding usually does not have cause the leak.
+    """
+
+    kind: Literal["leak", "dtype", "rounding"]
+    verdict: Verdict
+    comparison: str
+    value: float
+    threshold: float
+    only_unusual: bool = False
+
+
+def decide(
+    changes: Mapping[str, OutputChange],
+    rounding: Rounding,
+    *,
+    unusual: str | None = None,
+    has_padding: bool = False,
+) -> LeakDecision:
+    """Decide whether a leak, a fault in the model's dtype or rounding explains the changes.
+
+    `unusual` names the comparison with values under the padding that padding usually does not have.
+    If its change is the largest, it is broken only if the usual values change the output too.
+    Without a comparison of usual values, because the model accepts only one length, it is broken if
+    the batch `has_padding`.
+    """
+    in_float64 = {name: change.in_float64 for name, change in changes.items()}
+    worst = max(in_float64, key=lambda name: in_float64[name])
+    value = in_float64[worst]
+    if value <= rounding.in_float64:
+        return _without_leak(changes, value, rounding)
+    broken, only_unusual = value > HARM, False
+    if worst == unusual:
+        usual = [change for name, change in in_float64.items() if name != unusual]
+        only_unusual = max(usual, default=0.0) <= HARM
+        broken = broken and (not only_unusual or (not usual and has_padding))
+    verdict, threshold = ("broken", HARM) if broken else ("look", rounding.in_float64)
+    return LeakDecision("leak", verdict, worst, value, threshold, only_unusual)
+
+
+def _without_leak(
+    changes: Mapping[str, OutputChange], in_float64: float, rounding: Rounding
+) -> LeakDecision:
+    """Decide whether rounding explains changes that are at most `in_float64` in float64."""
+    most = max(changes, key=lambda name: changes[name].in_model_dtype)
+    value = changes[most].in_model_dtype
+    if value <= rounding.in_model_dtype:
+        return LeakDecision("rounding", "fine", most, in_float64, rounding.in_float64)
+    verdict = "broken" if rounding.dtype == torch.float32 else "look"
+    return LeakDecision("dtype", verdict, most, value, rounding.in_model_dtype)
 
 
 def leak_finding(
@@ -34,77 +105,82 @@ def leak_finding(
 ) -> Finding:
     """Return the finding on passes that should agree, and the module at fault.
 
-    `changes` are the changes by comparison, `cause` is what the output should not depend on, and
-    `how` says what was compared. A change by unusual values under the padding is broken only if
-    the usual values change the output too. The module is the one behind the largest change; no
-    module is searched for if that comparison is not in `comparisons`, because it was made with
-    another setting.
+    `changes` has the change in each comparison, `cause` is what the output should not depend on,
+    and `how` says what was compared. The module is the one behind the largest change. It is not
+    searched for if that comparison is not in `comparisons`, because another setting was used.
     """
-    name = max(changes, key=lambda name: changes[name].in_float64)
-    worst, pair = changes[name], comparisons.get(name)
-    limit = _limit(examination, cause)
-    if worst.in_float64 <= limit:
-        return _rounding(examination, changes, limit, how)
-    broken, only_unusual = worst.in_float64 > HARM, False
-    if pair and pair.unusual:
-        usual = [change.in_float64 for other, change in changes.items() if other != name]
-        only_unusual = max(usual, default=0.0) <= HARM
-        # if only one length works, the usual values are the base, so the batch decides
-        only_length = not usual and examination.example.has_padding
-        broken = broken and (not only_unusual or only_length)
-    culprit = locate(examination, pair, worst.output) if pair else None
-    limit = HARM if broken else limit
+    decision = decide(
+        changes,
+        Rounding(
+            _float64_rounding(examination, cause), examination.rounding, examination.torch_dtype
+        ),
+        unusual=next((name for name, pair in comparisons.items() if pair.unusual), None),
+        has_padding=examination.example.has_padding,
+    )
+    change, pair = changes[decision.comparison], comparisons.get(decision.comparison)
+    culprit = locate(examination, pair, change.output) if decision.kind == "leak" and pair else None
+    if decision.kind == "leak":
+        text = _leak_in_words(examination, decision, change, culprit, cause)
+    elif decision.kind == "dtype":
+        text = _dtype_in_words(examination, decision, change)
+    else:
+        text = _rounding_in_words(examination, decision, change)
+    after = "" if decision.kind == "dtype" else _without_float64(examination)
     return Finding(
-        f"{change_in_words(examination, worst, worst.in_float64)} (limit {size(limit)}) for {name}"
-        f"{', with unusual values under the padding' * only_unusual}; "
-        f"{_module_in_words(culprit, cause)}. {how}{_without_float64(examination)}",
+        f"{text}. {how}{after}",
         {name: vars(change) for name, change in changes.items()},
-        verdict="broken" if broken else "look",
-        value=worst.in_float64,
-        threshold=limit,
+        verdict=decision.verdict,
+        value=decision.value,
+        threshold=decision.threshold,
         module=culprit.path if culprit else None,
     )
 
 
-def _limit(examination: Examination, cause: Cause) -> float:
-    """Return the largest change in float64, where it can be used, that can be rounding."""
+def _float64_rounding(examination: Examination, cause: Cause) -> float:
+    """Return the largest change that rounding can cause in float64, or in float32 without it."""
     if examination.blind:
         return BLIND
     return ROUNDED_CONSTANTS if cause == "padding" and examination.example.side == "left" else LEAK
 
 
-def _rounding(
-    examination: Examination, changes: Mapping[str, OutputChange], limit: float, how: str
-) -> Finding:
-    """Return the finding on changes that vanish in float64."""
-    name = max(changes, key=lambda name: changes[name].in_model_dtype)
-    most, values = changes[name], {name: vars(change) for name, change in changes.items()}
-    if most.in_model_dtype > examination.rounding:
-        return Finding(
-            f"{change_in_words(examination, most, most.in_model_dtype)} for {name} in "
-            f"{examination.dtype}, but not in float64, which is too much for rounding (at most "
-            f"{size(examination.rounding)}). {how}",
-            values,
-            verdict="broken" if examination.torch_dtype == torch.float32 else "look",
-            value=most.in_model_dtype,
-            threshold=examination.rounding,
-        )
-    value = max(change.in_float64 for change in changes.values())
-    at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
-    where = "a leak this small is visible only in float64" if examination.blind else "no leak"
-    text = f"{where}: {size(value)} (limit {size(limit)}); {examination.dtype} rounding changes "
-    text += f"the output by {size(most.in_model_dtype)}{at}. {how}{_without_float64(examination)}"
-    return Finding(text, values, verdict="fine", value=value, threshold=limit)
+def _leak_in_words(
+    examination: Examination,
+    decision: LeakDecision,
+    change: OutputChange,
+    culprit: Culprit | None,
+    cause: Cause,
+) -> str:
+    unusual = ", with unusual values under the padding" * decision.only_unusual
+    module = culprit_in_words(culprit, cause) if culprit else "no module was looked for"
+    return (
+        f"{change_in_words(examination, change, decision.value)} (limit "
+        f"{size(decision.threshold)}) for {decision.comparison}{unusual}; {module}"
+    )
+
+
+def _dtype_in_words(examination: Examination, decision: LeakDecision, change: OutputChange) -> str:
+    return (
+        f"{change_in_words(examination, change, decision.value)} for {decision.comparison} in "
+        f"{examination.dtype}, but not in float64, which is too much for rounding (at most "
+        f"{size(decision.threshold)})"
+    )
+
+
+def _rounding_in_words(
+    examination: Examination, decision: LeakDecision, change: OutputChange
+) -> str:
+    at = f" and changes the argmax at {percent(change.argmax)} of positions" * bool(change.argmax)
+    leak = "a leak this small is visible only in float64" if examination.blind else "no leak"
+    return (
+        f"{leak}: {size(decision.value)} (limit {size(decision.threshold)}); {examination.dtype} "
+        f"rounding changes the output by {size(change.in_model_dtype)}{at}"
+    )
 
 
 def change_in_words(examination: Examination, change: OutputChange, value: float) -> str:
     """Describe how much an output changes. If there are several outputs, include its name."""
     name = f" {change.output}" * (len(examination.compared) > 1)
     return f"the output{name} {by_how_much(value, change.non_finite)}"
-
-
-def _module_in_words(culprit: Culprit | None, cause: Cause) -> str:
-    return culprit_in_words(culprit, cause) if culprit else "no module was looked for"
 
 
 def _without_float64(examination: Examination) -> str:

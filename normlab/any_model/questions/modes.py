@@ -17,8 +17,8 @@ from normlab.any_model.batches.outputs import Outputs, tensors
 from normlab.any_model.questions.examination import LEAK, Examination
 from normlab.any_model.questions.wording import by_how_much
 from normlab.any_model.tracing.calls import inside, slow_path
+from normlab.any_model.tracing.class_names import class_name
 from normlab.any_model.tracing.found_norms import FoundNorm
-from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError
 from normlab.findings.finding import Finding
 from normlab.findings.question import question

@@ -177,7 +177,7 @@ def _of_one_length(examination: Examination) -> Finding:
         n = max(1, row.length // 2)
     start = n if examination.example.side == "left" else 0
     example = examination.example
-    short = example.cut(example.tokens, start, start + row.length - n)
+    short = example.select_positions(start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
     # only real positions count
     overlap = Overlap(examination.example.side, size=row.length, common=row.length - n)

@@ -10,12 +10,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from normlab.any_model.batches.example import message_of
 from normlab.any_model.loading.load import accepted, load_with_tokenizer, tokenized
 from normlab.any_model.surgery.swapped import Swapped
+from normlab.any_model.tracing.class_names import causality_by_name
 from normlab.any_model.tracing.norm_modules import eps_of, is_norm
 from normlab.errors import UserError
 from normlab.progress import Stage, say
@@ -40,7 +42,7 @@ class LanguageModel:
 
         self.masked = self.kind in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()
         names = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
-        causal = self.kind in names or "CausalLM" in self.kind
+        causal = self.kind in names or causality_by_name(self.kind) is True
         if self.model.config.is_encoder_decoder or not (self.masked or causal):
             raise UserError(
                 f"{place} is a {self.kind}, which has no loss on text; use a causal or masked "
@@ -57,12 +59,14 @@ class LanguageModel:
             raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is meaningless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[MaskedBatch]:
-        """Yield batches of lines; tokens that are not to be predicted have the label -100."""
+        """Yield batches of lines; tokens that are not to be predicted have the label -100.
+
+        A batch without a token to predict is left out.
+        """
         generator = torch.Generator().manual_seed(seed)
         for encoded in tokenized(self.tokenizer, lines):
-            ids, predicted = encoded["input_ids"], encoded["attention_mask"] == 1
+            ids, predicted = encoded["input_ids"], self._predictable(encoded)
             if self.masked:
-                predicted &= encoded["special_tokens_mask"] == 0
                 predicted &= torch.rand(ids.shape, generator=generator) < _MASKED
                 encoded["input_ids"] = ids.masked_fill(predicted, self.tokenizer.mask_token_id)
             batch = {**accepted(self.model, encoded), "labels": ids.masked_fill(~predicted, -100)}
@@ -70,15 +74,29 @@ class LanguageModel:
                 yield batch
 
     def shuffled(self, lines: list[str], seed: int) -> Iterator[MaskedBatch]:
-        """Yield batches forever, with the lines in a new random order in each epoch."""
+        """Yield batches forever, with the lines in a new random order in each epoch.
+
+        Raises UserError if no line has a token that can be predicted.
+        """
+        if not any(self._count(self._predictable(x)) for x in tokenized(self.tokenizer, lines)):
+            raise UserError("the lines to train on have no token to predict; use longer lines")
         generator = torch.Generator().manual_seed(seed)
         for epoch in count(seed):
             order = torch.randperm(len(lines), generator=generator).tolist()
             yield from self.batches([lines[i] for i in order], epoch)
 
     def predicted(self, batch: MaskedBatch) -> int:
-        """Return the number of tokens to predict; a causal model skips a row's first."""
-        return int((batch["labels"][:, not self.masked :] != -100).sum())
+        """Return the number of tokens to predict."""
+        return self._count(batch["labels"] != -100)
+
+    def _predictable(self, encoded: Mapping[str, Tensor]) -> Bool[Tensor, "B P"]:
+        """Return which tokens may be predicted: real ones, without special ones if masked."""
+        real = encoded["attention_mask"] == 1
+        return real & (encoded["special_tokens_mask"] == 0) if self.masked else real
+
+    def _count(self, predicted: Bool[Tensor, "B P"]) -> int:
+        """Count tokens to predict. A causal model cannot predict the first token of a row."""
+        return int(predicted[:, not self.masked :].sum())
 
     @torch.no_grad()
     def loss(self, model: Any, batches: Iterable[MaskedBatch]) -> float:

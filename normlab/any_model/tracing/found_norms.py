@@ -15,8 +15,9 @@ import torch
 from normlab.any_model.batches.example import Example, ModelFailed
 from normlab.any_model.tracing.axis_roles import FEATURE, Roles, axis_roles
 from normlab.any_model.tracing.calls import Call, Runner, inside
+from normlab.any_model.tracing.class_names import class_name
 from normlab.any_model.tracing.functional_norms import Functional, Functionals
-from normlab.any_model.tracing.misnomer import Suggestion, misnomer_of
+from normlab.any_model.tracing.misnomer import Misnomer, misnomer_of
 from normlab.any_model.tracing.norm_modules import eps_of, is_known_norm, may_be_norm
 from normlab.any_model.tracing.norm_trial import (
     LARGE,
@@ -27,7 +28,6 @@ from normlab.any_model.tracing.norm_trial import (
     input_place,
 )
 from normlab.any_model.tracing.reach import NormTrials, Reach, reach_of
-from normlab.any_model.tracing.scripted import class_name
 from normlab.errors import UserError
 from normlab.norms.axes import axes_in_words
 
@@ -60,7 +60,7 @@ class FoundNorm:
     evaluation: Reach
     eps: float | None
     gains: Gains | None
-    misnomer: Suggestion | None = None
+    misnomer: Misnomer | None = None
 
     @property
     def pools(self) -> str:
@@ -129,13 +129,13 @@ def _small(example: Example) -> Example:
 
     Two rows are too few: batch norm maps any two values to -1 and 1.
     """
-    few = example.cut(example.rows, 0, min(_ROWS, example.size))
+    few = example.select_rows(0, min(_ROWS, example.size))
     inputs = [few.values[key] for key in few.content]
     if any(x.is_floating_point() and x.ndim != 3 for x in inputs):
         return few
     length = example.length
     first = max(0, length - _POSITIONS) if example.side == "left" else 0
-    return few.cut(example.tokens, first, min(length, first + _POSITIONS))
+    return few.select_positions(first, min(length, first + _POSITIONS))
 
 
 class _RowPasses(NamedTuple):

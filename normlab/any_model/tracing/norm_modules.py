@@ -1,7 +1,16 @@
-"""Decides which modules of a model are norms, as far as possible without running them.
+"""Decides which modules of any model are norms.
 
-`is_norm` decides. Only a trial shows what a module of an unknown class computes: `found_norms.py`
-tries the modules that `may_be_norm` admits.
+A module is a norm if one of these is true:
+
+    known    its class is a norm of torch or normlab, or it keeps running statistics by torch's or
+             normlab's names of buffers (`is_known_norm`)
+    named    its class name contains `norm`, as in `LlamaRMSNorm`, and no module inside it is a norm
+             (`is_norm` is true for known and named norms)
+    tried    it is called in a forward pass, doubling its input barely changes its output, and one
+             input value affects several outputs (`found_norms.py`)
+
+Swapping and folding use `is_norm`, which needs no input. The questions use the trial, which also
+finds norms by formula under any name: it tries each module that `may_be_norm` admits.
 """
 
 from typing import Any, NamedTuple
@@ -9,33 +18,36 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from normlab.any_model.tracing.class_names import is_named_norm
 from normlab.any_model.tracing.functional_norms import NORM_OPERATIONS, Functional
-from normlab.any_model.tracing.scripted import class_name, inside_script, is_scripted
+from normlab.any_model.tracing.scripted import inside_script, is_scripted
 from normlab.norms.base import Norm
 
 CHANNELS_FIRST, CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Return whether a module is a known norm, or has a class name that says so.
+    """Return whether a module is a known norm, or a class name that contains `norm` says so.
 
-    A module that contains a norm is not a norm, nor is a norm of weights (weight norm, spectral
-    norm).
+    A module that contains a norm is not a norm itself. Weight norm and spectral norm are not norms.
     """
-    return [m for m in module.modules() if is_known_norm(m) or _is_called_norm(m)] == [module]
+    return [m for m in module.modules() if is_known_norm(m) or is_named_norm(m)] == [module]
 
 
 def is_known_norm(module: nn.Module) -> bool:
-    """Return whether a module's class is a norm of torch or normlab, or keeps running statistics.
+    """Return whether a module is of a norm class of torch or normlab, or keeps running statistics.
 
-    What such a norm computes needs no trial, except for the axes that it pools over.
+    A trial shows only which axes such a norm pools over; that it is a norm needs no trial.
     """
     known = (*CHANNELS_LAST, *CHANNELS_FIRST, Norm, Functional)
     return isinstance(module, known) or keeps_running_statistics(module)
 
 
 def may_be_norm(module: nn.Module) -> bool:
-    """Return whether a module is a known norm or, outside torch, has no inner weights."""
+    """Return whether a module is a known norm or may be one by formula, which a trial shows.
+
+    A norm by formula is of a class outside torch, and has no modules with weights inside it.
+    """
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     of_torch = type(module).__module__.startswith("torch.") and not is_scripted(module)
     return is_known_norm(module) or not (of_torch or inner)
@@ -44,8 +56,8 @@ def may_be_norm(module: nn.Module) -> bool:
 def norms_in_scripts(model: nn.Module) -> list[str]:
     """Return the paths of norms inside scripted modules, or of the modules that call them.
 
-    Besides `is_norm`, the graph of the outermost scripted module shows norms by their operation; a
-    norm written as a formula is not recognized.
+    Norms are recognized by `is_norm`, or by an operation such as `aten::layer_norm` in the graph of
+    the outermost scripted module. A norm written as a formula is not recognized.
     """
     inner = inside_script(model)
     paths = [name for name, module in inner.items() if is_norm(module)]
@@ -70,8 +82,8 @@ class RunningStatistics(NamedTuple):
 def keeps_running_statistics(module: nn.Module) -> bool:
     """Return whether a module keeps running statistics, by the names of its buffers.
 
-    The names are torch's, or a standard deviation instead of the variance (batch renormalization),
-    or only a mean square (power normalization).
+    The names are torch's, or have a standard deviation in place of the variance (batch
+    renormalization), or there is only a mean square (power normalization).
     """
     names = {name for name, _ in module.named_buffers("", recurse=False)}
     moments = "running_mean" in names and not names.isdisjoint({"running_var", "running_std"})
@@ -94,8 +106,3 @@ def running_statistics(norm: nn.Module) -> RunningStatistics | None:
 def eps_of(norm: nn.Module) -> float | None:
     """Return the eps that a norm keeps as an attribute, such as `variance_epsilon`."""
     return next((v for k, v in vars(norm).items() if "eps" in k and isinstance(v, float)), None)
-
-
-def _is_called_norm(module: nn.Module) -> bool:
-    of_weights = type(module).__module__.startswith("torch.nn.utils")
-    return "norm" in class_name(module).lower() and not of_weights

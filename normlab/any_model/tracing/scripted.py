@@ -21,11 +21,6 @@ Before = Callable[[str, nn.Module, Any, Any], None]
 After = Callable[[str, nn.Module, Any, Any, Any], Any]
 
 
-def class_name(module: nn.Module) -> str:
-    """Return the name of a module's class, or of the original class of a scripted module."""
-    return str(getattr(module, "original_name", "") or type(module).__name__)
-
-
 def is_scripted(module: nn.Module) -> bool:
     """Return whether a module was made by torch.jit.script or torch.jit.trace."""
     return isinstance(module, torch.jit.ScriptModule)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import normlab
+from normlab.any_model.batches.example import Example
 from normlab.any_model.batches.from_batch import Conventions, example_of
 from tests.any_model.toys import FAULTY, Encoder, masked_numbers, mean_over
 
@@ -35,6 +36,28 @@ def test_variants_change_only_the_other_rows_or_the_later_tokens(padded_on_the_l
     assert mates[0].all() and not mates[1:].any()
     later = example.with_later_tokens(3).values["input_ids"] == example.values["input_ids"][:1]
     assert later.tolist() == [[True] * 3 + [False] * 5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "marks", "expected"),
+    [
+        ("lengths", [10, 6, 3, 1], [4, 3, 0, 0]),
+        ("shares", [1.0, 0.6, 0.3, 0.1], [1.0, 0.75, 0.0, 0.0]),
+    ],
+)
+def test_selected_positions_have_the_lengths_that_are_left_from_the_first_one(
+    kind, marks, expected
+):
+    x = torch.arange(40).view(4, 10)
+    axes = {"rows": {"x": 0, "lens": 0}, "tokens": {"x": 1}}
+    values = {"x": x, "lens": torch.tensor(marks)}
+    example = Example(values, dict, **axes, mask="lens", mask_kind=kind)
+    positions = example.select_positions(3, 7)
+    assert torch.equal(positions.values["x"], x[:, 3:7])
+    assert positions.values["lens"].tolist() == pytest.approx(expected)
+    assert torch.equal(positions.real, example.real[:, 3:7])
+    rows = example.select_rows(1, 3)
+    assert rows.values["lens"].tolist() == pytest.approx(marks[1:3])
 
 
 class Layout(nn.Module):

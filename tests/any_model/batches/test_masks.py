@@ -28,7 +28,7 @@ def test_the_argument_mask_says_whether_ones_are_real_or_padding():
     model, ids = pooling("keep", lambda mask, _: ~mask), IDS + 1  # no value shows what padding is
     mask = MASK == 0
     assert accused(model, {"input_ids": ids, "keep": mask}, mask={"keep": "padding"}) == {}
-    with pytest.raises(ValueError, match=r'row 0 is all padding; .* or say mask="padding"'):
+    with pytest.raises(ValueError, match=r'row 0 is all padding; .* or pass mask="padding"'):
         accused(model, {"input_ids": ids, "keep": mask}, mask={"keep": "real"})
     named = pooling("mask", lambda mask, _: ~mask)
     assert accused(named, {"input_ids": ids, "mask": mask}, mask="padding") == {}

@@ -28,6 +28,7 @@ import normlab
 from normlab.any_model.surgery.adapt import Adaptation, LanguageModel, adapt
 from normlab.any_model.surgery.swapped import Swapped
 from normlab.cli import main
+from normlab.errors import UserError
 
 WORDS = ["<pad>", "<unk>", "<mask>", "<s>", *"abcdefghijkl"]
 SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
@@ -106,6 +107,13 @@ def swapped(name, norm="none"):
     lines = Path("lines.txt").read_text().splitlines()
     found = normlab.swap(language.model, norm, calibrate=language.batches(lines, 0))
     return language, found.model, language.shuffled(lines, 0)
+
+
+@pytest.mark.parametrize(("name", "lines"), [("gpt2", [""]), ("bert", ["", ""]), ("gpt2", [])])
+def test_lines_without_a_token_to_predict_are_an_error_and_do_not_loop_forever(name, lines):
+    language = LanguageModel(saved(name), trust=False)
+    with pytest.raises(UserError, match="the lines to train on have no token to predict"):
+        next(language.shuffled(lines, 0))
 
 
 @pytest.mark.parametrize("everything", [False, True])
