@@ -29,6 +29,7 @@ LAYERS = (
     ("publishing",),
     ("claims", "notebook"),
     ("inspection",),
+    ("claim_checks",),
     ("articles", "demo"),
     ("advice",),
     ("commands",),

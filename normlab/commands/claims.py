@@ -120,7 +120,7 @@ def _judged(results: Path, *, compute: bool) -> "JudgedResults":
 
     if not compute:
         return judge_results(results, CONFIG_DIR)
-    from normlab.inspection.claim_checks import compute as run_check
+    from normlab.claim_checks import compute as run_check
 
     return judge_results(results, CONFIG_DIR, run_check)
 

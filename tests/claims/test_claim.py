@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from normlab.claim_checks import checks as all_checks
 from normlab.claims.claim import Claim, Part, load, load_all
 from normlab.claims.endpoint import StudyEndpoint
 from normlab.claims.evidence import COMPUTED, PlannedRuns, read_computed
@@ -18,7 +19,6 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import option_names, options
 from normlab.config.run_config import to_dict
 from normlab.config.yaml_files import read_yaml
-from normlab.inspection.questions import questions
 from normlab.studies.load import load_study
 from tests.claims.handmade_study import configs, contrast, part
 from tests.claims.planned import endpoints
@@ -136,7 +136,7 @@ def test_the_pages_and_checks_that_a_claim_refers_to_exist(claim: Claim):
 def test_every_check_is_used_by_an_endpoint():
     every = [each for claim in CLAIMS for each in endpoints(claim)]
     checks = {each.check for each in every if isinstance(each, Computed)}
-    assert checks == {each.name for each in questions("claim")}
+    assert checks == {each.name for each in all_checks()}
 
 
 @EACH

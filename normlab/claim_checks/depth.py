@@ -1,0 +1,101 @@
+"""How gradients pass through many layers before any training."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.claim_checks.check import check, finding
+from normlab.claim_checks.inputs import SEED, draw_normal, new_norm
+from normlab.claims.evidence import CheckFinding
+from normlab.norms.tokens import Tokens
+from normlab.placements.base import NormResidual
+from normlab.placements.post import PostResidual
+from normlab.placements.pre import PreResidual
+
+DEPTH, WIDTH, HEADS, SENTENCES, LENGTH = 100, 32, 4, 4, 8
+VANISHES = 0.01
+"""A gradient vanishes if the lowest layer has less than this share of the highest layer's.
+
+It explodes if the highest layer has less than this share of the lowest layer's.
+"""
+
+
+class AttentionSublayer(nn.Module):
+    """Self-attention with torch's default weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+
+    def forward(self, x: Float[Tensor, "N L D"]) -> Float[Tensor, "N L D"]:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def lowest_over_highest(kind: type[NormResidual], norm: str) -> float:
+    """Return the ratio of the lowest layer's gradient norm to the highest layer's, for 100 layers.
+
+    A layer has attention and a feed-forward block, both with torch's default weights; the loss is
+    the cross-entropy of one linear output.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        layers = []
+        for _ in range(DEPTH):
+            feed_forward = nn.Sequential(
+                nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)
+            )
+            layers.append([AttentionSublayer().double(), feed_forward.double()])
+        output = nn.Linear(WIDTH, WIDTH).double()
+    x, residual = draw_normal(SENTENCES, LENGTH, WIDTH), kind(new_norm(norm, WIDTH), 0.0)
+    for layer in layers:
+        for sublayer in layer:
+            x = residual(x, Tokens(), sublayer)
+    if kind is PreResidual:
+        x = new_norm(norm, WIDTH)(x)
+    targets = torch.arange(SENTENCES * LENGTH) % WIDTH
+    nn.functional.cross_entropy(output(x).flatten(0, 1), targets).backward()
+    lowest, *_, highest = (
+        torch.cat([p.grad.flatten() for part in layer for p in part.parameters()]).norm()
+        for layer in layers
+    )
+    return float(lowest / highest)
+
+
+@check("depth.gradients")
+def gradients_through_depth() -> list[CheckFinding]:
+    """Do gradients vanish or explode on the way down 100 layers, before any training?"""
+    ratios = {
+        "post-norm": lowest_over_highest(PostResidual, "ln"),
+        "pre-norm": lowest_over_highest(PreResidual, "ln"),
+        "no norm": lowest_over_highest(PreResidual, "none"),
+        "bn": lowest_over_highest(PreResidual, "bn"),
+    }
+    steady = {name: VANISHES <= ratio <= 1 / VANISHES for name, ratio in ratios.items()}
+
+    def evidence(name: str, statement: str, *, holds: bool) -> CheckFinding:
+        answer = f"the lowest layer has {ratios[name]:.3g} times the gradient of the highest"
+        return finding(name, statement, answer, holds=holds, ratio=ratios[name])
+
+    return [
+        evidence(
+            "post-norm",
+            "ln after the sums (post-norm): the first gradient vanishes over 100 layers",
+            holds=ratios["post-norm"] < VANISHES,
+        ),
+        evidence(
+            "pre-norm",
+            "ln before the sub-layers (pre-norm): the first gradient neither vanishes nor explodes "
+            "over 100 layers",
+            holds=steady["pre-norm"],
+        ),
+        evidence(
+            "no norm",
+            "without a norm the first gradient explodes over 100 layers",
+            holds=ratios["no norm"] > 1 / VANISHES,
+        ),
+        evidence(
+            "bn",
+            "bn before the sub-layers: the first gradient vanishes or explodes over 100 layers",
+            holds=not steady["bn"],
+        ),
+    ]

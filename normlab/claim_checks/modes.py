@@ -1,0 +1,164 @@
+"""Training and inference: what a norm stores, and whether its output differs."""
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+
+from normlab.claim_checks.check import change_finding, check, exceeds_rounding, finding
+from normlab.claim_checks.inputs import WIDTH, draw_tokens, new_norm, trained_norm
+from normlab.claims.evidence import CheckFinding
+from normlab.findings.relative_change import percent, relative_change
+from normlab.inspection.norm.norm_calls import run
+from normlab.norms.base import Norm
+
+
+def gap_between_modes(name: str, sequences: int) -> float:
+    """Return how much a trained norm's output for sequences of 16 tokens differs in eval."""
+    norm, x = trained_norm(name), draw_tokens(sequences, 16)
+    return relative_change(run(norm, x), run(copy.deepcopy(norm).train(), x))
+
+
+@check("modes.mismatch")
+def mismatch() -> list[CheckFinding]:
+    """Does the same batch give a different output in eval than in training?"""
+    few, many = gap_between_modes("bn", 2), gap_between_modes("bn", 256)
+    return [
+        finding(
+            "bn",
+            "bn: the same batch has a different output in eval than in training",
+            f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096",
+            holds=exceeds_rounding(few),
+            few=few,
+            many=many,
+        ),
+        change_finding(
+            "ln",
+            "ln: the same batch has the same output in eval and in training",
+            gap_between_modes("ln", 2),
+            expected=False,
+        ),
+    ]
+
+
+class SameBits(NamedTuple):
+    """Whether outputs in training equal, bit for bit, outputs in eval and for a single sentence."""
+
+    in_eval: bool
+    alone: bool
+
+
+def same_bits(norm: Norm) -> SameBits:
+    """Compare a norm's output for eight sentences in training with eval, and with each alone."""
+    x = draw_tokens(8, 16)
+    training = run(norm, x)
+    in_eval = run(copy.deepcopy(norm).eval(), x)
+    alone = torch.cat([run(norm, each[None]) for each in x])
+    return SameBits(torch.equal(training, in_eval), torch.equal(training, alone))
+
+
+@check("modes.agreement")
+def agreement() -> list[CheckFinding]:
+    """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
+    same = same_bits(new_norm("ln"))
+    cases = (
+        ("ln: training and inference", "ln: training and inference are the same", same.in_eval),
+        ("ln: a batch of one", "ln: a batch of one is the same as a batch of eight", same.alone),
+    )
+    return [
+        finding(name, statement, "equal bit for bit" if each else "not equal", holds=each)
+        for name, statement, each in cases
+    ]
+
+
+class NormState(NamedTuple):
+    """The names of the buffers that a norm saves, and whether its output differs in eval."""
+
+    buffers: list[str]
+    two_modes: bool
+
+
+def norm_state(norm: Norm) -> NormState:
+    """Return what a norm keeps, and whether it has two modes.
+
+    This updates its running statistics.
+    """
+    x = draw_tokens(4, 8)
+    saved = [name for name, _ in norm.named_buffers() if name in norm.state_dict()]
+    return NormState(saved, not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x)))
+
+
+@check("modes.buffers")
+def buffers() -> list[CheckFinding]:
+    """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
+    ln, bn = norm_state(new_norm("ln")), norm_state(new_norm("bn"))
+    modes = {True: "two modes", False: "one mode"}
+    return [
+        finding(
+            "ln keeps", "ln keeps no buffers", ", ".join(ln.buffers) or "none", holds=not ln.buffers
+        ),
+        finding(
+            "bn keeps",
+            "bn keeps running statistics",
+            ", ".join(bn.buffers) or "none",
+            holds=bool(bn.buffers),
+        ),
+        finding("ln has", "ln has one mode", modes[ln.two_modes], holds=not ln.two_modes),
+        finding(
+            "bn switches", "bn switches between two modes", modes[bn.two_modes], holds=bn.two_modes
+        ),
+    ]
+
+
+class MeanDistances(NamedTuple):
+    """The distances of batch norm's running mean from one sentence's mean and from the mean of all.
+
+    It is the root mean square over features, in standard deviations of the tokens.
+    """
+
+    one: float
+    many: float
+
+
+def distances_of_means() -> MeanDistances:
+    """Return the distances for 256 sentences of 16 independent tokens."""
+    norm, x = trained_norm("bn"), draw_tokens(256, 16)
+    running = dict(norm.named_buffers())["running_mean"].reshape(-1)
+    sigma = x.flatten(0, 1).std(0)
+    by_sentence, by_batch = (
+        float(((mean - running) / sigma).square().mean().sqrt())
+        for mean in (x.mean(1), x.mean((0, 1)))
+    )
+    return MeanDistances(by_sentence, by_batch)
+
+
+@check("modes.sentence")
+def sentence() -> list[CheckFinding]:
+    """Does the running mean of 256 sentences of 16 independent tokens fit a single sentence?"""
+    one, many = distances_of_means()
+    statement = "bn: the running mean is further from the mean of one sentence than from a batch's"
+    answer = f"{one:.2f} standard deviations, and {many:.2f} from the mean of 256 sentences"
+    return [finding("bn", statement, answer, holds=one > 2 * many, one=one, many=many)]
+
+
+def stored_values(name: str, **values: Any) -> int:
+    """Return how many values a new norm stores in its buffers, without the number of updates."""
+    return sum(each.numel() for each in new_norm(name, **values).buffers() if each.dim())
+
+
+@check("modes.memory")
+def memory() -> list[CheckFinding]:
+    """How many values does batch norm store with one row per position, or one row for all?"""
+    sizes = {n: stored_values("bn_position", num_positions=n) for n in (64, 128, 256)}
+    one = stored_values("bn")
+    listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
+    in_proportion = len({each / count for count, each in sizes.items()}) == 1
+    return [
+        finding(
+            "bn_position",
+            "bn_position: what it stores grows in proportion to the longest sequence",
+            f"values of {WIDTH} features: {listed}; bn keeps {one:,} for any length",
+            holds=in_proportion and one < min(sizes.values()),
+            **{f"of_{count}": float(each) for count, each in sizes.items()},
+        )
+    ]
