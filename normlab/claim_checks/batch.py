@@ -23,8 +23,7 @@ from normlab.errors import UserError
 from normlab.findings.relative_change import percent, relative_change
 from normlab.inspection.model.batch_mate_sets import (
     MATES,
-    StackOutputs,
-    WeightsByAttention,
+    SentenceOutputs,
     attention_weights,
     changes_over_sets,
 )
@@ -209,12 +208,10 @@ def computed_mates() -> list[CheckFinding]:
     generator = torch.Generator().manual_seed(SEED)
     maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
 
-    def of_norm(
-        norm: Norm, set_: Float[Tensor, "B P D"]
-    ) -> tuple[StackOutputs, WeightsByAttention]:
+    def of_norm(norm: Norm, set_: Float[Tensor, "B P D"]) -> SentenceOutputs:
         y = run_copy(norm, torch.cat([sentence, set_]))[0]
         query, key = (each[None, None] for each in y @ maps / math.sqrt(WIDTH))
-        return {"": y}, {"": attention_weights(query, key, None)}
+        return SentenceOutputs({"": y}, {"": attention_weights(query, key, None)})
 
     findings = []
     for name, in_words, norm, expected in cases:

@@ -9,7 +9,8 @@ from normlab.publishing.published import read, rendered
 from normlab.records import manifest
 from normlab.records.manifest import MANIFEST, stale, write_files
 from normlab.records.packed import RECORDS
-from normlab.reports.pages.cards import BOARD, FOLDER, card_pages
+from normlab.reports.card_file import FOLDER
+from normlab.reports.pages.cards import BOARD, card_pages
 from normlab.studies.load import load_study
 
 _NO_STUDIES = ("cards", "health")

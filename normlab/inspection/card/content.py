@@ -13,7 +13,7 @@ from normlab.inspection.model.built_model import BuiltModel, model_from_run
 from normlab.inspection.questions import entry
 from normlab.records.record import plain
 from normlab.records.store import RunStore
-from normlab.reports.pages.cards import FORMAT
+from normlab.reports.card_file import card_content
 from normlab.training.runtime import Runtime
 
 
@@ -44,14 +44,13 @@ def card_of(norm: ExaminedNorm, answers: Mapping[str, Any]) -> dict[str, Any]:
     config = to_dict(norm.config("translation"))
     environment = Runtime.start(device=norm.device, precision="fp32", threads=1).environment()
     described = {option.name: option.description for option in options("norm")}
-    return {
-        "format": FORMAT,
-        "name": norm.name,
-        "description": described[config["choices"]["norm"]],
-        "overrides": list(norm.overrides),
-        "scale": norm.scale,
-        "seeds": list(norm.sizes.seeds),
-        "norm": config["norm"],
-        "environment": plain(dict(environment)),
-        "findings": dict(answers),
-    }
+    return card_content(
+        name=norm.name,
+        description=described[config["choices"]["norm"]],
+        overrides=norm.overrides,
+        scale=norm.scale,
+        seeds=norm.sizes.seeds,
+        norm=config["norm"],
+        environment=plain(dict(environment)),
+        findings=answers,
+    )

@@ -1,6 +1,5 @@
 """Writes a report card and its runs' records to its folder, and publishes them."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +12,8 @@ from normlab.records.code import checkout_state, commit_text
 from normlab.records.manifest import accept, write_files
 from normlab.records.packed import Key, write_pack
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.reports.pages.cards import (
-    CARD_FILE,
-    FOLDER,
-    PAGE_FILE,
-    Card,
-    baselines_for,
-    card_page,
-    card_pages,
-    read_card,
-)
+from normlab.reports.card_file import CARD_FILE, FOLDER, PAGE_FILE, Card, card_text, read_card
+from normlab.reports.pages.cards import baselines_for, card_page, card_pages
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
@@ -34,7 +25,7 @@ def write_card(norm: ExaminedNorm, content: Mapping[str, Any], published: Path) 
     card = Card.of(content, records.values())
     compared = card_page(card, baselines_for(card, [norm.folder.parent, published / FOLDER]))
     write_pack(norm.folder, records)
-    write_files({norm.folder / CARD_FILE: _json(content), page: compared})
+    write_files({norm.folder / CARD_FILE: card_text(content), page: compared})
     return page
 
 
@@ -64,7 +55,7 @@ def publish_card(norm: ExaminedNorm, content: Mapping[str, Any], results: Path) 
     """
     home = results / FOLDER / norm.folder.name
     write_pack(home, _records(norm))
-    write_files({home / CARD_FILE: _json(content)})
+    write_files({home / CARD_FILE: card_text(content)})
     write_files(card_pages(results))
     accept(results, [home])
     return home
@@ -80,10 +71,6 @@ def _records(norm: ExaminedNorm) -> "dict[Key, RunRecord | None]":
             if (folder / RECORD_FILE).is_file():
                 records[Key(config["choices"]["task"], "", seed)] = read_record(folder)
     return records
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def _code(commit: str | None, dirty: bool | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from normlab.config.folders import own_line
 from normlab.config.run_config import to_dict
@@ -12,6 +12,7 @@ from normlab.findings.question import question
 from normlab.inspection.card.examined_norm import ExaminedNorm, trained_record
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
+from normlab.reports.card_file import ShortRunValues
 from normlab.training.build import build_model, build_task
 
 
@@ -90,21 +91,23 @@ def finding_on_runs(examined: ExaminedNorm, task: str, titles: Mapping[str, str]
     `titles` maps the names of scores to their columns on the board.
     """
     runs = short_runs(examined, task)
-    values = {"steps": examined.steps(task), **values_of_runs(runs, titles)}
-    diverged = values["diverged"]
+    measured = values_of_runs(runs, titles, steps=examined.steps(task))
+    values, diverged = plain(measured.values()), measured.diverged
     if diverged:
         board = dict.fromkeys(titles.values(), f"diverged {len(diverged)}/{len(runs)}")
-        return Finding(_diverged_in_words(diverged, len(runs)), plain(values), board=board)
-    means = {name: fmean(by_seed.values()) for name, by_seed in values["scores"].items()}
+        return Finding(_diverged_in_words(diverged, len(runs)), values, board=board)
+    means = {name: fmean(by_seed.values()) for name, by_seed in measured.scores.items()}
     return Finding(
-        _scores_in_words(means, values["floors"], values["steps"], runs),
-        plain(values),
+        _scores_in_words(means, measured.floors, measured.steps, runs),
+        values,
         board={title: means[name] for name, title in titles.items()},
     )
 
 
-def values_of_runs(runs: Mapping[str, ShortRun], scores: Iterable[str]) -> dict[str, Any]:
-    """Return the numbers of a finding about short runs: their scores and curves, by seed."""
+def values_of_runs(
+    runs: Mapping[str, ShortRun], scores: Iterable[str], *, steps: int
+) -> ShortRunValues:
+    """Return the scores, untrained baselines and curves of short runs of `steps` updates."""
     by_score: dict[str, dict[str, float]] = {name: {} for name in scores}
     higher_is_better, floors = dict[str, bool](), dict[str, float]()
     for seed, (record, _) in runs.items():
@@ -114,14 +117,15 @@ def values_of_runs(runs: Mapping[str, ShortRun], scores: Iterable[str]) -> dict[
             if (floor := record.floors.get(name.partition("/")[2])) is not None:
                 floors[name] = float(floor)
     outcomes = {seed: run.record.outcome for seed, run in runs.items()}
-    return {
-        "scores": by_score,
-        "higher_is_better": higher_is_better,
-        "floors": floors,
-        "curves": {seed: run.curve for seed, run in runs.items()},
-        "diverged": {seed: end.step for seed, end in outcomes.items() if end.status != "finished"},
-        "runs": {seed: run.record.run_id for seed, run in runs.items()},
-    }
+    return ShortRunValues(
+        steps=steps,
+        scores=by_score,
+        higher_is_better=higher_is_better,
+        floors=floors,
+        curves={seed: run.curve for seed, run in runs.items()},
+        diverged={seed: end.step for seed, end in outcomes.items() if end.status != "finished"},
+        runs={seed: run.record.run_id for seed, run in runs.items()},
+    )
 
 
 def _diverged_in_words(diverged: Mapping[str, int], number: int) -> str:

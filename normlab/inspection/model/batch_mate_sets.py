@@ -15,6 +15,7 @@ from normlab.inspection.model.built_model import BuiltModel
 from normlab.inspection.model.recorded_pass import (
     MODES,
     ROUNDING,
+    Mode,
     RecordedPass,
     amount_in_words,
     deviation,
@@ -24,8 +25,6 @@ from normlab.inspection.model.recorded_pass import (
 
 SETS = 16
 MATES = 31
-StackOutputs = dict[str, Float[Tensor, "_ D"]]
-WeightsByAttention = dict[str, Float[Tensor, "H _ _"]]
 
 
 @question("batch_mates", of="model")
@@ -75,6 +74,13 @@ class DrawnSets(NamedTuple):
     sets: list[list[int]]
 
 
+class SentenceOutputs(NamedTuple):
+    """A sentence's outputs of each stack (`values`) and weights of each `attention`, by name."""
+
+    values: dict[str, Float[Tensor, "_ D"]]
+    attention: dict[str, Float[Tensor, "H _ _"]]
+
+
 class ChangesOverSets(NamedTuple):
     """How much each stack's `values` and each `attention` change between sets, by name."""
 
@@ -91,20 +97,18 @@ def draw_sets(built: BuiltModel) -> DrawnSets:
     return DrawnSets(sentence, sets)
 
 
-def outputs_by_set(
-    built: BuiltModel, drawn: DrawnSets, mode: str
-) -> list[tuple[StackOutputs, WeightsByAttention]]:
-    """Return the sentence's outputs and attention weights with each set."""
+def outputs_by_set(built: BuiltModel, drawn: DrawnSets, mode: Mode) -> list[SentenceOutputs]:
+    """Return the sentence's outputs and attention weights with each set of batch mates."""
     batches = (built.batch("train", [drawn.sentence, *mates]) for mates in drawn.sets)
     return [of_first(record(built, batch, mode)) for batch in batches]
 
 
-def changes_over_sets(by_set: Sequence[tuple[StackOutputs, WeightsByAttention]]) -> ChangesOverSets:
+def changes_over_sets(by_set: Sequence[SentenceOutputs]) -> ChangesOverSets:
     """Return each output's deviation and each attention's total variation over sets."""
-    outputs, weights = by_set[0]
+    values, attention = by_set[0]
     return ChangesOverSets(
-        {name: deviation([x[name] for x, _ in by_set]) for name in outputs},
-        {name: total_variation([w[name] for _, w in by_set]) for name in weights},
+        {name: deviation([each.values[name] for each in by_set]) for name in values},
+        {name: total_variation([each.attention[name] for each in by_set]) for name in attention},
     )
 
 
@@ -130,13 +134,14 @@ def _rows(training: ChangesOverSets, in_eval: ChangesOverSets) -> list[tuple[str
     ]
 
 
-def of_first(forward: RecordedPass) -> tuple[StackOutputs, WeightsByAttention]:
-    """Return each stack's output and each attention's weights for the batch's first sentence."""
-    last = {name: end.all[0, end.valid[0]] for name, end in forward.outputs("stack").items()}
-    return last, {
+def of_first(forward: RecordedPass) -> SentenceOutputs:
+    """Return the outputs and attention weights for the batch's first sentence."""
+    values = {name: end.all[0, end.valid[0]] for name, end in forward.outputs("stack").items()}
+    attention = {
         name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
         for name, each in forward.attentions.items()
     }
+    return SentenceOutputs(values, attention)
 
 
 def attention_weights(

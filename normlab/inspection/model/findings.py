@@ -14,22 +14,22 @@ from normlab.training.runtime import torch_settings_kept
 
 
 @torch_settings_kept()
-def inspect_run(folder: Path | str, only: Sequence[str] = ()) -> Findings:
+def inspect_run(folder: Path | str, only: Sequence[str] | None = None) -> Findings:
     """Return the findings of `normlab inspect RUN` on a finished run, by question.
 
-    `only` names the questions to ask, by default all. No file is written. Raises UserError for an
-    unknown question or a damaged run.
+    `only` names the questions to ask, by default all. No file is written. Raises UserError for a
+    damaged run, an unknown question, or an empty `only`.
     """
     chosen = _chosen(only)
-    return _answers(model_from_run(Path(folder), []), chosen, by_name=bool(only))
+    return _answers(model_from_run(Path(folder), []), chosen, by_name=only is not None)
 
 
 @torch_settings_kept()
-def inspect_config(config: Mapping[str, Any], only: Sequence[str] = ()) -> Findings:
+def inspect_config(config: Mapping[str, Any], only: Sequence[str] | None = None) -> Findings:
     """Return the findings of `normlab inspect key=value ...` on an untrained model, by question.
 
-    `config` is what `normlab.compose` returns. `only` names the questions to ask, by default those
-    that an untrained model can answer. Raises UserError for an unknown question.
+    `config` is what `normlab.compose` returns. `only` names the questions to ask, by default all
+    that an untrained model can answer. Raises UserError for an unknown question or an empty `only`.
     """
     if not isinstance(config, Mapping):
         raise UserError(
@@ -37,10 +37,15 @@ def inspect_config(config: Mapping[str, Any], only: Sequence[str] = ()) -> Findi
             'normlab.compose(["norm=bn", "task=toy"])'
         )
     chosen = _chosen(only)
-    return _answers(model_from_config(to_dict(config)), chosen, by_name=bool(only))
+    return _answers(model_from_config(to_dict(config)), chosen, by_name=only is not None)
 
 
-def _chosen(only: Sequence[str]) -> list[Question]:
+def _chosen(only: Sequence[str] | None) -> list[Question]:
+    """Return the questions to ask. Raise UserError if one is unknown, or if `only` is empty."""
+    if only is None:
+        return questions("model")
+    if not only:
+        raise UserError(f"only={only!r} names no question; omit only= to ask all questions")
     return questions("model", names=[only] if isinstance(only, str) else only)
 
 
@@ -51,7 +56,7 @@ def _answers(built: BuiltModel, chosen: Sequence[Question], *, by_name: bool) ->
 def finding_on(question: Question, built: BuiltModel, *, by_name: bool) -> Finding:
     """Return the answer to a question.
 
-    A model at initialization gets questions about trained models only if they are asked `by_name`.
+    A question about trained models is answered for an untrained one only if it is asked `by_name`.
     """
     if question.trained and not built.step and not by_name:
         return Finding.none("the model is untrained")

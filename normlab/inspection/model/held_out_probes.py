@@ -18,26 +18,36 @@ from normlab.inspection.model.built_model import BuiltModel
 from normlab.probes.activations import MASSIVE, TIMES
 from normlab.probes.base import Probe
 
-TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per feature, examples
-Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place in the model
+TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32
+"""The fewest held-out tokens, tokens per feature, and examples to use."""
+Places = Mapping[str, Mapping[str, float]]
+"""A probe's metrics, by place in the model and by name."""
 
 
 class ProbeAnswer(NamedTuple):
-    """The text, the numbers to compare between runs, and the value to report if above its limit."""
+    """The text of an answer, and the numbers to compare between runs, the most important one first.
+
+    `worth_a_look` is whether some activations are so large that the verdict is `look`.
+    """
 
     text: str
     board: Mapping[str, float]
-    too_large: float | None = None
+    worth_a_look: bool = False
+
+    @property
+    def value(self) -> float | None:
+        """The most important number; None if the probe measured none."""
+        return next(iter(self.board.values()), None)
 
 
 Answer = Callable[[Places], ProbeAnswer]
 
 
 def probed(name: str) -> Callable[[Answer], Callable[[BuiltModel], Finding]]:
-    """Register a question that a function answers from the metrics of the probe of that name.
+    """Register a question that a function answers from the metrics of the named probe.
 
-    The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
-    the same data.
+    The probe watches a copy of the model in eval mode, on a batch that is the same for all runs
+    with the same data.
     """
 
     def register(answer: Answer) -> Callable[[BuiltModel], Finding]:
@@ -64,22 +74,21 @@ def probed(name: str) -> Callable[[Answer], Callable[[BuiltModel], Finding]]:
 
 
 def _finding(answer: ProbeAnswer, places: Places, tokens: int) -> Finding:
-    """Return the finding with a table of all metrics by place; `tokens` were held out."""
+    """Return the finding, with a table of all metrics by place. `tokens` is how many were used."""
     names = list(dict.fromkeys(metric for of in places.values() for metric in of))
     rows = [(place, *map(of.get, names)) for place, of in places.items()]
-    is_large = answer.too_large is not None
     return Finding(
         answer.text,
         {"tokens": tokens, "places": places},
         AnswerTable(("place", *names), rows),
         board=answer.board,
-        verdict="look" if is_large else "fine",
-        value=answer.too_large if is_large else next(iter(answer.board.values()), None),
+        verdict="look" if answer.worth_a_look else "fine",
+        value=answer.value,
     )
 
 
 def held_out(built: BuiltModel) -> list[int]:
-    """Return held-out examples with enough tokens on each side, or all if there are too few."""
+    """Return the indices of held-out examples with enough tokens on each side, or all indices."""
     needed = max(TOKENS, PER_FEATURE * built.config["model"].get("dim", 0))
     lengths = built.task.lengths("valid")
     order = np.random.default_rng(0).permutation(len(lengths))
@@ -96,9 +105,9 @@ def attention(places: Places) -> ProbeAnswer:
         s     1/T sum_{i <= T} A_i1
         sink  share of (sequence, layer, head) with s > 0.3        (Gu et al. 2025, with T = 64)
 
-    Without a causal mask T = n, and the metric is called `sink_unmasked`. Sequences need 16 keys:
-    uniform causal attention has s = 0.07 at T = 64, but 0.31 at T = 9. With task=lm the first token
-    marks the beginning of a text. The probe `attention` defines the other columns.
+    Without a causal mask, T is n, and the metric is called `sink_unmasked`. Sequences need 16 keys:
+    for uniform causal attention, s is 0.07 at T = 64, but 0.31 at T = 9. With task=lm, the first
+    token marks the beginning of a text. The probe `attention` defines the other columns.
     """
     shares_in_words: list[str] = []
     board: dict[str, float] = {}
@@ -120,22 +129,22 @@ def activations(places: Places) -> ProbeAnswer:
         over_median  max |x| / median |x|
 
     over the real tokens and features of each norm's input x, which is the residual stream in
-    pre-norm models. The feature and the position of the maximum count from 0. Sun et al. 2024 call
-    a value massive if |x| > 100 and |x| is about 1000 times the median. With post-norm the stream
-    has a fixed scale, so compare ratios. The probe `activations` defines the other columns.
+    pre-norm models. The feature and the position of the maximum are counted from 0. Sun et al. 2024
+    call a value massive if |x| > 100 and |x| is about 1000 times the median. With post-norm, the
+    scale of the stream is fixed, so compare ratios. The probe `activations` defines the other
+    columns.
     """
     place, most = max(places.items(), key=lambda each: each[1]["over_median"])
     massive = [
-        of["over_median"]
-        for of in places.values()
-        if of["largest"] > MASSIVE and of["over_median"] > TIMES
+        name for name, of in places.items() if of["largest"] > MASSIVE and of["over_median"] > TIMES
     ]
     text = (
         f"{most['over_median']:.3g} times the median at {place} ({most['largest']:.3g} in feature "
         f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {len(massive)} of "
         f"{len(places)} places"
     )
-    return ProbeAnswer(text, {"max / median": most["over_median"]}, max(massive, default=None))
+    board = {"max / median": most["over_median"]}
+    return ProbeAnswer(text, board, worth_a_look=bool(massive))
 
 
 @probed("rank")

@@ -12,7 +12,7 @@ from normlab.findings.finding import AnswerTable, Cell, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.model.built_model import BuiltModel
-from normlab.inspection.model.recorded_pass import RecordedPass, record
+from normlab.inspection.model.recorded_pass import Mode, RecordedPass, record
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
@@ -65,7 +65,7 @@ def effects_by_statistics(built: BuiltModel) -> "dict[str, Effect]":
     picked = generator.permutation(built.number("valid"))[:SENTENCES]
     batch = built.batch("valid", picked.tolist())
     place = float(generator.random())  # the feature's relative position, in [0, 1)
-    modes: dict[str, str] = {}
+    modes: dict[str, Mode] = {}
     if built.step or not built.keeps_statistics:
         modes["as evaluated"] = "eval"
     if built.keeps_statistics:

@@ -1,6 +1,8 @@
 """Measures the gradient of each layer, and how much one update changes its output."""
 
+import copy
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -24,12 +26,13 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 def gradients(built: BuiltModel) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
-    It is the gradient of training's loss per token, on one batch of training text:
+    This is the gradient of the training loss per token, on one batch of training text:
 
         gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
         growth of a stack          the last layer's gradient norm divided by the first layer's
 
-    An embedding shared between stacks or with the output counts once, where it first occurs.
+    An embedding that stacks share, or that is tied to the output layer, belongs to the layer in
+    which it first occurs.
 
     Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
     figure 3) analyze layer norm at initialization: the gradient of the last feed-forward layer's
@@ -60,9 +63,10 @@ def gradients(built: BuiltModel) -> Finding:
 
 
 class LayerGradients(NamedTuple):
-    """A batch's loss, the gradient norm of each layer, and that of one weight.
+    """A batch's loss, and the norms of its gradients with respect to each layer and one weight.
 
-    This is the last feed-forward layer's second weight, or None if there is no feed-forward layer.
+    The weight is the last feed-forward layer's second weight; its gradient norm is None if there is
+    no feed-forward layer.
     """
 
     loss: float
@@ -71,7 +75,7 @@ class LayerGradients(NamedTuple):
 
 
 def layer_gradients(built: BuiltModel) -> LayerGradients:
-    """Return the gradients of the run's first batch. Afterwards the model has no gradients."""
+    """Return the gradients of the run's first batch. The model's own gradients are then None."""
     model = built.model
     loss = backward(built, training_batch(built))
     by_layer = gradients_by_layer(model)
@@ -111,14 +115,16 @@ def first_update(built: BuiltModel) -> dict[str, float]:
 
     This is RMS(x' - x) / RMS(x) over real tokens, where x and x' are a layer's output on one batch
     before and after the update. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track it
-    instead of the gradient: a model that moves too far in its first updates does not recover.
+    instead of the gradient: a model that moves too far in its first updates does not recover. A
+    copy of the model is updated.
     """
     batch = training_batch(built)
-    with torch.no_grad():
-        before = record(built, batch, "training").outputs("layer")
-    optimizer = build_optimizer(built.config, built.model)
-    backward(built, batch)
+    updated = replace(built, model=copy.deepcopy(built.model))
+    optimizer = build_optimizer(built.config, updated.model)
+    backward(updated, batch)
     optimizer.step()
     with torch.no_grad():
-        after = record(built, batch, "training").outputs("layer")
+        before, after = (
+            record(each, batch, "training").outputs("layer") for each in (built, updated)
+        )
     return {name: relative_change(after[name].real, x.real) for name, x in before.items()}

@@ -13,7 +13,13 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import relative_change
 from normlab.inspection.model.built_model import BuiltModel
-from normlab.inspection.model.recorded_pass import MODES, ROUNDING, amount_in_words, record
+from normlab.inspection.model.recorded_pass import (
+    MODES,
+    ROUNDING,
+    Mode,
+    amount_in_words,
+    record,
+)
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
 
@@ -97,7 +103,7 @@ def draw_sentences(built: BuiltModel, positions: int) -> PaddedSentences:
 
 
 def changes_by_share(
-    built: BuiltModel, padded: PaddedSentences, mode: str
+    built: BuiltModel, padded: PaddedSentences, mode: Mode
 ) -> dict[str, list[float]]:
     """Return how much each stack's output changes at each share, compared with the lowest."""
     batches = [built.batch("train", padded.sentences, padding=share) for share in padded.shares]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,7 +23,9 @@ from normlab.placements.base import Residual
 from normlab.probes.sites import modules_by_site, real_values
 from normlab.tasks.base import Batch
 
-MODES = ("training", "eval")
+Mode = Literal["training", "eval"]
+"""Which statistics norms use: each batch's own, as in training, or as in evaluation."""
+MODES: tuple[Mode, Mode] = ("training", "eval")
 ROUNDING = 1e-5
 """The largest relative change that float32 rounding can cause in a model of tens of layers."""
 
@@ -92,13 +94,13 @@ class RecordedPass:
 Enter = Callable[[str, Tensor], Tensor]
 
 
-def in_mode(model: nn.Module, mode: str) -> AbstractContextManager[None]:
+def in_mode(model: nn.Module, mode: Mode) -> AbstractContextManager[None]:
     """Make norms use batch statistics (`training`) or their evaluation statistics (`eval`)."""
     return normalized_by(model, "batch") if mode == "training" else nullcontext()
 
 
 def record(
-    built: BuiltModel, batch: Batch, mode: str = "eval", *, enter: Enter | None = None
+    built: BuiltModel, batch: Batch, mode: Mode = "eval", *, enter: Enter | None = None
 ) -> RecordedPass:
     """Run a batch in the given mode and return the recorded pass."""
     with in_mode(built.model, mode), recording(built.model, enter=enter) as forward:

@@ -1,7 +1,8 @@
-"""Measures how much loss running statistics cost compared with each batch's own."""
+"""Measures how much higher the loss is with running statistics than with batch statistics."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,22 +47,22 @@ def statistics(built: BuiltModel) -> Finding:
     if not running_norms(built.model):
         return _without_running_statistics(len(held_out), loss_per_token(built, batches))
     losses = losses_by_statistics(built, batches, held_out)
-    gap, closed = gap_of(losses)
+    gap = gap_of(losses)
     stale = loss_rise(losses)
     return Finding(
-        _in_words(losses, gap, closed, trained=built.step > 0),
+        _in_words(losses, gap, trained=built.step > 0),
         {
             "sentences": len(held_out),
             "loss_of_mixed_lengths": losses.get("batch, mixed lengths"),
             "loss": losses,
-            "gap": gap,
-            "closed": closed,
+            "gap": gap.size,
+            "closed": gap.closed,
         },
         AnswerTable(
             ("statistics", "loss", "above batch"),
             [(name, value, value - losses["batch"]) for name, value in losses.items()],
         ),
-        board={"train-eval gap": gap},
+        board={"train-eval gap": gap.size},
         verdict="look" if stale > LARGEST_RISE else "fine",
         value=stale,
         threshold=LARGEST_RISE,
@@ -76,23 +77,31 @@ def _without_running_statistics(sentences: int, loss: float) -> Finding:
     )
 
 
-def gap_of(losses: Mapping[str, float]) -> tuple[float, float | None]:
-    """Return `gap` and `closed`, as `statistics` defines them, or None if there is no gap."""
-    gap = losses["running"] - losses["batch"]
-    if gap > _LEAST_GAP:
-        return gap, 1 - (losses["recalibrated"] - losses["batch"]) / gap
-    return gap, None
+class TrainEvalGap(NamedTuple):
+    """The gap, and the share `closed` of it, as `statistics` defines them.
+
+    `closed` is None if the gap is too small.
+    """
+
+    size: float
+    closed: float | None
 
 
-def _in_words(
-    losses: Mapping[str, float], gap: float, closed: float | None, *, trained: bool
-) -> str:
+def gap_of(losses: Mapping[str, float]) -> TrainEvalGap:
+    """Return the gap between the losses with running and with batch statistics."""
+    size = losses["running"] - losses["batch"]
+    if not size > _LEAST_GAP:  # or NaN
+        return TrainEvalGap(size, None)
+    return TrainEvalGap(size, 1 - (losses["recalibrated"] - losses["batch"]) / size)
+
+
+def _in_words(losses: Mapping[str, float], gap: TrainEvalGap, *, trained: bool) -> str:
     first = "" if trained else " (at initialization, before any statistics were taken)"
     text = (
-        f"{gap:+.3g} nats per token{first}: loss {losses['running']:.4g} against "
+        f"{gap.size:+.3g} nats per token{first}: loss {losses['running']:.4g} against "
         f"{losses['batch']:.4g}"
     )
-    return text if closed is None else f"{text}; recalibration closes {closed:.0%} of it"
+    return text if gap.closed is None else f"{text}; recalibration closes {gap.closed:.0%} of it"
 
 
 def losses_by_statistics(

@@ -1,7 +1,7 @@
 """Compares decoding token by token with processing whole sentences."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ from torch import Tensor
 from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.inspection.model.built_model import BuiltModel
-from normlab.inspection.model.recorded_pass import in_mode
+from normlab.inspection.model.recorded_pass import Mode, in_mode
 from normlab.tasks.losses import log_probabilities
 
 DECODED = 12  # number of sentences to decode
 _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
-_STATISTICS = {"eval": "as evaluated", "batch": "of the sentence"}
+_STATISTICS = {"eval": "as evaluated", "batch": "of the sentence"}  # titles of the table's rows
 _COLUMNS = (
     *("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest"),
     "next token changed",
@@ -46,27 +46,67 @@ def stepwise(built: BuiltModel) -> Finding:
         return Finding.none("the task does not generate text")
     in_eval = by_statistics["eval"]
     rows = [
-        (_STATISTICS[name], *of["loss"].values(), *of["difference"].values(), of["changed"])
+        (_STATISTICS[name], of.whole_loss, of.stepwise_loss, of.mean, of.largest, of.changed)
         for name, of in by_statistics.items()
     ]
     return Finding(
         _in_words(in_eval),
-        {"sentences": len(sentences), **by_statistics},
+        {
+            "sentences": len(sentences),
+            **{name: each.values() for name, each in by_statistics.items()},
+        },
         AnswerTable(_COLUMNS, rows),
-        board={"stepwise": in_eval["difference"]["mean"]},
-        verdict="fine" if in_eval["same"] else "broken",
-        value=in_eval["difference"]["largest"],
-        threshold=in_eval["rounding"],
+        board={"stepwise": in_eval.mean},
+        verdict="fine" if in_eval.same else "broken",
+        value=in_eval.largest,
+        threshold=in_eval.rounding,
     )
 
 
-def differences_by_statistics(built: BuiltModel, sentences: list[int]) -> dict[str, dict[str, Any]]:
-    """Return the differences in eval and, if a norm keeps statistics, with those of the batch.
+class StepwiseDifference(NamedTuple):
+    """How stepwise decoding of some tokens differs from processing whole sentences.
+
+    `mean` and `largest` are differences of log probabilities, `changed` is the share of positions
+    whose most likely next token differs, and `rounding` is the largest difference that rounding can
+    cause.
+    """
+
+    tokens: int
+    whole_loss: float
+    stepwise_loss: float
+    mean: float
+    largest: float
+    changed: float
+    rounding: float
+
+    @property
+    def same(self) -> bool:
+        """Whether rounding explains all differences."""
+        return self.largest <= self.rounding
+
+    def values(self) -> dict[str, Any]:
+        """Return the entry in `inspect.json`."""
+        return {
+            "tokens": self.tokens,
+            "loss": {"whole": self.whole_loss, "stepwise": self.stepwise_loss},
+            "difference": {"mean": self.mean, "largest": self.largest},
+            "changed": self.changed,
+            "rounding": self.rounding,
+            "same": self.same,
+        }
+
+
+def differences_by_statistics(
+    built: BuiltModel, sentences: list[int]
+) -> dict[str, StepwiseDifference]:
+    """Return the differences in eval and, if a norm keeps statistics, with batch statistics.
 
     The result is empty if the task does not generate text.
     """
-    modes = {"eval": "eval", "batch": "training"} if built.keeps_statistics else {"eval": "eval"}
-    by_statistics: dict[str, dict[str, Any]] = {}
+    modes: dict[str, Mode] = {"eval": "eval"}
+    if built.keeps_statistics:
+        modes["batch"] = "training"
+    by_statistics: dict[str, StepwiseDifference] = {}
     for name, mode in modes.items():
         with in_mode(built.model, mode):
             compared = _compare(built, sentences)
@@ -76,35 +116,35 @@ def differences_by_statistics(built: BuiltModel, sentences: list[int]) -> dict[s
     return by_statistics
 
 
-def _in_words(compared: Mapping[str, Any]) -> str:
-    difference, loss = compared["difference"], compared["loss"]
-    if compared["same"]:
-        return f"the same up to rounding (at most {difference['largest']:.1g} nats per token)"
+def _in_words(difference: StepwiseDifference) -> str:
+    if difference.same:
+        return f"the same up to rounding (at most {difference.largest:.1g} nats per token)"
     return (
-        f"{difference['mean']:.3g} nats per token different, {compared['changed']:.0%} of the "
-        f"next tokens differ, and the loss is {loss['stepwise']:.3g} instead of "
-        f"{loss['whole']:.3g}"
+        f"{difference.mean:.3g} nats per token different, {difference.changed:.0%} of the next "
+        f"tokens differ, and the loss is {difference.stepwise_loss:.3g} instead of "
+        f"{difference.whole_loss:.3g}"
     )
 
 
 def differences(
     whole: Float[Tensor, "N V"], stepwise: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
-) -> dict[str, Any]:
-    """Return the metrics of `stepwise` for whole and stepwise logits of the same targets."""
+) -> StepwiseDifference:
+    """Compare whole and stepwise logits for the same targets."""
     first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
     difference = (first - second).abs()
-    return {
-        "tokens": len(targets),
-        "loss": {"whole": -float(first.mean()), "stepwise": -float(second.mean())},
-        "difference": {"mean": float(difference.mean()), "largest": float(difference.max())},
-        "changed": float((whole.argmax(-1) != stepwise.argmax(-1)).double().mean()),
-        "rounding": (limit := _ROUNDING * max(1.0, float(first.abs().max()))),
-        "same": bool(difference.max() <= limit),
-    }
+    return StepwiseDifference(
+        tokens=len(targets),
+        whole_loss=-float(first.mean()),
+        stepwise_loss=-float(second.mean()),
+        mean=float(difference.mean()),
+        largest=float(difference.max()),
+        changed=float((whole.argmax(-1) != stepwise.argmax(-1)).double().mean()),
+        rounding=_ROUNDING * max(1.0, float(first.abs().max())),
+    )
 
 
-def _compare(built: BuiltModel, indices: Sequence[int]) -> dict[str, Any] | None:
-    """Return the metrics over sentences, one per batch, or None if the task does not decode."""
+def _compare(built: BuiltModel, indices: Sequence[int]) -> StepwiseDifference | None:
+    """Compare sentences, each in a batch of its own; None if the task does not generate text."""
     each = []
     for index in indices:
         batch: Any = built.batch("valid", [index])  # has `tgt_out` if the task generates text

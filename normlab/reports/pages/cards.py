@@ -1,29 +1,22 @@
-"""Report cards of norms: the board of all cards, and a page that compares each with baselines."""
+"""Pages of report cards: the board of all norms, and a page that compares a norm with baselines."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from normlab.errors import UserError
 from normlab.formats import pipes
 from normlab.metrics.baseline import NOT_CLEAR, clearly_beats
 from normlab.metrics.significance import Interval, t_interval
 from normlab.records.labels import in_markdown
-from normlab.records.packed import pack
 from normlab.records.pairs import UNPLANNED, Pairing
-from normlab.records.record import RunRecord, read_number
+from normlab.records.record import read_number
+from normlab.reports.card_file import CARD_FILE, FOLDER, PAGE_FILE, Card, read_card
 from normlab.reports.pages.rendering import page
 
-FORMAT = "normlab.card/2"
-CARD_FILE, PAGE_FILE = "card.json", "card.html"
 BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
-FOLDER = "cards"
-_NEEDED = ("name", "scale", "overrides", "description", "environment")
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
     "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
@@ -46,60 +39,6 @@ _NOTES = (
     "a screening: few seeds, small models, one learning rate for all; for claims, use "
     "`normlab study run`",
 )
-
-
-@dataclass(frozen=True)
-class Card:
-    """A report card: the content of `card.json`, and the records of its short runs by run id."""
-
-    content: Mapping[str, Any]
-    records: Mapping[str, RunRecord]
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any], records: Iterable[RunRecord | None]) -> "Card":
-        return cls(content, {record.run_id: record for record in records if record is not None})
-
-    @property
-    def name(self) -> str:
-        return self.content["name"]
-
-    @property
-    def entries(self) -> dict[str, Any]:
-        """The entries for the board, by column title."""
-        findings = self.content["findings"].values()
-        return {title: value for each in findings for title, value in each["board"].items()}
-
-    @property
-    def sees_later_tokens(self) -> bool:
-        """Whether the scores of held-out text change when it is processed token by token."""
-        stepwise = self.content["findings"].get("stepwise", {}).get("values", {})
-        return "eval" in stepwise and not stepwise["eval"]["same"]
-
-    def short_runs(self, task: str) -> Mapping[str, Any]:
-        """Return what the finding on a task reports about its short runs, or {} if it had none."""
-        values = self.content["findings"].get(task, {}).get("values", {})
-        return values if "scores" in values else {}
-
-    def records_of(self, task: str) -> list[RunRecord]:
-        """Return the records of the short runs of a task."""
-        run_ids = self.short_runs(task).get("runs", {}).values()
-        return [self.records[run_id] for run_id in run_ids if run_id in self.records]
-
-
-def read_card(path: Path) -> Card:
-    """Read a `card.json` and the records next to it. Raise UserError for a damaged file."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        card = Card.of(content, pack(path.parent).records.values())
-        _ = card.entries, [content[key] for key in _NEEDED]
-        if content["format"] == FORMAT:
-            return card
-        error = f"format {content['format']}"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
-        error = f"{caught!r:.80}"
-    raise UserError(
-        f"{path} is damaged or not a card ({error}); recreate it with normlab norm card"
-    )
 
 
 def card_pages(root: Path) -> dict[Path, str]:
@@ -135,9 +74,9 @@ def board(cards: Iterable[Card]) -> str:
 def _loss(card: Card, task: str, score: str) -> float:
     """Return the mean loss of a card's runs, or infinity without runs or if a seed diverged."""
     runs = card.short_runs(task)
-    if not runs or runs["diverged"]:
+    if runs is None or runs.diverged:
         return math.inf
-    return fmean(_values(runs["scores"][score]))
+    return fmean(_values(runs.scores[score]))
 
 
 def _values(by_seed: Mapping[str, Any]) -> list[float]:
@@ -202,15 +141,17 @@ def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[CardSco
     Their runs pair by the rules for runs that no study planned.
     """
     runs = card.short_runs(task)
+    if runs is None:
+        return []
     pairings = {
         name: Pairing.of(card.records_of(task), other.records_of(task), UNPLANNED)
         for name, other in baselines.items()
     }
     card_scores: list[CardScore] = []
-    for name, by_seed in runs["scores"].items():
+    for name, by_seed in runs.scores.items():
         if not (values := _values(by_seed)):
             continue
-        floor, higher = read_number(runs["floors"].get(name)), runs["higher_is_better"][name]
+        floor, higher = read_number(runs.floors.get(name)), runs.higher_is_better[name]
         low = floor is not None and not clearly_beats(floor, values, name, higher_is_better=higher)
         pairs = {key: [*pairing.values(name).values()] for key, pairing in pairings.items()}
         differences = [_difference(key, both) for key, both in pairs.items() if both]

@@ -12,7 +12,7 @@ from normlab.inspection.card.content import answers
 from normlab.inspection.card.examined_norm import examined_norm
 from normlab.inspection.card.scales import SCALES
 from normlab.inspection.questions import questions
-from normlab.reports.pages.cards import read_card
+from normlab.reports.card_file import read_card
 
 
 def test_every_question_has_a_text_and_a_unique_name():

@@ -6,7 +6,7 @@ from normlab.commands.norm import card as make_card
 from normlab.errors import UserError
 from normlab.inspection.card import content, files
 from normlab.records import manifest
-from normlab.reports.pages.cards import read_card
+from normlab.reports.card_file import read_card
 from normlab.training import runtime
 from tests.reports.pages.handmade_cards import card_of
 

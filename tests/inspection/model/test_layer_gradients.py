@@ -3,7 +3,7 @@
 import torch
 
 from normlab.distributed.process_group import Shard
-from normlab.inspection.model.layer_gradients import gradients, training_batch
+from normlab.inspection.model.layer_gradients import first_update, gradients, training_batch
 from normlab.probes.gradients import by_stack
 from tests.inspection.tiny_models import untrained
 
@@ -25,3 +25,13 @@ def test_gradients_use_the_first_batch_of_the_run_or_32_sentences(tmp_path):
     assert torch.equal(training_batch(about).tgt_out, first.tgt_out)
     for sizes in (["batch_size=64"], ["batch_size=null", "max_tokens=3000"]):
         assert len(training_batch(untrained(tmp_path, "norm=ln", *sizes)).source) == 32
+
+
+def test_the_first_update_is_made_on_a_copy_and_changes_the_output_of_every_layer(tmp_path):
+    built = untrained(tmp_path, "norm=bn")
+    before = {name: x.clone() for name, x in built.model.state_dict().items()}
+    changes = first_update(built)
+    assert changes.keys() == {"encoder.0", "decoder.0"} and min(changes.values()) > 0
+    assert all(torch.equal(x, before[name]) for name, x in built.model.state_dict().items())
+    assert all(parameter.grad is None for parameter in built.model.parameters())
+    assert first_update(built) == changes

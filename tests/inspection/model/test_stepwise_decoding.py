@@ -13,8 +13,8 @@ def test_differences_of_stepwise_logits_match_hand_calculations():
     steps = torch.tensor([[math.log(3), 0.0], [0.0, 0.0], [1.0, 0.0]])
     targets = torch.tensor([0, 1, 0])
     compared = differences(whole, steps, targets)
-    assert compared["tokens"] == 3 and compared["changed"] == pytest.approx(1 / 3)
-    assert [*compared["difference"].values()] == pytest.approx([math.log(3) / 3, math.log(3)])
-    gain = compared["loss"]["whole"] - compared["loss"]["stepwise"]
-    assert gain == pytest.approx(math.log(3) / 3) and not compared["same"]
-    assert differences(whole, whole, targets)["same"]
+    assert compared.tokens == 3 and compared.changed == pytest.approx(1 / 3)
+    assert (compared.mean, compared.largest) == pytest.approx((math.log(3) / 3, math.log(3)))
+    gain = compared.whole_loss - compared.stepwise_loss
+    assert gain == pytest.approx(math.log(3) / 3) and not compared.same
+    assert differences(whole, whole, targets).same

@@ -6,7 +6,7 @@ import msgspec
 
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
-from normlab.reports.pages.cards import FORMAT, read_card
+from normlab.reports.card_file import FORMAT, read_card
 from tests.records.examples import record
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from normlab.reports.pages.cards import Card, baselines_for, board, card_page, scores
+from normlab.reports.card_file import Card
+from normlab.reports.pages.cards import baselines_for, board, card_page, scores
 from tests.reports.pages.handmade_cards import card_of, picture, runs_by_seed, written
 
 
@@ -32,7 +33,8 @@ def test_baselines_are_found_in_the_first_folder_that_has_them(tmp_path):
         written(folder, card_of("ln", losses), losses)
     baselines = baselines_for(mine, [tmp_path / "own", tmp_path])
     assert list(baselines) == ["ln", "none"]
-    assert baselines["ln"].short_runs("translation")["scores"]["test/nll"] == {"1": 1.5, "2": 2.6}
+    runs = baselines["ln"].short_runs("translation")
+    assert runs is not None and runs.scores["test/nll"] == {"1": 1.5, "2": 2.6}
     (tmp_path / "ln" / "card.json").write_text("{}")
     with pytest.raises(ValueError, match=r"card\.json is damaged or not a card"):
         baselines_for(mine, [tmp_path])

@@ -1,0 +1,135 @@
+"""The file of a norm's report card, `card.json`: its format, written and read here.
+
+`normlab.inspection.card` makes cards; `pages/cards.py` shows them. Next to the file are the records
+of the card's short runs, and its page.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from normlab.errors import UserError
+from normlab.records.packed import pack
+from normlab.records.record import RunRecord
+
+FORMAT = "normlab.card/2"
+CARD_FILE, PAGE_FILE = "card.json", "card.html"
+FOLDER = "cards"
+
+
+@dataclass(frozen=True)
+class ShortRunValues:
+    """The `values` of a finding on a task's short runs, which end after `steps` updates.
+
+    `scores` has each score by seed, and `floors` the untrained baseline of each score that has one.
+    `curves` has the validation losses by step, for each seed; `diverged` the step at which a seed
+    diverged, without the seeds that finished; `runs` the run id of each seed.
+    """
+
+    steps: int
+    scores: Mapping[str, Mapping[str, Any]]
+    higher_is_better: Mapping[str, bool]
+    floors: Mapping[str, Any]
+    curves: Mapping[str, Any]
+    diverged: Mapping[str, int]
+    runs: Mapping[str, str]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> "ShortRunValues":
+        """Return the values in a finding of a card. Raise KeyError if one is missing."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of the finding."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A report card: the content of `card.json`, and the records of its short runs by run id."""
+
+    content: Mapping[str, Any]
+    records: Mapping[str, RunRecord]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], records: Iterable[RunRecord | None]) -> "Card":
+        return cls(content, {record.run_id: record for record in records if record is not None})
+
+    @property
+    def name(self) -> str:
+        return self.content["name"]
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """The entries for the board, by column title."""
+        findings = self.content["findings"].values()
+        return {title: value for each in findings for title, value in each["board"].items()}
+
+    @property
+    def sees_later_tokens(self) -> bool:
+        """Whether the scores of held-out text change when it is processed token by token."""
+        stepwise = self.content["findings"].get("stepwise", {}).get("values", {})
+        return "eval" in stepwise and not stepwise["eval"]["same"]
+
+    def short_runs(self, task: str) -> ShortRunValues | None:
+        """Return what the finding on a task reports about its short runs; None if it had none."""
+        values = self.content["findings"].get(task, {}).get("values", {})
+        return ShortRunValues.read(values) if "scores" in values else None
+
+    def records_of(self, task: str) -> list[RunRecord]:
+        """Return the records of the short runs of a task."""
+        runs = self.short_runs(task)
+        run_ids = runs.runs.values() if runs else ()
+        return [self.records[run_id] for run_id in run_ids if run_id in self.records]
+
+
+def card_content(
+    *,
+    name: str,
+    description: str,
+    overrides: Iterable[str],
+    scale: str,
+    seeds: Iterable[int],
+    norm: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    findings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the content of `card.json`.
+
+    `norm` has the settings of the norm, and `findings` the entry of each question by its name.
+    """
+    return {
+        "format": FORMAT,
+        "name": name,
+        "description": description,
+        "overrides": [*overrides],
+        "scale": scale,
+        "seeds": [*seeds],
+        "norm": norm,
+        "environment": environment,
+        "findings": dict(findings),
+    }
+
+
+def card_text(content: Mapping[str, Any]) -> str:
+    """Return the text of `card.json`."""
+    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def read_card(path: Path) -> Card:
+    """Read a `card.json` and the records next to it. Raise UserError for a damaged file."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        card = Card.of(content, pack(path.parent).records.values())
+        card_content(**{key: value for key, value in content.items() if key != "format"})
+        _ = card.entries, [*map(card.short_runs, content["findings"])]
+        if content["format"] == FORMAT:
+            return card
+        error = f"format {content['format']}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
+        error = f"{caught!r:.80}"
+    raise UserError(
+        f"{path} is damaged or not a card ({error}); recreate it with normlab norm card"
+    )
