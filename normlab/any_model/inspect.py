@@ -1,4 +1,4 @@
-"""`normlab.inspect(model, batches)`: finds what changes a model's output but should not."""
+"""`normlab.inspect(model, batches)`: finds what changes a model's output although it should not."""
 
 import inspect as inspect_
 import sys
@@ -41,19 +41,20 @@ def inspect(
     max_rows: int = 4,
     max_positions: int = 128,
 ) -> Report:
-    """Find what changes a model's output but should not, by how much, and in which module.
+    """Find what changes a model's output although it should not, by how much, and in which module.
 
-    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
-    `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
-    default as `model(**batch)`, `model(batch)` if it takes a dict, or `model(*batch)`. `rows` and
-    `positions` are the row and position axes of the main input, if not 0 and 1: `rows=1` for
-    `[T, B]`. `mask` is the name of the input that marks real tokens, or a mask `[rows, positions]`,
-    or the meaning of its ones: "real", "padding", or `{"name": "padding"}`.
-    `loss(output, batch)` is used only by the question `statistics`. `causal` is whether positions
-    must not depend on later ones. `checks` is `quick`, `all` or the names of questions.
+    `batches` are inputs of the model: dicts, tuples or tensors. The first one is examined, cut to
+    `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model; by
+    default it is called as `model(**batch)`, as `model(batch)` if it takes a dict, or as
+    `model(*batch)`. `rows` and `positions` are the row and position axes of the main input, if they
+    are not 0 and 1: set `rows=1` for `[T, B]`. `mask` is the name of the input that marks real
+    tokens, or a mask `[rows, positions]`, or the meaning of its ones: "real", "padding", or
+    `{"name": "padding"}`. `loss(output, batch)` is used only by the question `statistics`. `causal`
+    says whether positions must not depend on later ones. `checks` is "quick", "all" or the names of
+    questions.
 
-    The model is examined in eval mode. Afterwards the model and the process's state are restored. A
-    question that applies but cannot be answered has the verdict `failed`.
+    The model is examined in eval mode. Afterwards the state of the model and of the process is
+    restored. A question that applies but cannot be answered has the verdict `failed`.
 
     Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
@@ -83,7 +84,7 @@ def inspect(
 
 
 def check_call(model: object, batches: Any, max_rows: int, max_positions: int) -> None:
-    """Raise UserError for a subject that is not a module, missing inputs, or sizes below 1."""
+    """Raise UserError if `model` is not a module, inputs are missing, or a size is below 1."""
     if not hasattr(model, "named_modules"):
         raise UserError(
             f"normlab.inspect examines torch modules, not a {type(model).__name__}; use "
@@ -100,14 +101,14 @@ def check_call(model: object, batches: Any, max_rows: int, max_positions: int) -
 
 
 def _uncompiled() -> AbstractContextManager[object]:
-    """Run compiled functions of the model uncompiled, because compiled ones call no hooks."""
+    """Run compiled functions of the model eagerly, because compiled ones do not call hooks."""
     compiles = "torch._dynamo" in sys.modules  # importing it takes seconds
     return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore torch's warning that nested tensors are new; its fused encoder layers use them."""
+    """Suppress torch's warning about nested tensors, which its fused encoder layers use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The PyTorch API of nested tensors", UserWarning)
         yield
@@ -155,7 +156,7 @@ def _not_restored(refused: Sequence[str]) -> Finding:
 def _answers(
     examination: Examination, questions: Sequence[Question]
 ) -> Iterator[tuple[str, Finding]]:
-    """Ask the questions in order; if the forward pass is broken, the others do not apply."""
+    """Ask the questions in order. If the forward pass is broken, the others do not apply."""
     runs = Finding("")
     for question in dict.fromkeys(questions):
         try:
@@ -174,7 +175,7 @@ def _answers(
 
 
 def _may_explain_nan(question: Question, examination: Examination) -> bool:
-    """Return whether the output has NaN, which bad running statistics may cause."""
+    """Return whether a question may explain NaN in the output, as running statistics can."""
     return question.name == "statistics" and bool(examination.outputs_with_nan)
 
 
@@ -190,9 +191,10 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def takes_a_dict(model: nn.Module, batch: Any) -> bool:
-    """Return whether a model takes a batch of named inputs as one argument, a dict.
+    """Return whether a model takes a batch of named inputs as a single argument, a dict.
 
-    If so, its only argument without a default is not one of the inputs, as in SentenceTransformer.
+    It does if it has a single required argument and none of the inputs is named like an argument,
+    as in SentenceTransformer.
     """
     if not isinstance(batch, Mapping):
         return False
@@ -208,7 +210,7 @@ def _with_a_dict(model: nn.Module, batch: Any) -> Any:
 
 
 def check_supported(model: nn.Module) -> None:
-    """Raise UserError for a model that is quantized, sharded, scripted or on the meta device."""
+    """Raise UserError if a model is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
         raise UserError("a scripted model does not support hooks; pass the original nn.Module")
     for name, weight in model.named_parameters():

@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add one test per question and model."""
+    """Add one test for each question about each model."""
     models = config.getoption(OPTION)
     if models:
         from normlab.any_model.questions.registry import questions
@@ -44,7 +44,8 @@ class _Report:
     def finding(self, question: str) -> Any:
         """Return the finding on a question.
 
-        If the model cannot be loaded, the first question fails, and the others are skipped.
+        If the model cannot be loaded, the test of the first question fails and the others are
+        skipped.
         """
         if self._findings is None:
             from normlab.any_model.inspect import inspect

@@ -21,9 +21,9 @@ FORMAT = "normlab.module/2"
 
 @dataclass(frozen=True)
 class Report:
-    """Findings about a model, keyed by question; `title` says what was examined.
+    """The findings about a model, keyed by question. `title` says what was examined.
 
-    `norms` are the model's norms; empty if no question needed them.
+    `norms` are the model's norms; the list is empty if no question needed them.
     """
 
     title: str
@@ -34,7 +34,7 @@ class Report:
         return self.text()
 
     def text(self, *, in_colour: bool = False) -> str:
-        """Return the title and the summary, wrapped at the terminal's width."""
+        """Return the title and the summary, wrapped to the width of the terminal."""
         width = shutil.get_terminal_size().columns
         title = textwrap.wrap(self.title, width, break_long_words=False, break_on_hyphens=False)
         return "\n".join([*title, *summary(self.findings, width=width, in_colour=in_colour)])
@@ -61,7 +61,10 @@ class Report:
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     def to_html(self, path: str | Path) -> None:
-        """Write the report as a self-contained HTML page; OSError if `path` cannot be written."""
+        """Write the report as a self-contained HTML page.
+
+        Raises OSError if `path` cannot be written.
+        """
         from jinja2 import Environment, StrictUndefined
 
         texts = {question.name: question.text for question in questions(slow=True)}
@@ -79,7 +82,7 @@ class Report:
             )
 
     def raise_if_broken(self) -> None:
-        """Raise AssertionError with the findings that are broken or failed, for use in a test."""
+        """Raise AssertionError if a finding is broken or failed, for use in a test."""
         broken = [
             f"{finding.name}: {finding}" for finding in self.by_harm() if finding.verdict in FAILING
         ]

@@ -1,6 +1,6 @@
-"""The questions about any module, one file per question, and what they share.
+"""The questions about any module, one file per question, and the code that they share.
 
-Begin with `examination.py`: an `Examination` is a model with the example to run, and compares the
+Begin with `examination.py`: an `Examination` has a model and the example to run, and compares the
 outputs of two passes. `registry.py` lists the questions in the order in which they are asked:
 
     forward      is the forward pass repeatable and free of NaN?
@@ -11,8 +11,9 @@ outputs of two passes. `registry.py` lists the questions in the order in which t
     future       do later tokens change the output at earlier positions?
     statistics   are running statistics finite, updated, and close to the data's?
 
-and on request, because they are slow: `precision`, `worth`, `depth`, `channels`, `sinks` (their
-common code is in `slow_questions.py`). `leak.py` makes the finding on passes that should agree, and
-`culprit.py` finds the module that makes them differ. A question first measures; then one function
-writes the answer from the values, using the words of `wording.py`.
+The slow questions are asked only on request: `precision`, `worth`, `depth`, `channels` and `sinks`,
+whose common code is in `slow_questions.py`. `leak.py` decides what it means if passes that should
+agree differ, and `culprit.py` finds the module that makes them differ. A question first measures
+and decides; then another function writes the answer from these values, with phrases of
+`wording.py`.
 """

@@ -11,9 +11,9 @@ from normlab.findings.question import question
 def batch_mates(examination: Examination) -> Finding:
     """Do the other rows of the batch change a row's output?
 
-    For the first, the last, the longest and the middle row: let y be the row's output alone, and y'
-    its output in the batch, in the batch with the rows in reverse order, and, for the longest row,
-    with other values in all other rows.
+    This is asked for the first, the last, the longest and the middle row. Let y be the output for
+    the row alone, and y' its output in the batch, in the batch with the rows in reverse order and,
+    for the longest row, in the batch with different values in all other rows.
     """
     batch, rows = examination.example, examination.example.size
     main, base = next(iter(examination.outputs(examination.one(batch.lead)).items()))
@@ -22,13 +22,13 @@ def batch_mates(examination: Examination) -> Finding:
     if y.ndim == base.ndim + 1:
         text = f"the output is {[*y.shape]}, but {[*base.shape]} for one row: its axis is dropped"
         return Finding(f"{text}, as by squeeze() without an axis", verdict="look")
-    turned, others = batch.reversed(), batch.with_other_rows(batch.lead)
-    examination.keep(turned)
+    in_reverse, others = batch.reversed(), batch.with_other_rows(batch.lead)
+    examination.keep(in_reverse)
     comparisons: dict[str, PassPair] = {}
     for row in examination.rows:
         for name, variant, place in (
             ("", batch, row),
-            (" in reverse order", turned, rows - 1 - row),
+            (" in reverse order", in_reverse, rows - 1 - row),
         ):
             overlap = Overlap(batch.side, row=place, rows=rows)
             pair = PassPair(variant, examination.one(row), overlap, examination.alone(row))

@@ -20,10 +20,10 @@ FEWEST_POSITIONS = 8  # positions needed before a channel can be called dead
 def channels(examination: Examination) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
-    For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the
-    RMS of all features (outliers), the share of features that are constant over positions (dead),
-    and the largest magnitude divided by the median magnitude. A value is massive if it is above 100
-    and this ratio is above 1000 (Sun et al. 2024).
+    Each layer's output for the longest row is described by the share of features whose RMS exceeds
+    6 times the RMS of all features (outliers), the share of features that are constant over
+    positions (dead), and the largest magnitude divided by the median magnitude. A value is massive
+    if it is above 100 and this ratio is above 1000 (Sun et al. 2024).
     """
     rows: list[LayerActivations] = []
     for name, y in layer_outputs(examination).items():
@@ -49,7 +49,7 @@ def channels(examination: Examination) -> Finding:
 
 
 class LayerActivations(NamedTuple):
-    """A layer's share of outlier features and of dead channels, and its largest magnitude."""
+    """The shares of outlier features and dead channels of a layer, and its largest magnitude."""
 
     layer: str
     outliers: float

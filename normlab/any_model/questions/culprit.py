@@ -1,4 +1,4 @@
-"""Finds the modules that change an output, by putting their original outputs back."""
+"""Finds the modules that change an output, by replacing their outputs with the original ones."""
 
 import re
 from collections import Counter
@@ -27,19 +27,20 @@ from normlab.errors import UserError
 from normlab.findings.relative_change import relative_change
 
 AGREE = 1e-11  # largest relative change between tensors that agree, in float64
-ROUNDS, TRIES = 4, 6  # limits: modules to name, and suspects to try for each
+ROUNDS, TRIES = 4, 6  # the most modules to report, and the most suspects to try for each
 Cause = Literal["padding", "other rows", "later tokens", "random numbers"]
-"""Causes that an output should not depend on."""
+"""What an output should not depend on."""
 Calls = dict[tuple[str, int], Call]
-"""Calls by module name and how often the module was called before."""
+"""Calls by the module's path and by how often it was called before."""
 
 
 @dataclass(frozen=True)
 class CulpritPlace:
-    """A module that changes an output, and how many `copies` of it are in other layers.
+    """A module that changes an output, and the number of its `copies` in other layers.
 
-    `before` is the path of a module inside it whose inputs differ already, so that the change is
-    made in between. `caller` is the module that gives different indices to this one.
+    `before` is the path of a module inside it whose inputs already differ, so the outer module's
+    own code makes the change before it calls that module. `caller` is set if another module passes
+    different indices to this one.
     """
 
     path: str
@@ -70,8 +71,8 @@ def locate(examination: Examination, comparison: PassPair, output: str) -> Culpr
 
     The suspects are the innermost modules whose inputs agree and whose outputs differ. That alone
     proves nothing: the output of a relative-position table depends on the length, as it should. So
-    suspects are named only if the model's output changes at most half as much once their outputs,
-    and those of the same modules in other layers, are replaced by the base's values.
+    a suspect's outputs, and those of its copies in other layers, are replaced by the values of the
+    base. It is reported only if the model's output then changes at most half as much.
     """
     try:
         with nullcontext() if examination.blind else float64_operations():
@@ -81,7 +82,7 @@ def locate(examination: Examination, comparison: PassPair, output: str) -> Culpr
 
 
 def culprit_in_words(culprit: Culprit, cause: Cause) -> str:
-    """Describe which module changes an output, and how `cause`, which should not, gets in."""
+    """Describe which module changes an output, and how `cause` gets into it."""
     if not culprit.places:
         return "no single module explains it"
     first, *others = culprit.places
@@ -120,9 +121,10 @@ def _how(module: nn.Module, cause: Cause) -> str:
 
 
 class _Try(NamedTuple):
-    """A suspect, and the change that remains once it and its copies in other layers are replaced.
+    """A suspect, and the change that remains if the outputs of it and of its copies are replaced.
 
-    If two suspects explain the change equally well, the one tried first (lower `number`) counts.
+    If two suspects explain the change equally well, the one that was tried first is chosen. It has
+    the lower `number`.
     """
 
     remaining: float
@@ -131,7 +133,7 @@ class _Try(NamedTuple):
 
 
 class _Search:
-    """The search for the modules that cause the change of one output, in any dtype.
+    """A search for the modules that change one output, in any dtype.
 
     `base` has the calls of the pass without the change, and `y` its output.
     """
@@ -144,7 +146,7 @@ class _Search:
         self.base, self.y = _by_number(calls), outputs[output]
 
     def culprit(self) -> Culprit:
-        """Replace outputs of the module that matters most until the output equals the base's."""
+        """Replace outputs of the most important modules until the output equals the base's."""
         replaced: set[str] = set()
         places: list[CulpritPlace] = []
         remaining = total = 0.0
@@ -154,7 +156,7 @@ class _Search:
             total = total or remaining
             variant = _by_number(calls)
             tries = self._tries(variant, replaced) if remaining > self.limit else []
-            # A leak may enter at several modules in a row: fixing the first alone changes little.
+            # A leak may enter in several modules in a row: fixing only the first changes little.
             if not tries or (number + 1 == ROUNDS and min(tries).remaining > remaining / 2):
                 break
             remaining, _, call = min(tries)
@@ -170,7 +172,10 @@ class _Search:
         return relative_change(*self.overlap.nearest(outputs[self.output], self.y))
 
     def _tries(self, variant: Calls, replaced: set[str]) -> list[_Try]:
-        """Return how much the output changes without each suspect, up to one that explains all."""
+        """Return how much the output changes without each suspect.
+
+        A suspect that explains the whole change ends the search.
+        """
         tries: list[_Try] = []
         for call in self._suspects(variant)[:TRIES]:
             with suppress(UserError):
@@ -194,7 +199,7 @@ class _Search:
         return [call for call in suspects if not any(inside(path, call.name) for path in paths)]
 
     def _copies(self, call: Call) -> set[str]:
-        """Return the modules of this class whose paths differ from its path only in numbers."""
+        """Return the paths of modules of the same class whose paths differ only in numbers."""
 
         def kind(call: Call) -> tuple[str, str]:
             return re.sub(r"\d+", "*", call.name), class_name(call.module)
@@ -204,8 +209,8 @@ class _Search:
     def _place(self, call: Call, variant: Calls) -> CulpritPlace:
         """Return where the change enters: in the call, before a call inside it, or by its indices.
 
-        In a call inside it, the inputs differ already: floats that the outer module changed, or
-        indices that it chose differently.
+        If the inputs of a call inside it already differ, the outer module has changed floats or has
+        chosen different indices.
         """
         copies = max(len(self._copies(call)) - 1, 0)
         for key, inner in variant.items():
@@ -233,7 +238,7 @@ class _Search:
 
     @contextmanager
     def _replaced(self, names: Collection[str]) -> Iterator[None]:
-        """Replace the outputs of the named modules with the base's, where they overlap."""
+        """Replace the outputs of the named modules by the base's where they overlap."""
         counts: Counter[str] = Counter()
 
         def replace(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:

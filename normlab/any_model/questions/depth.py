@@ -15,8 +15,8 @@ from normlab.probes.gradients import STEEP, gradients_by_layer, growth_by_stack,
 def depth(examination: Examination) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
-    The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm
-    makes this loss constant. A layer's gradient norm is taken over all its parameters.
+    The loss is sum(y cos(y)), where y is the output for the longest row and the cosine is detached;
+    no norm makes this loss constant. A layer's gradient norm is taken over all its parameters.
     """
     with preserved(examination.model), torch.enable_grad():
         examination.model.requires_grad_(True).zero_grad()

@@ -24,18 +24,20 @@ from normlab.findings.relative_change import NonFinite, relative_change, why_not
 LEAK = 1e-9
 """The largest relative change in float64 that can be rounding."""
 BLIND = 1e-4
-"""The relative change that float32 rounding can cause or hide, where float64 cannot be used."""
+"""The relative change that float32 rounding can cause or hide if float64 cannot be used."""
 ROUNDED_CONSTANTS = 2e-6
-"""The relative change caused by constants that are rounded to float32, such as those of rotary
-positions: padding on the left shifts positions, so it changes which constants are used.
+"""The relative change caused by constants that are rounded to float32, as in rotary positions.
+
+Padding on the left shifts the positions, so other constants are used.
 """
 
 
 class PassPair(NamedTuple):
     """Two passes whose outputs should agree where they overlap.
 
-    `within` selects the base without its padding, if only real positions count. `unusual` is
-    whether the variant has values under its padding that padding usually does not have.
+    `within` selects the base without its padding if only real positions are to be compared.
+    `unusual` is whether the variant has values under its padding that padding usually does not
+    have.
     """
 
     variant: Example
@@ -49,9 +51,9 @@ class PassPair(NamedTuple):
 class OutputChange:
     """How much an output changes, in float64 and in the model's dtype.
 
-    `argmax` is the share of positions whose argmax changes, in the model's dtype. `output` is the
-    name of the output that changes most. If its change is not a finite number, `non_finite` says
-    why.
+    `output` is the name of the output, the one that changes most. `argmax` is the share of
+    positions whose argmax changes in the model's dtype. If the change is not a finite number,
+    `non_finite` says why.
     """
 
     in_float64: float
@@ -65,7 +67,8 @@ class OutputChange:
 class Examination:
     """A model in eval mode with the example to run, and the user's batches and loss.
 
-    `without_float64` has the reasons why float64 was not used, `compared` the outputs compared.
+    The keys of `without_float64` are the reasons why float64 was not used; the keys of `compared`
+    are the names of the outputs that were compared.
     """
 
     runner: Runner
@@ -85,7 +88,7 @@ class Examination:
 
     @property
     def title(self) -> str:
-        """What was examined: the model's class, size and dtype, the rows, the compared outputs."""
+        """What was examined: the model's class, size and dtype, the rows, and the outputs."""
         size = sum(weight.numel() for weight in self.model.parameters())
         real, length = len(self.example.numbers), self.example.length
         numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
@@ -116,7 +119,7 @@ class Examination:
 
     @property
     def rounding(self) -> float:
-        """The largest relative change that can be rounding in the model's dtype: 4 sqrt(eps)."""
+        """The largest relative change that rounding can cause in the model's dtype: 4 sqrt(eps)."""
         return 4 * torch.finfo(self.torch_dtype).eps ** 0.5
 
     @property
@@ -126,13 +129,13 @@ class Examination:
 
     @property
     def rows(self) -> list[int]:
-        """The rows to examine: the longest one, the first, the last and the middle one."""
+        """The rows to examine: the longest, the first, the last and the middle one."""
         size = self.example.size
         return [*dict.fromkeys((self.example.lead, 0, size - 1, size // 2))]
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """Whether to use torch's fused encoder layers: False, and also True if the model can."""
+        """Whether to use torch's fused encoder layers: False and, if the model has them, True."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
@@ -144,7 +147,7 @@ class Examination:
 
     @property
     def outputs_with_nan(self) -> list[str]:
-        """The names of the longest row's outputs that have NaN."""
+        """The names of the outputs for the longest row that have NaN."""
         return [name for name, y in self.outputs(self.lead).items() if bool(y.isnan().any())]
 
     def alone(self, row: int) -> Example:
@@ -158,7 +161,7 @@ class Examination:
         return self._variants.setdefault(("one", row), self.example.one(row))
 
     def without_cache(self) -> "Examination":
-        """Return the same examination of a model that was changed in the meantime."""
+        """Return this examination without cached outputs, for a model that was changed."""
         return replace(self, _outputs={}, _variants={})
 
     def keep(self, variant: Example) -> None:
@@ -166,14 +169,14 @@ class Examination:
         self._variants["kept", len(self._variants)] = variant
 
     def number(self, row: int) -> str:
-        """Return a row's number in the user's batch."""
+        """Return a row's number in the user's batch, as text."""
         numbers = self.example.numbers
         return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
 
     def changes(self, comparisons: Mapping[str, PassPair]) -> dict[str, OutputChange]:
         """Return how much the outputs change in each comparison that the model can run.
 
-        Raises the first UserError if it can run none of them.
+        If it can run none of them, the first UserError is raised.
         """
         changes: dict[str, OutputChange] = {}
         errors: list[UserError] = []
@@ -188,7 +191,7 @@ class Examination:
 
     @cached_property
     def search_for_norms(self) -> FoundNorms:
-        """All norms that a forward pass calls, and those that could not be examined."""
+        """The norms that a forward pass calls, and those that could not be examined."""
         return find_norms(self.runner, self.example)
 
     @property
@@ -198,11 +201,11 @@ class Examination:
 
     @property
     def norms_so_far(self) -> list[FoundNorm]:
-        """The norms, or none if no question has needed them yet."""
+        """The norms, or an empty list if no question has needed them yet."""
         return self.norms if "search_for_norms" in vars(self) else []
 
     def outputs(self, variant: Example, *, in_float64: bool = False, fast: bool = False) -> Outputs:
-        """Return the outputs of a pass; outputs for the rows and for the batch are cached.
+        """Return the outputs of a pass. Outputs for single rows and for the batch are cached.
 
         Raises ModelFailed if the model fails, UserError if it returns no float tensor.
         """
@@ -221,8 +224,8 @@ class Examination:
     def change(self, comparison: PassPair) -> OutputChange:
         """Return how much the outputs of two passes differ, for the output that changes most.
 
-        If fused layers are tried too, the largest change counts. torch's fused layers make tensors
-        without float64 support, so a change there counts only if rounding cannot explain it.
+        If torch's fused layers are tried too, the larger change is returned. They create tensors
+        without float64 support, so their change is 0 unless it is too large for rounding.
         """
         change = self._change(comparison, fast=False)
         if True not in self.fast_paths:
@@ -252,7 +255,7 @@ class Examination:
         in_both = {n: (x, changes.get(n, 0.0)) for n, x in changes_in_float64.items()}
         name = max(in_both, key=lambda name: in_both[name])
         pair = pairs_in_model_dtype.get(name)
-        argmax = _argmax(*(pair or next(iter(pairs_in_model_dtype.values()))))
+        argmax = _changed_argmax(*(pair or next(iter(pairs_in_model_dtype.values()))))
         why = why_not_finite(*pairs[name]) or (why_not_finite(*pair) if pair else "")
         return OutputChange(*in_both[name], argmax, name, why)
 
@@ -260,24 +263,27 @@ class Examination:
         self, comparison: PassPair, *, in_float64: bool, fast: bool
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Return, by name, the parts of two passes' outputs that should agree."""
-        variant, base, overlap, within, _ = comparison
-        y, y0 = (self.outputs(x, in_float64=in_float64, fast=fast) for x in (variant, base))
+        base, overlap = comparison.base, comparison.overlap
+        y, y0 = (
+            self.outputs(x, in_float64=in_float64, fast=fast) for x in (comparison.variant, base)
+        )
         names = comparable(y0, y, y0, overlap)
         if not names:
             raise UserError("the two passes have no output in common")
         pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
-        if within is None or within is base:
+        if comparison.within is None or comparison.within is base:
             return pairs
-        real, inside = self.outputs(within), Overlap(overlap.side)
+        real, inside = self.outputs(comparison.within), Overlap(overlap.side)
         return {
             name: (inside(y, real[name])[0], inside(y0, real[name])[0])
             for name, (y, y0) in pairs.items()
         }
 
     def exceeds_rounding(self, comparison: PassPair) -> bool:
-        """Return whether two passes' outputs differ by more than rounding in the model's dtype.
+        """Return whether the outputs of two passes differ by more than rounding.
 
-        This needs no pass in float64. False if the model cannot run one of the two passes.
+        The passes are run in the model's dtype, not in float64. Returns False if the model cannot
+        run one of them.
         """
         try:
             return self.change_in_model_dtype(comparison) > self.largest_rounding
@@ -286,16 +292,17 @@ class Examination:
 
     @property
     def largest_rounding(self) -> float:
-        """The change of an output that rounding in the model's dtype can cause."""
+        """The largest change of an output that counts as rounding before float64 is tried."""
         return BLIND if self.torch_dtype == torch.float32 else self.rounding
 
     def change_in_model_dtype(self, comparison: PassPair) -> float:
         """Return how much the outputs of two passes differ in the model's dtype."""
-        variant, base, overlap, *_ = comparison
-        y, y0 = self.outputs(variant), self.outputs(base)
+        overlap = comparison.overlap
+        y, y0 = self.outputs(comparison.variant), self.outputs(comparison.base)
         names = comparable(y0, y, y0, overlap)
         return max(relative_change(*overlap.nearest(y[n], y0[n])) for n in names)
 
 
-def _argmax(y: Tensor, y0: Tensor) -> float:
+def _changed_argmax(y: Tensor, y0: Tensor) -> float:
+    """Return the share of positions whose largest entry is a different one."""
     return float((y.argmax(-1) != y0.argmax(-1)).double().mean())

@@ -22,8 +22,8 @@ def forward(examination: Examination) -> Finding:
     """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
 
     A row is run twice, with different random numbers. If the outputs differ or contain NaN, no
-    other question is asked, except `statistics` after NaN. A third pass starts from the state that
-    the second one leaves in the model; all others start from the same state.
+    other question is asked, except that `statistics` is asked after NaN. A third pass starts from
+    the state in which the second one leaves the model; all other passes start from the same state.
     """
     outputs = examination.outputs(examination.lead)
     if with_nan := examination.outputs_with_nan:
@@ -44,7 +44,7 @@ def forward(examination: Examination) -> Finding:
 
 
 def _random(examination: Examination) -> Finding | None:
-    """Return the finding on outputs that differ from one run to the next; None if they do not."""
+    """Return the finding on outputs that differ from one run to the next; None if none do."""
     row = examination.lead
     twice = PassPair(replace(row), row, Overlap())
     with examination.runner.reseeded():
@@ -67,7 +67,11 @@ def _random(examination: Examination) -> Finding | None:
 
 @dataclass(frozen=True)
 class SecondCall:
-    """The result of a second call: the inputs the first one changed, and the output's change."""
+    """How the second of two calls differs from the first.
+
+    `changed_inputs` are the inputs that the first call modified in place. `change` is how much the
+    output changes; if that is not a finite number, `non_finite` says why.
+    """
 
     changed_inputs: list[InputKey]
     change: float
@@ -83,7 +87,7 @@ def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
         call_model(model, before, run.forward, copies=False)
         second = outputs_of(call_model(model, row, run.forward))
     changed = [k for k in row.content if not torch.equal(before.values[k], row.values[k])]
-    if changed:  # so the second output had other inputs
+    if changed:  # so the second output is for different inputs
         return SecondCall(changed, 0.0, "")
     both = [name for name in outputs if name in second]
     return SecondCall(changed, *largest_change((second[n], outputs[n]) for n in both))
@@ -91,10 +95,10 @@ def _second_call(examination: Examination, outputs: Outputs) -> SecondCall:
 
 @dataclass(frozen=True)
 class NaNSource:
-    """The source of NaN: the module at `path`, or None if NaN is made after the last module.
+    """The module at `path` that first computes NaN; None if NaN appears after the last module.
 
-    With `infinite`, that module's output is infinite or, if `inside` is set, the input of the
-    module at that path is.
+    If `infinite`, the module computes an infinity, which later becomes NaN: in its output or, if
+    `inside` is set, before it calls the module at that path.
     """
 
     path: str | None
@@ -103,7 +107,7 @@ class NaNSource:
 
 
 def _source_of_nan(examination: Examination, row: Example) -> NaNSource:
-    """Return the first module that turns finite numbers into NaN, or the source of the infinity."""
+    """Return the first module that computes NaN, or the infinity behind it, from finite numbers."""
     calls, _ = examination.runner.record(row)
 
     def has(value: Any, test: Any) -> bool:

@@ -24,8 +24,8 @@ from normlab.findings.finding import Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import NonFinite, largest_change, relative_change
 
-# A module is the cause if its output changes this many times as much as its inputs; smaller changes
-# can be passed on from batch statistics before it.
+# A module is the cause if its output changes this many times as much as its inputs. A smaller
+# change may come from batch statistics in earlier modules.
 _LARGER = 10.0
 
 
@@ -36,7 +36,7 @@ def modes(examination: Examination) -> Finding:
     The batch is run after `model.train()`, without dropout. If the output is still random (as with
     layer drop), only norms that pool differently in training are put into training mode. Whether
     padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
-    In training, batch norm depends on the other rows by design.
+    In training, the output of batch norm depends on the other rows by design.
     """
     pooling = _pooling(examination)
     change = _change_in_training(examination, pooling)
@@ -57,12 +57,12 @@ def modes(examination: Examination) -> Finding:
 
 @dataclass(frozen=True)
 class TrainingChange:
-    """How much training mode, without dropout, changes the output, and by what.
+    """How much training mode, without dropout, changes the output, and what causes the change.
 
-    `pooling` is the number of norms that pool differently in training. With `noisy`, the output is
+    `pooling` is the number of norms that pool differently in training. If `noisy`, the output is
     random in training mode, so only these norms were put into it. `module` is the path of another
-    module that computes something else; None if no module was found. `visible` is whether the value
-    exceeds rounding. `error` is the model's error in training mode, else empty.
+    module that computes something different in training; None if there is no such module. `visible`
+    is whether the value exceeds rounding. `error` is the model's error in training mode, or empty.
     """
 
     pooling: int
@@ -75,7 +75,7 @@ class TrainingChange:
 
     @property
     def unexpected(self) -> bool:
-        """Whether there is a change that norms, which pool by design, do not explain."""
+        """Whether there is a change that the norms, which pool by design, do not explain."""
         return self.module is not None or (self.visible and not self.pooling)
 
 
@@ -127,7 +127,7 @@ def _in_words(change: TrainingChange, examination: Examination) -> str:
 
 
 def _pooling(examination: Examination) -> list[FoundNorm]:
-    """Return the norms that pool differently once the model is in training mode."""
+    """Return the norms that pool differently when the model is in training mode."""
     names = dict(examination.model.named_modules())
     with examination.runner.changed(examination.model.train):  # may leave some norms in eval mode
         trained = {name for name, module in names.items() if module.training}
@@ -140,7 +140,7 @@ def _pooling(examination: Examination) -> list[FoundNorm]:
 
 
 def _largest_change(examination: Examination, y: Outputs, y0: Outputs) -> tuple[float, NonFinite]:
-    """Return the largest change, at real tokens, of outputs with the same shape in two passes."""
+    """Return the largest change at real tokens, over outputs with the same shape in two passes."""
     both = [name for name in y0 if name in y and y[name].shape == y0[name].shape]
     pairs = [(_real(examination, y[n]), _real(examination, y0[n])) for n in both]
     return largest_change(pairs) if pairs else (0.0, "")
@@ -153,7 +153,7 @@ def _real(examination: Examination, y: Tensor) -> Tensor:
 
 
 def _train(model: nn.Module, change: Callable[[], object]) -> None:
-    """Put modules into training mode by `change`, without the dropout inside torch's functions."""
+    """Put modules into training mode by `change`, and disable dropout inside torch's functions."""
     change()
     for module in model.modules():
         if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
@@ -161,7 +161,7 @@ def _train(model: nn.Module, change: Callable[[], object]) -> None:
 
 
 def _trained(examination: Examination, change: Callable[[], object], seed: int) -> Outputs:
-    """Return the batch's outputs in training mode without dropout, for a seed."""
+    """Return the outputs for the batch in training mode without dropout, for a seed."""
     with examination.runner.changed(partial(_train, examination.model, change)), slow_path():
         for set_seed in (torch.manual_seed, np.random.seed, random.seed):
             set_seed(seed)
@@ -169,9 +169,9 @@ def _trained(examination: Examination, change: Callable[[], object], seed: int) 
 
 
 def _first_difference(examination: Examination, pooling: list[str]) -> str | None:
-    """Return the first innermost module whose output, but not its inputs, depends on the mode.
+    """Return the path of the first innermost module whose output alone depends on the mode.
 
-    Norms that pool, and modules around them, do not count.
+    Its inputs do not. Norms that pool, and modules that contain them, are left out.
     """
     before, _ = examination.runner.record(examination.example)
     with examination.runner.changed(partial(_train, examination.model, examination.model.train)):
@@ -190,7 +190,7 @@ def _first_difference(examination: Examination, pooling: list[str]) -> str | Non
 
 
 def _change(value: Any, other: Any) -> float:
-    """Return the largest change of the tensors in two values, infinite if a shape differs."""
+    """Return the largest change of the tensors in two values; infinite if a shape differs."""
     pairs = [*zip(tensors(value), tensors(other), strict=False)]
     if any(a.shape != b.shape for a, b in pairs):
         return math.inf

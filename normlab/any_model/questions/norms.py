@@ -17,11 +17,11 @@ from normlab.findings.question import question
 def norms(examination: Examination) -> Finding:
     """What does each norm pool over, and does that agree with its name?
 
-    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over the
-    axes along which other outputs change too, in training and in evaluation. A norm is any module
-    that pools and whose output has the input's shape and hardly changes if the input is doubled.
-    Norms that scripted modules call cannot be examined, nor can norms that fail when they are run
-    by themselves. The answer lists them.
+    One value of the norm's recorded input is changed by 1000 times the input's RMS. The norm pools
+    over the axes along which other outputs change too, in training and in evaluation. A norm is any
+    module that pools, whose output has the input's shape, and whose output barely changes if the
+    input is doubled. Norms that scripted modules call cannot be examined, and neither can norms
+    that fail when they are run by themselves; the answer lists them.
     """
     norms, failed = examination.norms, examination.search_for_norms.failed
     names = {norm.name for norm in norms}
@@ -45,7 +45,7 @@ def norms(examination: Examination) -> Finding:
 
 
 def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm]) -> str:
-    """Describe which name is wrong or, if none is, how many norms of each kind there are."""
+    """Describe the first wrong name or, if all are right, how many norms of each kind there are."""
     if wrong:
         more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
         return _misnomer_in_words(wrong[0]) + more
@@ -57,7 +57,7 @@ def _answer(norms: Sequence[FoundNorm], wrong: Sequence[FoundNorm]) -> str:
 
 
 def _failed_in_words(failed: Mapping[str, str]) -> str:
-    """Describe which norms could not be run by themselves, and why, or return ""."""
+    """Describe which norms could not be run by themselves, and why; "" if there are none."""
     if not failed:
         return ""
     shown = [f"{path or 'the model'} ({why})" for path, why in [*failed.items()][:3]]
@@ -75,20 +75,20 @@ def _misnomer_in_words(norm: FoundNorm) -> str:
 
 
 def _plain(norm: FoundNorm) -> dict[str, Any]:
-    """Return a norm's fields as the report's JSON has them."""
+    """Return a norm's fields as they are in the JSON of the report."""
     fields = {**asdict(norm), "disagrees": _misnomer_in_words(norm)}
     del fields["misnomer"]
     return fields
 
 
 def _total(norms: Sequence[FoundNorm]) -> Gains:
-    """Return the sums over all norms that have gains."""
+    """Return the numbers of gains of all norms together."""
     gains = [norm.gains for norm in norms if norm.gains]
     return Gains(sum(each.number for each in gains), sum(each.near_zero for each in gains))
 
 
 def table_of_norms(norms: Sequence[FoundNorm]) -> AnswerTable:
-    """Return one row per group of norms with the same class, pooled axes and eps."""
+    """Return a table with one row for all norms of the same class, pooled axes and eps."""
     groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
     for norm in norms:
         groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)

@@ -1,4 +1,4 @@
-"""The question of whether padding changes the output, at several lengths and on both sides."""
+"""The question of whether padding changes the output, for several lengths and on both sides."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,12 +14,14 @@ from normlab.findings.finding import Finding
 from normlab.findings.question import question
 
 FEW = (1, 7, 8)
+"""Small amounts of padding to try."""
 BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
-"""Lengths around multiples of these are tried, because kernels may treat them differently.
+"""The lengths to try around the next multiple of each number, because kernels may differ there.
 
-A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the smaller ones.
+Multiples of 128 are also multiples of 32 and 64. The smaller multiples are tried because windows of
+32 or 64 positions may end there.
 """
-LONG = 1024  # for longer rows (in positions), fewer lengths are tried
+LONG = 1024  # fewer lengths are tried for rows with at least this many positions
 IMPLEMENTATIONS = ("eager", "sdpa")
 _OTHER_VALUES = "padding by other values"
 
@@ -29,12 +31,13 @@ def padding(examination: Examination) -> Finding:
     """Does padding change the output at real tokens?
 
     Let y be the output for a row alone, and y' the output at the same positions when the row is
-    padded on the mask's side, with the batch's own padding values and with others: by half its
-    length (at least 8) in float64; by 1, 7 and 8, and to lengths around multiples of 32, 64 and 128
-    in the model's dtype, and in float64 if that changes it; also on the other side, and with each
-    attention implementation. The first, last and middle row are also compared with and without
-    their padding in the batch. If the model accepts only one length, a shorter row is padded to it:
-    y then has the usual values under the padding, and y' has others.
+    padded. The row is padded by half its length (at least 8) in float64, with the batch's own
+    padding values and with others. If that does not change the output, it is padded by 1, 7 and 8,
+    and to lengths around multiples of 32, 64 and 128, in the model's dtype and, if that changes the
+    output, in float64; it is also padded on the other side, and with each implementation of
+    attention. The first, last and middle row are also compared with and without their padding in
+    the batch. If the model accepts only one length, a shorter row is padded to it: y is then the
+    output with the usual values under the padding, and y' the output with others.
     """
     example, n = examination.example, examination.example.pads
     if not example.length:
@@ -79,7 +82,7 @@ def padding_pair(
 
 
 def to_blocks(length: int) -> list[int]:
-    """Return the amounts of padding up to lengths around the next multiples of 32, 64 and 128."""
+    """Return the amounts of padding that lead to lengths around multiples of 32, 64 and 128."""
     around = BLOCKS if length < LONG else dict.fromkeys(BLOCKS, (1,))
     totals = {
         -(-(length + 2) // n) * n + offset for n, offsets in around.items() for offset in offsets
@@ -88,7 +91,7 @@ def to_blocks(length: int) -> list[int]:
 
 
 def _own_padding(examination: Examination) -> Iterable[tuple[str, PassPair]]:
-    """Yield the comparisons of rows with and without their padding in the batch."""
+    """Yield the comparisons of rows with their padding in the batch and without it."""
     example = examination.example
     for row in examination.rows:
         if pads := example.length - example.lengths[row]:
@@ -98,9 +101,9 @@ def _own_padding(examination: Examination) -> Iterable[tuple[str, PassPair]]:
 
 
 class _Lengths(NamedTuple):
-    """The comparisons in which padding changes the output by more than rounding in its dtype.
+    """The comparisons in which padding changes the output by more than rounding.
 
-    `not_run` are the amounts of padding with which the model raises an exception.
+    `not_run` are the amounts of padding for which the model raises an exception.
     """
 
     moving: dict[str, PassPair]
@@ -110,7 +113,7 @@ class _Lengths(NamedTuple):
 def _lengths(
     examination: Examination, amounts: Iterable[int], side: PaddingSide | None = None
 ) -> _Lengths:
-    """Compare one row with different amounts of padding with the row alone."""
+    """Compare one row, padded by different amounts, with the row alone."""
     moving, not_run = dict[str, PassPair](), list[int]()
     on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
@@ -128,8 +131,8 @@ def _lengths(
 def _other_side(examination: Examination) -> dict[str, PassPair]:
     """Return the comparisons in which padding on the other side changes the output.
 
-    There are none if padding by one changes it, because then the model has learned positions, or
-    groups positions, and the groups' boundaries shift.
+    If padding by one position already changes it, none are returned: the model then has learned
+    positions, or it groups positions and the boundaries of the groups shift.
     """
     side: PaddingSide = "left" if examination.example.side == "right" else "right"
     if _lengths(examination, [min(FEW)], side).moving:
@@ -139,9 +142,9 @@ def _other_side(examination: Examination) -> dict[str, PassPair]:
 
 
 def _implementations(examination: Examination) -> dict[str, OutputChange]:
-    """Return how padding changes the output with each other implementation of attention.
+    """Return how much padding changes the output with the other implementation of attention.
 
-    An implementation that the model does not support, or that cannot run a padded row, is left out.
+    It is left out if the model does not support it, or if it cannot run a padded row.
     """
     config = getattr(examination.model, "config", None)
     former = getattr(config, "_attn_implementation", None)
@@ -163,7 +166,7 @@ def _implementations(examination: Examination) -> dict[str, OutputChange]:
 
 
 def _use_implementation(model: Any, name: str) -> None:
-    """Select an implementation of attention; ModelFailed if the model does not support it."""
+    """Select an implementation of attention. Raise ModelFailed if it is not supported."""
     try:
         model.set_attn_implementation(name)
     except Exception as error:  # transformers raises exceptions of any class
@@ -193,7 +196,7 @@ def _of_one_length(examination: Examination) -> Finding:
 
 
 def _in_the_batch(examination: Examination) -> dict[str, PassPair]:
-    """Return the comparisons of rows alone, without padding, with the same rows in the batch.
+    """Return the comparisons of padded rows in the batch with the rows alone, without padding.
 
     Raises UserError if no row has padding.
     """

@@ -14,16 +14,17 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import percent
 
-ROUNDED = 0.05  # largest harmless relative change of the output in bfloat16
+ROUNDED = 0.05  # the largest harmless relative change of the output in bfloat16
 
 
 @question("precision", of="module", slow=True)
 @torch.no_grad()
 def precision(examination: Examination) -> Finding:
-    """Which module changes the output most if rounded to bfloat16, or to int8?
+    """Which module changes the output most if it is rounded to bfloat16, or to int8?
 
-    The weights and inputs of each module are rounded, first one module at a time, then all at once.
-    The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
+    The weights and inputs of modules are rounded, first one module at a time, then all at once. The
+    value is RMS(y' - y) / RMS(y), where y is the output for the longest row, and y' the output with
+    all modules in bfloat16.
     """
     modules = dict(examination.model.named_modules())
     leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
@@ -53,7 +54,7 @@ def precision(examination: Examination) -> Finding:
 
 
 def _hooked(module: nn.Module) -> bool:
-    """Return whether a module is innermost and takes hooks, which scripted modules do not."""
+    """Return whether a module has no modules inside it, and supports hooks (not if scripted)."""
     return not (module._modules or is_scripted(module))
 
 
@@ -75,10 +76,7 @@ ROUNDINGS: Mapping[str, Callable[[Tensor], Tensor]] = {"bf16": to_bf16, "int8": 
 def _change_if_rounded(
     examination: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module
 ) -> float:
-    """Return how much the lead row's output changes.
-
-    `change` is applied to the modules' weights and inputs.
-    """
+    """Return how much the output changes if `change` is applied to modules' weights and inputs."""
 
     def change_all() -> None:
         for module in modules:

@@ -6,11 +6,11 @@ _ORDER = (
     *("forward", "modes", "padding", "norms", "batch_mates", "future"),
     *("precision", "worth", "depth", "channels", "sinks", "statistics"),
 )
-"""The names of questions; those that are not listed here are asked last."""
+"""The order of the questions. Questions that are not in this list are asked last."""
 
 
 def questions(*names: str, slow: bool = False) -> list[Question]:
-    """Return the named questions, or all quick ones, and with `slow` the slow ones too.
+    """Return the named questions or, without names, all quick ones and, if `slow`, the slow ones.
 
     Raises UserError if a name is unknown.
     """

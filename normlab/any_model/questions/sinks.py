@@ -19,9 +19,9 @@ from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES
 def sinks(examination: Examination) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
-    A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64
-    queries, or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a
-    model of transformers that returns `attentions`.
+    Such a head is called a sink. For the longest row, the mean of its weights on the first token is
+    above 0.3, over the first 64 queries or, without a causal mask, over all queries (Gu et al.
+    2025). This needs 16 tokens, and a model of transformers that returns `attentions`.
     """
     model: Any = examination.model
     row = examination.lead
@@ -52,7 +52,7 @@ def sinks(examination: Examination) -> Finding:
 
 
 class HeadWeight(NamedTuple):
-    """A head, by number, and the mean weight that it gives to the first token."""
+    """The mean weight that a head gives to the first token; layers and heads count from 0."""
 
     layer: int
     head: int

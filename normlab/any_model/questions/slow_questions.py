@@ -1,4 +1,4 @@
-"""Shared by the slow questions: the finding on a value with a limit, and layers' outputs."""
+"""Code that slow questions share: outputs of layers, and the finding on a value with a limit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ NOTHING = Finding.none("the model has nothing that this question measures")
 
 
 def look_above(answer: str, value: float, limit: float, table: AnswerTable) -> Finding:
-    """Return the finding, with the verdict `look` if the value is above the limit."""
+    """Return the finding on a value, with the verdict `look` if it is above the limit."""
     return Finding(
         answer,
         {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]},
@@ -27,7 +27,7 @@ def look_above(answer: str, value: float, limit: float, table: AnswerTable) -> F
 
 
 def layer_outputs(examination: Examination) -> dict[str, Tensor]:
-    """Return the layers' outputs for the longest row by name, in the order of the calls."""
+    """Return the outputs of the layers for the longest row, by path, in call order."""
 
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
@@ -42,7 +42,7 @@ def layer_outputs(examination: Examination) -> dict[str, Tensor]:
 
 
 def change_of_lead(examination: Examination, change: Callable[[], object]) -> float:
-    """Return how much the longest row's main output changes if the model is changed."""
+    """Return how much the main output for the longest row changes if the model is changed."""
     y = examination.outputs(examination.lead)
     main = next(iter(y))
     with examination.runner.changed(change):
@@ -50,5 +50,5 @@ def change_of_lead(examination: Examination, change: Callable[[], object]) -> fl
 
 
 def with_percent(value: float, path: str) -> str:
-    """Return a module's path with its value."""
+    """Return a module's path with its value in percent."""
     return f"{path or 'the model'} ({percent(value)})"

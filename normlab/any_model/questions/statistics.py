@@ -22,11 +22,11 @@ from normlab.findings.finding import AnswerTable, Finding
 from normlab.findings.question import question
 from normlab.findings.relative_change import ratio
 
-FAR_MEAN = 0.5  # distance between the means in standard deviations, median over channels
-FAR_VARIANCE = 2.0  # ratio of the variances, in either direction, median over channels
-FEWEST_VALUES = 16  # values per channel needed to compare moments
+FAR_MEAN = 0.5  # limit of the distance between the means in standard deviations
+FAR_VARIANCE = 2.0  # limit of the ratio of the variances, in either direction
+FEWEST_VALUES = 16  # values per channel that are needed to compare moments
 LARGEST_RISE = 0.05
-"""Relative rise of the loss with running over recalibrated statistics that is worth a `look`."""
+"""The largest harmless rise of the loss from recalibrated to running statistics, relative."""
 
 
 @question("statistics", of="module")
@@ -34,18 +34,18 @@ LARGEST_RISE = 0.05
 def statistics(examination: Examination) -> Finding:
     """Are running statistics finite, updated, and close to the data's?
 
-    Each row of the example is run alone, so that all positions are real. Per channel, with the mean
-    m and variance v of the norm's inputs, and the running statistics mu and s^2, these are medians
-    over channels:
+    Each row of the example is run alone, so that all positions are real. With the mean m and the
+    variance v of the norm's inputs per channel, and the running statistics mu and s^2, these are
+    medians over channels:
 
         distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
         ratio      (v + eps) / (s^2 + eps), or the ratio of mean squares if a norm keeps only these
 
-    Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
-    the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
-    the batches is also measured with running, with batch and with recalibrated statistics (the
-    average over the batches, "precise BN"). It is worth a look if the loss with running statistics
-    is more than 5 % above the loss with recalibrated ones.
+    Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2. The value is
+    the factor by which the worse of the two exceeds its limit. If a loss is passed, its mean over
+    the batches is also measured with running statistics, with batch statistics, and with
+    recalibrated ones (the average over the batches, "precise BN"). A loss with running statistics
+    that is more than 5 % above the loss with recalibrated ones is worth a look.
     """
     modules: dict[str, Any] = dict(examination.model.named_modules())
     norms = {name: m for name, m in modules.items() if keeps_running_statistics(m)}
@@ -64,8 +64,8 @@ def statistics(examination: Examination) -> Finding:
 
 
 StatisticsState = Literal["matching", "unknown", "stale", "initial", "infinite"]
-"""`unknown` without enough data; `initial` are 0 and 1, which no training leaves; `infinite`
-includes NaN and negative variances.
+"""The state of running statistics: `unknown` if there is too little data, `initial` if they are
+still 0 and 1, and `infinite` if there are infinities, NaN or negative variances.
 """
 _IN_WORDS: Mapping[StatisticsState, str] = {"initial": "never updated", "infinite": "not finite"}
 
@@ -73,9 +73,9 @@ _IN_WORDS: Mapping[StatisticsState, str] = {"initial": "never updated", "infinit
 class ComparedStatistics(NamedTuple):
     """A norm's running statistics compared with the data.
 
-    `distance` and `variance_ratio` are None without enough data; the ratio is of mean squares if
-    the norm keeps no mean. `times_limit` is the factor by which the worse of them exceeds its
-    limit.
+    `distance` and `variance_ratio` are None if there is too little data. If the norm keeps no mean
+    (not `has_mean`), the ratio is the ratio of mean squares. `times_limit` is the factor by which
+    the worse of the two exceeds its limit.
     """
 
     norm: str
@@ -94,7 +94,7 @@ class ComparedStatistics(NamedTuple):
 def _finding(
     compared: Sequence[ComparedStatistics], losses: Mapping[str, float], hidden: Sequence[str]
 ) -> Finding:
-    """Return the finding. `hidden` are norms in scripted modules, which cannot be compared."""
+    """Return the finding. `hidden` are the norms in scripted modules, which cannot be compared."""
     faults = [each for each in compared if each.is_fault]
     broken = [each for each in compared if each.state == "infinite"]
     worst = max(broken or faults or compared, key=lambda each: each.times_limit)
@@ -126,7 +126,7 @@ def _answer(
     losses: Mapping[str, float],
     hidden: Sequence[str],
 ) -> str:
-    """Describe the worst norm, in how many norms the statistics match the data, and the losses."""
+    """Describe the worst norm, how many norms' statistics match the data, and the losses."""
     with_data = [each for each in compared if each.distance is not None]
     matching = sum(not each.is_fault for each in with_data)
     answer = f"running statistics match the data in {matching} of {len(with_data)} norms"
@@ -152,13 +152,13 @@ def _fault_in_words(compared: ComparedStatistics) -> str:
 
 
 def loss_rise(losses: Mapping[str, float]) -> float:
-    """Return the relative rise of the `running` over the `recalibrated` loss."""
+    """Return how far the `running` loss is above the `recalibrated` loss, relative to it."""
     least = losses["recalibrated"]
     return ratio(losses["running"] - least, abs(least))
 
 
 class RowMoments(NamedTuple):
-    """The number of a row's values per channel, and each channel's mean and mean square."""
+    """How many values per channel a row has, and the mean and the mean square of each channel."""
 
     count: int
     mean: Float[Tensor, " D"]
@@ -166,12 +166,12 @@ class RowMoments(NamedTuple):
 
 
 def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, list[RowMoments]]:
-    """Return the moments of each norm's inputs in each call with a row, in float64."""
+    """Return the moments of each norm's inputs in float64, for each call with a single row."""
     moments: dict[str, list[RowMoments]] = defaultdict(list)
     example = examination.example
     key, axis = next(iter(example.rows.items()))
     rows = inputs_of(examination.batches[0], example.device)[key].shape[axis]
-    for number in range(min(example.size, rows)):  # skip the row added to a one-row batch
+    for number in range(min(example.size, rows)):  # without rows that were added to a small batch
         row = example.alone(number)
         try:
             calls, _ = examination.runner.record(row, keep=lambda name, _: name in norms)
@@ -189,8 +189,8 @@ def _moments(examination: Examination, norms: Mapping[str, Any]) -> dict[str, li
 def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
     """Return the channel axis of a norm's input; None if there is none.
 
-    If several axes have as many entries as the running mean, the channel axis is the one for whose
-    entries the output is a linear map of the input.
+    If several axes have as many entries as the running mean, the channel axis is the axis with the
+    best linear fit of the output to the input, one fit per entry.
     """
     statistics = running_statistics(norm)
     channels = len(statistics.var) if statistics else 0
@@ -201,14 +201,14 @@ def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
 
 
 def _not_linear(x: Tensor, y: Tensor) -> float:
-    """Return the squared error of linear fits of y to x, one for each entry of axis 0."""
+    """Return the squared error of linear fits of y to x, with one fit per entry of axis 0."""
     x, y = (t.flatten(1) - t.flatten(1).mean(1, keepdim=True) for t in (x, y))
     gain = (x * y).sum(1) / x.square().sum(1).clamp(min=1e-300)
     return float((y - gain[:, None] * x).square().sum())
 
 
 def _not_finite(norm: Any) -> bool:
-    """Return whether the running statistics have infinities, NaN or a negative variance."""
+    """Return whether running statistics have an infinity, NaN or a negative variance."""
     statistics = running_statistics(norm)
     assert statistics
     moments = [x for x in statistics if x is not None]
@@ -216,7 +216,7 @@ def _not_finite(norm: Any) -> bool:
 
 
 def _compared(name: str, norm: Any, rows: Sequence[RowMoments]) -> ComparedStatistics:
-    """Compare a norm's running statistics with the moments of its inputs, by row."""
+    """Compare a norm's running statistics with the moments of its inputs in each row."""
     statistics = running_statistics(norm)
     assert statistics
     mean, var = statistics.mean, statistics.var
@@ -260,7 +260,7 @@ def _losses(examination: Examination, norms: list[Any]) -> dict[str, float]:
     """Return the mean loss over the batches for each kind of statistics."""
 
     def measured(shares: Iterable[float] = repeat(0.0), *, training: bool) -> float:
-        """Return the mean loss; `shares` are those of each batch in the running statistics."""
+        """Return the mean loss. `shares` has each batch's weight in the running statistics."""
         for norm in norms:
             norm.train(training)
         losses: list[float] = []

@@ -15,7 +15,7 @@ NON_FINITE: dict[NonFinite, str] = {
 
 
 def size(change: float) -> str:
-    """Format a relative change: in percent if it is large, otherwise as a power of ten."""
+    """Format a relative change: in percent if it is large, otherwise like `3e-7`."""
     if change in (0, 1e-3):  # a limit, which is exact
         return f"{100 * change:g} %" if change else "0"
     return percent(change) if change >= 1e-4 else f"{change:.0e}".replace("e-0", "e-")
@@ -29,7 +29,7 @@ def by_how_much(change: float, non_finite: NonFinite = "") -> str:
 
 
 def unexamined(paths: Sequence[str]) -> str:
-    """Describe the norms that were not examined because they are in scripted modules, if any."""
+    """Describe the norms that were not examined because they are in scripted modules."""
     if not paths:
         return ""
     more = f" and {len(paths) - 3} more" * (len(paths) > 3)

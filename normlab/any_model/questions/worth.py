@@ -23,9 +23,9 @@ from normlab.findings.question import question
 def worth(examination: Examination) -> Finding:
     """How much does the output change without each layer, and without each norm?
 
-    A layer is a numbered module with submodules whose output has its input's shape. Layers and
-    norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
-    of the longest row.
+    A layer is a numbered module that has submodules and whose output has its input's shape. Layers
+    and norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) /
+    RMS(y), where y is the output for the longest row.
     """
     modules = dict(examination.model.named_modules())
     paths = {
@@ -56,7 +56,7 @@ def worth(examination: Examination) -> Finding:
 
 
 class LeftOut(NamedTuple):
-    """A layer or a norm (`kind`), and how much the output changes without it."""
+    """A layer or a norm (as `kind` says), and how much the output changes without it."""
 
     kind: str
     path: str
@@ -64,5 +64,5 @@ class LeftOut(NamedTuple):
 
 
 def _change_without(examination: Examination, module: nn.Module) -> float:
-    """Return how much the longest row's output changes if a module returns its first argument."""
+    """Return how much the output for the longest row changes without a module."""
     return change_of_lead(examination, lambda: module.register_forward_hook(skip, with_kwargs=True))

@@ -19,5 +19,5 @@ def test_questions_about_trained_models_are_answered_for_an_untrained_one_only_b
 def test_an_empty_list_of_questions_is_an_error_and_does_not_ask_all():
     config = normlab.compose(["norm=bn", "task=toy"])
     for empty in ([], ""):
-        with pytest.raises(UserError, match="only=.* names no question; omit only="):
+        with pytest.raises(UserError, match=r"only=.* names no question; omit only="):
             normlab.inspect_config(config, only=empty)
